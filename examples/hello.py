@@ -1,4 +1,4 @@
-"""The smallest program: a function, a job, its result."""
+"""The smallest program: a function, a job and its result."""
 
 import sys
 
@@ -14,7 +14,7 @@ def greet(name: str) -> str:
 
 
 def main() -> None:
-    """Submits a job, and runs it in this very process."""
+    """Submits a job and runs it in this process."""
     with app, app.worker():
         job = greet.submit("world")
         print(job.id, job.result(timeout_s=10))

@@ -1,4 +1,4 @@
-"""A job that tells how far it is, watched while it runs, and one that is asked to stop."""
+"""A job that reports its progress while it is watched, and a job that is canceled while it runs."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ app = Holdfast(sys.argv[1] if len(sys.argv) > 1 else "memory://")
 
 @app.job
 def count(steps: int, pause_s: float) -> int:
-    """Says after each step how far it is, and ends early if it should."""
+    """Reports progress after each step, and ends early if the job is canceled."""
     for step in range(steps):
         current().raise_if_canceled()
         current().progress((step + 1) / steps, f"step {step + 1} of {steps}")
@@ -19,7 +19,7 @@ def count(steps: int, pause_s: float) -> int:
 
 
 def main() -> None:
-    """Watches one job to its end, and stops another."""
+    """Watches one job until it ends, and cancels another."""
     with app, app.worker():
         job = count.submit(3, pause_s=1.0)
         for view in job.events():

@@ -1,4 +1,4 @@
-"""What becomes of errors: tried again with a growing wait, tried again when the job says so, or not at all."""
+"""Retries of failed jobs: with exponential backoff, after a delay that the job chooses, or none."""
 
 import sys
 
@@ -23,7 +23,7 @@ def fetch(url: str) -> str:
 
 
 def main() -> None:
-    """Shows each of them."""
+    """Submits one job for each case and prints its result or failure."""
     with app, app.worker():
         for job in fetch.submit_many([("fine",), ("flaky",), ("busy",), ("gone",), ("bug",)]):
             try:

@@ -1,38 +1,38 @@
-"""The part of docs/reference.md that is about commands, made from the program itself."""
+"""The commands in docs/reference.md, generated from the program itself."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import typer
 
-from holdfast.cli.main import app
+from holdfast.cli.main import program as holdfast_program
 
-#: Options of many commands, explained once.
+#: Options of many commands, documented once.
 _COMMON = frozenset({"--connect", "--json", "--help"})
-#: Commands whose options are settings, listed in the tables of those.
+#: Commands whose options are settings; the settings' tables list them.
 _SETTINGS = frozenset({"holdfast up", "holdfast server", "holdfast worker"})
-#: Options of the program itself that its shell completion brings.
+#: Options of the program itself for shell completion.
 _COMPLETION = ("--install-completion", "--show-completion")
 
 
 def commands() -> list[str]:
-    """Every command with what it does, takes and prints."""
+    """Returns every command with its arguments, help and options."""
     lines = [
         "## Commands",
         "",
-        "`python -m holdfast` is the same program. Commands that ask a server take `--connect`: `host:port`,",
+        "`python -m holdfast` is the same program. Commands that call a server take `--connect`: `host:port`,",
         "`holdfast://host:port` (`holdfasts://` over TLS), several of them with commas for all nodes of a monolith,",
-        "`zk://hosts/path`, or a directory of jobs, which the command serves where no other process does; else",
-        "`HOLDFAST_CONNECT` or `connect` in the file counts. What prints data takes `--json` and then prints one",
-        "line of JSON",
-        "(`events` and `job watch` one line for each thing that happens); times are milliseconds since 1970. Long work",
-        "shows a bar on a terminal and lines elsewhere. What jobs carry is made harmless before a terminal sees it.",
+        "`zk://hosts/path`, or a directory of jobs, which the command serves if no other process does; without it,",
+        "`HOLDFAST_CONNECT` or `connect` in the file is used. Commands that print data take `--json` and then print",
+        "one line of JSON",
+        "(`events` and `job watch` one line for each event); times are milliseconds since 1970. Long operations show a",
+        "progress bar on a terminal and lines elsewhere. Control characters in job data never reach the terminal.",
         f"Completion for your shell: `holdfast {_COMPLETION[0]}`, or `{_COMPLETION[1]}` to see it.",
         "",
         "| command | what it does | options |",
         "|---|---|---|",
     ]
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(holdfast_program())
     return [*lines, *_rows(root, "holdfast"), ""]
 
 

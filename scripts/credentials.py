@@ -1,12 +1,12 @@
 """Makes the credentials of a compose file, once: a one-shot container runs this before the services start.
 
-`services FOLDER` writes a token for each role that calls others, and the hashes by which the other services know them:
-FOLDER/gateway/token, FOLDER/coordinator/token, FOLDER/worker/token and FOLDER/callers/hashes. Each is a folder of its
-own, so that a container mounts only what it needs. `pipeline FOLDER` does the same for the roles of the pipeline:
-gateway, watcher, exchange, worker and operator. `worker --data DIRECTORY FOLDER` makes a token of the server in that
-directory with the scope `work`, and writes it to FOLDER/worker/token.
+`services FOLDER` writes a token for each role that calls others, and the hashes by which the other services recognise
+them: FOLDER/gateway/token, FOLDER/coordinator/token, FOLDER/worker/token and FOLDER/callers/hashes. Each is in a folder
+of its own, so that a container mounts only the files it needs. `pipeline FOLDER` does the same for the roles of the
+pipeline: gateway, watcher, exchange, worker and operator. `worker --data DIRECTORY FOLDER` makes a token of the server
+in that directory with the scope `work`, and writes it to FOLDER/worker/token.
 
-Credentials that are there stay, so the program may run at every start. Only their owner may read the files.
+Existing credentials are kept, so the program may run at every start. Only their owner may read the files.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-#: The roles that call others, by kind. Three microservices only answer; the operator is a person or a monitor.
+#: The roles that call others, by kind. Three microservices make no calls; the operator is a person or a monitor.
 CALLERS = {
     "services": ("gateway", "coordinator", "worker"),
     "pipeline": ("gateway", "watcher", "exchange", "worker", "operator"),
@@ -29,21 +29,21 @@ _TOKEN_BYTES = 32
 
 
 def token_file(folder: Path, role: str) -> Path:
-    """The file of a role's own token."""
+    """Returns the path of a role's own token."""
     return folder / role / "token"
 
 
 def hashes_file(folder: Path) -> Path:
-    """The file of the hashes of all callers' tokens."""
+    """Returns the path of the hashes of all callers' tokens."""
     return folder / "callers" / "hashes"
 
 
 def make_for_callers(folder: Path, kind: str, *, is_replacing: bool) -> bool:
-    """Whether credentials were made; they are all made together, or not at all."""
+    """Makes all credentials, or none if all files exist; returns whether it made them."""
     paths = [*(token_file(folder, role) for role in CALLERS[kind]), hashes_file(folder)]
     if not is_replacing and all(path.exists() for path in paths):
         return False
-    # A run that is interrupted leaves no hashes, so that the next run makes all credentials again.
+    # An interrupted run leaves no hashes, so that the next run makes all credentials again.
     hashes_file(folder).unlink(missing_ok=True)
     tokens = {role: secrets.token_urlsafe(_TOKEN_BYTES) for role in CALLERS[kind]}
     for role, token in tokens.items():
@@ -53,8 +53,8 @@ def make_for_callers(folder: Path, kind: str, *, is_replacing: bool) -> bool:
 
 
 def make_for_workers(folder: Path, data: Path, *, is_replacing: bool) -> bool:
-    """Whether a token was made; an earlier one whose file is lost is revoked."""
-    from holdfast.server.auth import tokens  # noqa: PLC0415 - services need nothing of it
+    """Makes the workers' token, and revokes an earlier one whose file is lost; returns whether it made one."""
+    from holdfast.server.auth import tokens  # noqa: PLC0415 - `services` does not need it
     from holdfast.server.auth.permissions import Scope  # noqa: PLC0415 - as above
 
     path, known = token_file(folder, "worker"), data / tokens.FILE_NAME
@@ -71,7 +71,7 @@ def _hashes(tokens: Mapping[str, str]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replaces the file whole: a reader never sees half of it."""
+    """Replaces the file atomically, so that a reader never sees a part of it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -84,13 +84,15 @@ def _write(path: Path, text: str) -> None:
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("folder", type=Path, metavar="FOLDER", help="where to write the files")
-    shared.add_argument("--replace", action="store_true", help="make new ones; restart the containers afterwards")
+    shared.add_argument(
+        "--replace", action="store_true", help="make new credentials; restart the containers afterwards"
+    )
     parser = argparse.ArgumentParser(
         prog="python -m scripts.credentials", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     kinds = parser.add_subparsers(dest="kind", required=True)
     kinds.add_parser("services", parents=[shared], help="for the services of compose.microservices.yaml")
-    kinds.add_parser("pipeline", parents=[shared], help="for the roles of the pipeline, each started by itself")
+    kinds.add_parser("pipeline", parents=[shared], help="for the roles of the pipeline, each started separately")
     worker = kinds.add_parser("worker", parents=[shared], help="for the workers of compose.yaml")
     worker.add_argument("--data", type=Path, required=True, metavar="DIRECTORY", help="the directory of the server")
     return parser.parse_args(argv)
@@ -106,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"credentials: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
-    print(f"credentials: {'made' if is_made else 'kept those that are'} in {options.folder}")
+    print(f"credentials: {'made' if is_made else 'kept the existing ones'} in {options.folder}")
     return 0
 
 

@@ -1,9 +1,10 @@
-"""Programs that tests need and pip cannot install: where they are found, and the Debian packages that contain them.
+"""Programs that tests need and pip cannot install (engines): their paths, and the Debian packages that contain them.
 
-`python -m scripts.engines TARGET...` installs what is missing of these engines, as root with apt; without a target, of
-all engines that can run here. One line is printed for each engine. The exit code is 1 if an engine is still missing.
+`python -m scripts.engines TARGET...` installs the missing packages of these engines, as root with apt; without a
+target, of all engines that can run here. It prints one line for each engine. The exit code is 1 if an engine is still
+missing.
 
-The module needs nothing but Python, so that root can run it in the checkout of another user.
+The module uses only the standard library, so that root can run it in the checkout of another user.
 """
 
 import os
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _APT_INSTALL = Path(__file__).with_name("apt_install")
-#: An ordinary user's PATH often lacks these folders.
+#: Folders that an ordinary user's PATH often lacks.
 _SYSTEM_FOLDERS = "/usr/sbin:/sbin"
 
 
@@ -28,33 +29,33 @@ class Part:
     packages: tuple[str, ...]
 
     def find(self) -> str | None:
-        """The path of the first alternative that this machine has."""
+        """Returns the path of the first alternative on this machine."""
         return next(filter(None, map(_find, self.alternatives)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What some tests need beside Python."""
+    """A program that some tests need beside Python."""
 
     name: str
-    #: The target of make that installs it.
+    #: The make target that installs it.
     target: str
     parts: tuple[Part, ...]
     needs_root: bool = False
 
     def missing_packages(self) -> tuple[str, ...]:
-        """The packages of the parts that this machine lacks."""
+        """Returns the packages of the parts that this machine lacks."""
         lacking = (part.packages for part in self.parts if part.find() is None)
         return tuple(dict.fromkeys(package for packages in lacking for package in packages))
 
     def path(self) -> str:
-        """Where the first part of an installed engine is."""
+        """Returns the path of the first part of an installed engine."""
         found = self.parts[0].find()
         assert found is not None, f"{self.name} is not installed"
         return found
 
     def obstacle(self) -> str:
-        """Why the engine could not run here even if it were installed; empty if nothing is known to prevent it."""
+        """Returns why the engine cannot run here even if installed; empty if it can, as far as is known."""
         return "it needs root" if self.needs_root and os.geteuid() != 0 else ""
 
 
@@ -87,7 +88,7 @@ CHROMIUM = Engine(
     "chromium",
     (
         Part(("chromium", "chromium-browser", "google-chrome"), ("chromium", "fonts-dejavu-core")),
-        # Playwright's driver is linked against it.
+        # Playwright's driver is linked against this library.
         Part(("/usr/lib/*/libatomic.so.1", "/usr/lib*/libatomic.so.1"), ("libatomic1",)),
     ),
 )
@@ -114,17 +115,17 @@ def _find(alternative: str) -> str | None:
 
 
 def install_command(engines: Sequence[Engine]) -> str:
-    """The command that installs these engines."""
+    """Returns the command that installs these engines."""
     return " ".join(["make", *dict.fromkeys(engine.target for engine in engines)])
 
 
 def can_install() -> bool:
-    """Whether this process may install Debian packages."""
+    """Returns whether this process may install Debian packages."""
     return os.environ.get("APT") != "no" and os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def install(engine: Engine) -> None:
-    """Install what is missing of an engine, and print one line; another one if that fails."""
+    """Installs the missing packages of an engine; prints one line, and a second one if that fails."""
     packages = engine.missing_packages()
     if not packages:
         return
@@ -135,9 +136,9 @@ def install(engine: Engine) -> None:
 
 
 def main(targets: Sequence[str]) -> int:
-    """Install what is missing; the exit code is 1 if something still is."""
+    """Installs missing engines; returns 1 if one is still missing, 2 for an unknown target."""
     if unknown := set(targets) - {engine.target for engine in ENGINES}:
-        print(f"engines: no such target: {', '.join(sorted(unknown))}", file=sys.stderr)
+        print(f"engines: unknown target: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     wanted = [engine for engine in ENGINES if (engine.target in targets if targets else not engine.obstacle())]
     if can_install():

@@ -1,4 +1,4 @@
-"""Generates the documents that are made from code, or with --check says whether they are up to date."""
+"""Generates documents from code, or with --check reports whether they are up to date."""
 
 import argparse
 import importlib
@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# document -> module whose to_markdown() writes it
+# document -> module whose to_markdown() returns its text
 DOCUMENTS = {
     "docs/lifecycle.md": "holdfast.core.lifecycle",
     "docs/reference.md": "scripts.reference",
@@ -17,7 +17,7 @@ DOCUMENTS = {
 
 
 def render(module_name: str) -> str | None:
-    """The document's text, or None while the module or its to_markdown() does not exist."""
+    """Returns the document's text, or None if the module or its to_markdown() does not exist."""
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -29,14 +29,14 @@ def render(module_name: str) -> str | None:
 
 
 def stale_documents(root: Path) -> dict[str, str]:
-    """Every document whose file differs from what its module writes, with the text it should have."""
+    """Returns every document whose file differs from the generated text, with that text."""
     rendered = {name: render(module) for name, module in DOCUMENTS.items()}
     return {name: text for name, text in rendered.items() if text is not None and _read(root / name) != text}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.generate_docs", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="compare only; exit 1 when something is stale")
+    parser.add_argument("--check", action="store_true", help="compare only; exit with 1 if a document is stale")
     options = parser.parse_args(argv)
     stale = stale_documents(ROOT)
     if options.check:

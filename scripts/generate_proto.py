@@ -1,4 +1,4 @@
-"""Generates src/holdfast/proto from proto/*.proto, or with --check says whether it is up to date."""
+"""Generates src/holdfast/proto from proto/*.proto, or with --check reports whether it is up to date."""
 
 import argparse
 import re
@@ -12,19 +12,19 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "proto"
 GENERATED = ROOT / "src" / "holdfast" / "proto"
 
-# protoc writes `import x_pb2`, which only works with the folder itself on sys.path.
+# protoc generates `import x_pb2`, which only works if the folder itself is on sys.path.
 _PLAIN_IMPORT = re.compile(r"^import (\w+_pb2\b)", re.MULTILINE)
 
 
 def generate() -> dict[str, str]:
-    """The text of every generated file, by name."""
+    """Returns the text of every generated file, by name."""
     with tempfile.TemporaryDirectory() as folder:
         _run_protoc(Path(folder))
         return {path.name: _make_relative(path.read_text()) for path in sorted(Path(folder).iterdir())}
 
 
 def stale_files(expected: dict[str, str], folder: Path) -> list[str]:
-    """Names of files in the folder that are missing, different, or no longer generated."""
+    """Returns the names of files in the folder that are missing, different, or no longer generated."""
     present = {path.name: path.read_text() for path in folder.glob("*_pb2*") if path.is_file()}
     names = expected.keys() | present.keys()
     return sorted(name for name in names if expected.get(name) != present.get(name))
@@ -40,7 +40,7 @@ def write(expected: dict[str, str], folder: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.generate_proto", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="compare only; exit 1 when something is stale")
+    parser.add_argument("--check", action="store_true", help="compare only; exit with 1 if a file is stale")
     options = parser.parse_args(argv)
     expected = generate()
     stale = stale_files(expected, GENERATED)
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_protoc(folder: Path) -> None:
-    # Imported here: the tools are a dependency of development, and slow to load.
+    # Imported here: grpc_tools is a development dependency, and slow to load.
     from grpc_tools import protoc  # noqa: PLC0415 - see above
 
     arguments = [
@@ -67,7 +67,7 @@ def _run_protoc(folder: Path) -> None:
         *(path.name for path in sorted(SOURCES.glob("*.proto"))),
     ]
     if protoc.main(arguments) != 0:
-        sys.exit("proto: protoc refused the sources, see above")
+        sys.exit("proto: protoc failed; its error is above")
 
 
 def _make_relative(text: str) -> str:

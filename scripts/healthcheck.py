@@ -1,4 +1,4 @@
-"""Says whether a service can be reached: prints one JSON line, exits 0 if it can and 1 if not."""
+"""Checks whether a service can be reached: prints one JSON line, exits with 0 if it can and 1 if not."""
 
 import argparse
 import json
@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 PORT_MAX = 65_535
-MODES = "tcp: something listens there; worker: a gRPC server answers there, without which a worker can do nothing"
-TIMEOUT = "how long to wait for an answer (default: 1000 = 1 s)"
+MODES = "tcp: the port accepts connections; worker: a gRPC server, the worker's coordinator, answers on the port"
+TIMEOUT = "time limit for a response (default: 1000 = 1 s)"
 
 
 class Target(NamedTuple):
-    """Where the service listens."""
+    """The address on which the service listens."""
 
     host: str
     port: int
@@ -24,15 +24,15 @@ class Target(NamedTuple):
 
 
 def check_tcp(target: Target, timeout_s: float) -> None:
-    """Connects and hangs up; raises OSError when nobody listens."""
+    """Connects and disconnects; raises OSError if the connection fails."""
     with socket.create_connection((target.host, target.port), timeout_s):
         pass
 
 
 def check_worker(target: Target, timeout_s: float) -> None:
-    """A worker lives by its coordinator: raises OSError unless a gRPC server answers at the target."""
-    # Imported here: the tcp mode runs every few seconds and does without.
-    import grpc  # noqa: PLC0415 - slow to load, and a plain TCP check needs none of it
+    """Checks the coordinator that a worker needs; raises OSError unless a gRPC server answers at the target."""
+    # Imported here: the tcp mode runs every few seconds and does not need it.
+    import grpc  # noqa: PLC0415 - slow to load, and a TCP check does not need it
 
     with grpc.insecure_channel(str(target)) as channel:
         try:
@@ -58,7 +58,7 @@ def parse_timeout_ms(text: str) -> int:
 
 
 def problem_with(mode: str, target: Target, timeout_ms: int) -> str:
-    """What is wrong with the target; empty when it is healthy."""
+    """Returns the problem with the target; empty if it is healthy."""
     try:
         CHECKS[mode](target, timeout_ms / 1_000)
     except OSError as error:
@@ -69,9 +69,11 @@ def problem_with(mode: str, target: Target, timeout_ms: int) -> str:
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scripts.healthcheck", description=__doc__)
     parser.add_argument("--mode", choices=sorted(CHECKS), required=True, help=MODES)
-    parser.add_argument("--target", type=parse_target, required=True, metavar="HOST:PORT", help="where it listens")
+    parser.add_argument(
+        "--target", type=parse_target, required=True, metavar="HOST:PORT", help="address of the service"
+    )
     parser.add_argument("--timeout-ms", type=parse_timeout_ms, default=1_000, metavar="MS", help=TIMEOUT)
-    parser.add_argument("--service", default="", metavar="NAME", help="a label for the line that is printed")
+    parser.add_argument("--service", default="", metavar="NAME", help="the value of `service` in the printed line")
     return parser.parse_args(argv)
 
 

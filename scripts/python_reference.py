@@ -1,4 +1,4 @@
-"""The part of docs/reference.md that is about the SDK, made from its signatures and docstrings."""
+"""The SDK in docs/reference.md, generated from its signatures and docstrings."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from holdfast import testing
 from holdfast.sdk.worker import AppWorker
 from holdfast.testing import plugin
 
-#: Classes whose methods are called, with the name that examples give an object of it.
+#: Classes whose methods users call, by the name of an object in examples.
 _CALLED: Mapping[str, type] = {
     "app": holdfast.Holdfast,
     "function": holdfast.JobFunction,
@@ -20,7 +20,7 @@ _CALLED: Mapping[str, type] = {
     "app.worker()": AppWorker,
     "Backoff": holdfast.Backoff,
 }
-#: Public for other parts of Holdfast, not for its users.
+#: Members for other parts of Holdfast, not for its users.
 _INNER = frozenset(
     {"connection", "handlers", "work_api", "declared_schedules", "info", "plan", "rule"}
     | {"has_said", "take_note", "add_note"}
@@ -28,11 +28,11 @@ _INNER = frozenset(
 
 
 def python() -> list[str]:
-    """Every public name, with what it does."""
+    """Returns every public name with its description."""
     return [
         "## In Python",
         "",
-        "What `from holdfast import ...` offers. Explained by topic in the [guide](guide.md); `help(name)` says more.",
+        "Names for `from holdfast import ...`. The [guide](guide.md) explains them by topic; see also `help(name)`.",
         "",
         *(line for name, kind in _CALLED.items() for line in _methods(name, kind)),
         *_values(),
@@ -46,9 +46,9 @@ def _methods(name: str, kind: type) -> Iterator[str]:
     if kind is holdfast.Holdfast:
         yield f"| `app = Holdfast{_parameters(kind)}` |  | {_all(kind.__init__)} |"
     if kind is holdfast.Job:
-        yield "| `job.id` |  | Its id, for ever. |"
-        yield "| `job.is_existing` |  | Whether the submit found this job by a key, instead of making it. |"
-        yield "| `job.seen` |  | What `get` and `find` saw of it, a `JobView`; else None. |"
+        yield "| `job.id` |  | The job's id; it never changes. |"
+        yield "| `job.is_existing` |  | Whether the submit found this job by a key, instead of creating it. |"
+        yield "| `job.seen` |  | The `JobView` that `get` or `find` has read; else None. |"
     parts = [part for part in kind.__mro__ if part.__module__.startswith("holdfast.")]
     members = [one for part in parts for one in vars(part) if not one.startswith("_") and one not in _INNER]
     for member in members:
@@ -63,7 +63,7 @@ def _methods(name: str, kind: type) -> Iterator[str]:
 
 
 def _parameters(function: Any) -> str:  # noqa: ANN401 - a function, or a class
-    """By name and default; what they are, the docstring says."""
+    """Returns the parameters with their defaults, without annotations; docstrings describe them."""
     signature = inspect.signature(function)
     kept = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
     shown = [one for one in kept if one.name not in {"self", "clock"}]
@@ -79,7 +79,7 @@ def _values() -> list[str]:
     return [
         "### Values",
         "",
-        "| name | what it is | has |",
+        "| name | meaning | members |",
         "|---|---|---|",
         *rows,
         f"| `State` | {_first(holdfast.State)} | {states} |",
@@ -106,13 +106,13 @@ def _testing() -> list[str]:
     return ["### `holdfast.testing`", "", fixtures, "", "| name | what it does |", "|---|---|", *rows, ""]
 
 
-def _first(described: Any) -> str:  # noqa: ANN401 - whatever has a docstring
-    """The first paragraph of its docstring, as a line."""
+def _first(described: Any) -> str:  # noqa: ANN401 - any object with a docstring
+    """Returns the first paragraph of the docstring, as a line."""
     return _line((inspect.getdoc(described) or "").split("\n\n")[0])
 
 
-def _all(described: Any) -> str:  # noqa: ANN401 - whatever has a docstring
-    """Its docstring, as a cell of a table."""
+def _all(described: Any) -> str:  # noqa: ANN401 - any object with a docstring
+    """Returns the docstring, as a cell of a table."""
     return _line(inspect.getdoc(described) or "")
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/reference.md from the code: the SDK, commands, settings, exit codes, status codes, metrics, limits."""
+"""Generates docs/reference.md from the code: SDK, commands, settings, exit codes, status codes, metrics, limits."""
 
 import re
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from scripts.python_reference import python
 
 _EXIT_MEANINGS = {
     ExitCode.DONE: "done",
-    ExitCode.JOB_FAILED: "the job that was waited for failed or was canceled; a history shows a broken promise",
+    ExitCode.JOB_FAILED: "the awaited job failed or was canceled; `lab check` found a broken guarantee",
     ExitCode.USAGE: "the command, an option or a setting is wrong",
-    ExitCode.UNREACHABLE: "no server answers, or not in time",
+    ExitCode.UNREACHABLE: "no server responded in time",
     ExitCode.REFUSED: "the server, the directory or the system refused",
-    ExitCode.UNKNOWN: "a history proves nothing: not everything was put to the test",
+    ExitCode.UNKNOWN: "`lab check` found no violation, but not everything was tested",
 }
 _LIMIT = re.compile(r"^([A-Z][A-Z0-9_]+): Final = ")
 
 
 def to_markdown() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return "\n".join(
         [
             "# Reference",
             "",
-            "Generated from the code by `make docs`. Commands explain themselves with `--help`.",
+            "Generated from the code by `make docs`. Every command has `--help`.",
             "",
             *python(),
             *commands(),
@@ -50,13 +50,13 @@ def _settings() -> list[str]:
     return [
         "## Settings",
         "",
-        "A flag (`--lease-ms`) goes before the environment (`HOLDFAST_LEASE_MS`), that before `holdfast.toml` or",
-        "`[tool.holdfast]` in `pyproject.toml`, and that before the default. One file serves all commands. Unknown",
-        "names are refused; all problems are reported together. `holdfast config show --origin` says what counts.",
+        "A flag (`--lease-ms`) overrides the environment (`HOLDFAST_LEASE_MS`), which overrides `holdfast.toml` or",
+        "`[tool.holdfast]` in `pyproject.toml`, which overrides the default. One file serves all commands. Unknown",
+        "names are refused; all problems are reported together. `holdfast config show --origin` shows the result.",
         "",
-        *_table("Of `holdfast up` and `holdfast server`", Settings),
-        *_table("Of `holdfast worker`", WorkerSettings),
-        *_table("Of the commands that ask a server", ClientSettings),
+        *_table("`holdfast up` and `holdfast server`", Settings),
+        *_table("`holdfast worker`", WorkerSettings),
+        *_table("Commands that call a server", ClientSettings),
     ]
 
 
@@ -66,7 +66,7 @@ def _table(title: str, kind: type[msgspec.Struct]) -> list[str]:
         f"| `{name}` | {purpose(name, fields)} | {wanted(name, fields)} | {_default(field.default)} |"
         for name, field in fields.items()
     ]
-    return [f"### {title}", "", "| setting | what for | values | default |", "|---|---|---|---|", *rows, ""]
+    return [f"### {title}", "", "| setting | purpose | values | default |", "|---|---|---|---|", *rows, ""]
 
 
 def _default(value: object) -> str:
@@ -81,9 +81,9 @@ def _exit_codes() -> list[str]:
         "| code | meaning |",
         "|---|---|",
         *rows,
-        "| 130 | interrupted by Ctrl-C, or a question was answered with no |",
-        "| 141 | whoever read the output went away (`\\| head`) |",
-        "| 70 | the journal failed under a running server (what is durable is on disk; start it again), or a bug |",
+        "| 130 | interrupted by Ctrl-C, or a confirmation was answered with no |",
+        "| 141 | the reader of the output closed the pipe (`\\| head`) |",
+        "| 70 | the journal of a running server failed (durable data is on disk; start it again), or a bug |",
         "",
     ]
 
@@ -97,9 +97,9 @@ def _status_codes() -> list[str]:
     return [
         "## Status codes",
         "",
-        "Every error over gRPC carries `google.rpc.Status` with an `ErrorInfo` whose reason is for programs.",
+        "Every gRPC error carries `google.rpc.Status` with an `ErrorInfo`, whose `reason` is for programs.",
         "",
-        "| code | gRPC | HTTP | exit | worth repeating |",
+        "| code | gRPC | HTTP | exit | retryable |",
         "|---|---|---|---|---|",
         *rows,
         "",
@@ -113,11 +113,11 @@ def _metrics() -> list[str]:
     return [
         "## Metrics",
         "",
-        "A server answers `GET /metrics` for Prometheus, `/livez` (200 while it lives) and `/readyz` (503 while it",
-        "starts or drains) on its HTTP port, and with `--metrics-port` on a port of their own. Beyond",
-        f"{SERIES_MAX} pairs of queue and type, jobs are counted under `{OTHER}`. The usual `process_*` are there too.",
+        "A server has `GET /metrics` for Prometheus, `/livez` (200 while the process runs) and `/readyz` (503 while it",
+        "starts or drains) on its HTTP port, and with `--metrics-port` on a separate port. Beyond",
+        f"{SERIES_MAX} pairs of queue and type, jobs are counted under `{OTHER}`. The standard `process_*` exist too.",
         "",
-        "| metric | kind | what it tells |",
+        "| metric | kind | meaning |",
         "|---|---|---|",
         *rows,
         "",
@@ -125,7 +125,7 @@ def _metrics() -> list[str]:
 
 
 def _sample(family: Metric) -> str:
-    """The name as a query has it, with its labels."""
+    """Returns the name as in a query, with its labels."""
     suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
     labels: Sequence[str] = getattr(family, "_labelnames", ())
     return f"{family.name}{suffix}{'{' + ','.join(labels) + '}' if labels else ''}"
@@ -135,21 +135,21 @@ def _directory() -> list[str]:
     return [
         "## The data directory",
         "",
-        "| file | what it is |",
+        "| file | contents |",
         "|---|---|",
-        "| `holdfast.sock` | where the server answers processes of this machine; there while it runs |",
-        "| `LOCK` | held by the server that has the directory open; contains its process id |",
-        "| `CLOCK` | the clocks at the last start, by which the next one judges a wall clock that is far ahead |",
-        "| `MANIFEST` | which journal this is, and how far it is known to be durable |",
+        "| `holdfast.sock` | the socket for processes of this machine; exists while the server runs |",
+        "| `LOCK` | locked by the server that has the directory open; contains its process id |",
+        "| `CLOCK` | the clocks at the last start; the next start uses them to check a wall clock that is far ahead |",
+        "| `MANIFEST` | the identity of the journal, and a position that is known to be durable |",
         "| `<position>-<epoch>.seg` | the journal: every event since that position |",
-        "| `snapshot-<position>.snap` | the state at that position, so that a start need not read everything |",
-        "| `torn-<position>-<epoch>.bak` | a copy of an unfinished write that a start has cut off; can be deleted |",
-        "| `pin-…` | somebody is reading from that position on |",
-        "| `tokens.json`, `tokens.lock` | hashes of the tokens that the server accepts, if any were made |",
-        "| `NODE` | which of how many nodes of a monolith the directory belongs to |",
+        "| `snapshot-<position>.snap` | the state at that position, so that a start does not read the whole journal |",
+        "| `torn-<position>-<epoch>.bak` | a copy of an unfinished write that a start has cut off; may be deleted |",
+        "| `pin-…` | a process reads the journal from that position on |",
+        "| `tokens.json`, `tokens.lock` | hashes of the tokens that the server accepts, if there are any |",
+        "| `NODE` | the index and the number of nodes, for a directory of a monolith |",
         "| `BACKUP`, `RESTORING` | the directory is a backup, or a restore into it has not ended: no server opens it |",
         "",
-        "`holdfast journal backup` copies it beside a running server and proves the copy: see",
+        "`holdfast journal backup` copies the directory beside a running server and verifies the copy: see",
         "[back up and restore](operations/back-up.md).",
         "The format is described in [internals/journal-format.md](internals/journal-format.md).",
         "",
@@ -163,7 +163,7 @@ def _limits() -> list[str]:
     return [
         "## Limits",
         "",
-        "Each is explained where it is defined, in `holdfast/limits.py`.",
+        "Comments in `holdfast/limits.py` explain each limit.",
         "",
         "| limit | value |",
         "|---|---|",

@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Fixtures and hooks of all tests."""
 
 import compileall
 import faulthandler
@@ -28,18 +28,19 @@ __all__ = [
     "zookeeper",
 ]
 
-# Machines differ and tests run side by side: a property is false or true, never late.
+# Machines differ and tests run in parallel, so that properties have no deadline.
 settings.register_profile("holdfast", deadline=None, print_blob=True)
 settings.load_profile("holdfast")
 
-#: How much longer than its timeout a test may take, with the end of its fixtures.
+#: The time beyond its timeout that a test may take, including the teardown of its fixtures.
 _OVERTIME_S = 180
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compiles the program once: many processes load it, also where Python may not keep what it has compiled.
+    """Enables SIGINT and compiles the package once.
 
-    A shell starts what runs in the background deaf to Ctrl-C, and whoever is started by it in turn: tests need it.
+    A shell ignores SIGINT in background processes, and their children inherit that, but tests need it. Many processes
+    load the package, also if Python may not write its cache.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,10 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Ends the process of a test that pytest-timeout could not end, and shows where each of its threads was.
+    """Ends the process of a test that pytest-timeout could not end, and prints the stack of each thread.
 
-    The timeout is an exception in the main thread: an event loop may swallow it, and no second one follows while
-    fixtures are torn down. A run that hangs names no test; a worker of xdist that ends is reported with its test.
+    The timeout is an exception in the main thread: an event loop may swallow it, and no second one follows during the
+    teardown of fixtures. A run that hangs names no test, but a worker of xdist that ends is reported with its test.
     """
     marker = item.get_closest_marker("timeout")
     timeout_s = float(marker.args[0] if marker else item.config.getoption("timeout"))
@@ -66,13 +67,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(scope="session")
 def root() -> Path:
-    """The top of the checkout."""
+    """The root folder of the checkout."""
     return Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """A folder in whose depths a socket can still have a name."""
+    """A folder with a path short enough for Unix sockets in it."""
     folder = Path(tempfile.mkdtemp(prefix="hf-"))
     yield folder
     shutil.rmtree(folder)

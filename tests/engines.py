@@ -1,4 +1,4 @@
-"""The rules for tests that need an engine, and the report of how many tests a missing engine has cost.
+"""The rules for tests that need an engine, and the report of tests that a missing engine has skipped.
 
 A missing engine that could be installed skips its tests on a developer's machine, and fails them in CI, where the
 variable `CI` is set to any value. An engine that cannot run on this machine skips its tests everywhere.
@@ -43,7 +43,7 @@ def _unable(engine: Engine) -> str:
 
 
 def report(reasons: Iterable[str]) -> list[str]:
-    """Lines that say how many tests each engine has cost and how to install what is missing; none if nothing was."""
+    """Return lines with the number of skipped tests per engine and the install command; none if nothing was skipped."""
     counts = Counter(claim for reason in reasons for claim in _claims(reason))
     if not counts:
         return []
@@ -60,7 +60,7 @@ def _tests(count: int) -> str:
 
 
 def _claims(reason: str) -> Iterator[str]:
-    """What a reason to skip says about an engine, without the details of a single test."""
+    """Yield the part of a skip reason that is about an engine, without the details of a single test."""
     for engine in ENGINES:
         if reason.startswith(_missing(engine)):
             yield _missing(engine)
@@ -68,10 +68,10 @@ def _claims(reason: str) -> Iterator[str]:
             yield reason.splitlines()[0]
 
 
-# The outermost wrapper: these lines come after everything that pytest prints itself.
+# The outermost wrapper: its lines follow everything that pytest prints itself.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """Print the report; a worker of xdist has no terminal, and its reports are the controller's too."""
+    """Print the report, only in the controller: workers of xdist have no terminal."""
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or hasattr(session.config, "workerinput"):

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: one server for each process of the test run, one database for each test that asks."""
+"""A real PostgreSQL for tests: one server per process of the test run, one database per test."""
 
 import asyncio
 import contextlib
@@ -14,20 +14,20 @@ from holdfast.topologies.pipeline.postgres.database import open_store
 from scripts.engines import POSTGRES
 from tests.engines import require
 
-#: Tests kill the server, never the machine.
+#: Tests kill the server, but never the machine.
 QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
 
 _numbers = itertools.count(1)
 
 
 def require_postgres() -> None:
-    """Skip or fail the current test where there is no PostgreSQL."""
+    """Skip or fail the current test if PostgreSQL is missing."""
     require(POSTGRES)
 
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePostgres]:
-    """A server that tests share; whoever crashes it should have one of its own."""
+    """A server that tests share; a test that crashes a server starts one of its own."""
     require_postgres()
     server = PrivatePostgres(tmp_path_factory.mktemp("postgres"), QUICK)
     server.start()
@@ -37,7 +37,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePostgr
 
 @pytest.fixture(scope="session")
 def template(postgres: PrivatePostgres) -> str:
-    """The name of a database that is up to date, and empty; to copy one is much quicker than to make one."""
+    """The name of an empty, migrated database; copying it is much faster than creating one."""
     name = "template"
     _execute(postgres, f'CREATE DATABASE "{name}"')
 
@@ -55,7 +55,7 @@ def _execute(postgres: PrivatePostgres, statement: str) -> None:
 
 @contextlib.contextmanager
 def fresh_database(postgres: PrivatePostgres, template: str, purpose: str = "") -> Iterator[str]:
-    """The URL of a new database, which is dropped at the end of the block."""
+    """Yields the URL of a new database, which is dropped at the end of the block."""
     words = re.sub(r"\W+", "_", purpose.lower()).removeprefix("test_")[:40]
     name = f"t{next(_numbers)}_{words}"
     _execute(postgres, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
@@ -67,13 +67,13 @@ def fresh_database(postgres: PrivatePostgres, template: str, purpose: str = "") 
 
 @pytest.fixture
 def database(postgres: PrivatePostgres, template: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of an up-to-date database of this test's own; it is dropped afterwards, whoever is still connected."""
+    """The URL of a migrated database of this test; it is dropped afterwards, even with open connections."""
     with fresh_database(postgres, template, request.node.name) as url:
         yield url
 
 
 @pytest.fixture
 def bare_database(postgres: PrivatePostgres, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The same of a database that nobody has used."""
+    """The URL of an empty database without migrations."""
     with fresh_database(postgres, "template1", request.node.name) as url:
         yield url

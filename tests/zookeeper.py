@@ -1,4 +1,4 @@
-"""A real ZooKeeper for tests: one server or three for each process of the test run, a root for each test that asks."""
+"""A real ZooKeeper for tests: one server or three per process of the test run, one root per test."""
 
 import contextlib
 import itertools
@@ -15,33 +15,33 @@ from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from scripts.engines import ZOOKEEPER
 from tests.engines import require
 
-#: Servers look at their sessions this often, and take no shorter ones than twice that.
+#: Servers check sessions at this interval, and the shortest session timeout is twice the interval.
 TICK_MS = 100
 
 _numbers = itertools.count(1)
 
 
 class Place(NamedTuple):
-    """Where jobs are kept: an ensemble, and a root in it that nobody else uses."""
+    """An ensemble, and a root in it that no other test uses."""
 
     hosts: str
     root: str
 
 
 def require_zookeeper() -> None:
-    """Skip or fail the current test where there is no ZooKeeper."""
+    """Skip or fail the current test if ZooKeeper is missing."""
     require(ZOOKEEPER)
 
 
 def fresh_root(name: str = "") -> str:
-    """A root that no other test of this process has."""
+    """Returns a root that no other test of this process uses."""
     words = re.sub(r"\W+", "_", name.lower()).removeprefix("test_")[:40]
     return f"/t{os.getpid()}_{next(_numbers)}_{words}"
 
 
 @pytest.fixture(scope="session")
 def lone_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateZooKeeper]:
-    """One server that tests share; whoever stops it should have one of its own."""
+    """One server that tests share; a test that stops a server starts one of its own."""
     require_zookeeper()
     server = PrivateZooKeeper(tmp_path_factory.mktemp("zookeeper"), 1, TICK_MS, is_synced=False)
     server.start()
@@ -51,7 +51,7 @@ def lone_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Private
 
 @pytest.fixture
 def zookeeper(lone_zookeeper: PrivateZooKeeper, request: pytest.FixtureRequest) -> Place:
-    """A root of this test's own, for tests of what happens while ZooKeeper is well."""
+    """A root of this test, for tests that do not stop ZooKeeper."""
     return Place(lone_zookeeper.hosts, fresh_root(request.node.name))
 
 
@@ -67,7 +67,7 @@ def shared_ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Privat
 
 @pytest.fixture
 def ensemble(shared_ensemble: PrivateZooKeeper) -> Iterator[PrivateZooKeeper]:
-    """Three servers that may be killed and stopped; all of them serve again for the next test."""
+    """Three servers that a test may kill and stop; all of them serve again for the next test."""
     yield shared_ensemble
     for index, server in enumerate(shared_ensemble.servers):
         shared_ensemble.resume(index)
@@ -78,7 +78,7 @@ def ensemble(shared_ensemble: PrivateZooKeeper) -> Iterator[PrivateZooKeeper]:
 
 
 class Known(NamedTuple):
-    """What a server knows of a node; the transactions are those that made and changed it."""
+    """The state of a node on one server, with the transactions that created and changed it."""
 
     data: bytes
     made_by: int
@@ -87,14 +87,14 @@ class Known(NamedTuple):
 
 
 def differences(ensemble: PrivateZooKeeper, tops: Sequence[str]) -> list[str]:
-    """The nodes at and below these paths that are not the same on every server, whichever its clients happen to ask."""
+    """Returns the paths, at and below these, of nodes that differ between servers."""
     trees = [known_by(host, tops) for host in ensemble.hosts.split(",")]
     paths = sorted(set().union(*trees))
     return [path for path in paths if any(tree.get(path) != trees[0].get(path) for tree in trees)]
 
 
 def known_by(host: str, tops: Sequence[str]) -> dict[str, Known]:
-    """All that one server has at and below these paths, when it has caught up."""
+    """Returns all nodes of one server at and below these paths, after a sync."""
     client = KazooClient(host, timeout=10)
     client.start(timeout=30)
     try:
@@ -105,7 +105,7 @@ def known_by(host: str, tops: Sequence[str]) -> dict[str, Known]:
             asked = [(path, client.get_async(path), client.get_children_async(path)) for path in level]
             level = []
             for path, node, names in asked:
-                with contextlib.suppress(NoNodeError):  # somebody has just tidied it up
+                with contextlib.suppress(NoNodeError):  # the node was just removed
                     data, stat = node.get()
                     found[path] = Known(data, stat.czxid, stat.mzxid, stat.ephemeralOwner)
                     level += [f"{path}/{name}" for name in names.get()]

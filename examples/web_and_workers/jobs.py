@@ -10,6 +10,6 @@ app = Holdfast(os.environ.get("JOBS", "./web-jobs"))
 
 @app.job(queue="images", max_attempts=3, timeout_s=30)
 def resize(path: str, width: int) -> str:
-    """Pretends to work."""
+    """Simulates the work."""
     time.sleep(0.05)
     return f"{path}@{width}"

@@ -1,6 +1,6 @@
-"""A web process: takes a request, submits a job, and tells how it goes. No server has to run before it.
+"""A web process that submits a job for a request and reports its state. It needs no running server.
 
-python web.py            # http://127.0.0.1:8000/resize?path=a.png&width=200 , then the address that it answers
+python web.py            # http://127.0.0.1:8000/resize?path=a.png&width=200 , then the address in its response
 holdfast worker -A jobs:app    # as many as you like, before or after
 """
 
@@ -16,7 +16,7 @@ from holdfast import NotFoundError
 
 
 class Requests(BaseHTTPRequestHandler):
-    """`/resize?path=...&width=...` submits; `/jobs/ID` tells the state and, once it is there, the result."""
+    """`/resize?path=...&width=...` submits a job; `/jobs/ID` returns its state and, if it is DONE, its result."""
 
     def do_GET(self) -> None:
         """Answers with JSON."""
@@ -48,7 +48,7 @@ class Requests(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(body).encode())
 
     def log_message(self, *_: object) -> None:
-        """Quiet."""
+        """Discards the access log."""
 
 
 def main() -> None:

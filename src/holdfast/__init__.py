@@ -1,7 +1,6 @@
 """Holdfast: a durable, distributed job queue and scheduler.
 
-The public names of the SDK, and nothing else. Each is imported when it is first used, so that `import holdfast` costs
-next to nothing.
+Exports only the public names of the SDK. Each is imported on first use, so that `import holdfast` is cheap.
 """
 
 from importlib import import_module

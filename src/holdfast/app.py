@@ -1,4 +1,4 @@
-"""`Holdfast`: the app, from which job functions, handles and workers come."""
+"""`Holdfast`: the app, which makes job functions, job handles and workers."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
@@ -37,9 +37,9 @@ States = State | str | Collection[State | str]
 
 
 class Holdfast(SchedulingFaces):
-    """Jobs in a directory, in memory, or on a server; nothing is opened until the first use.
+    """An app: jobs in a directory, in memory or on a server. Nothing is opened before the first use.
 
-    Every method `name` that asks for something has a twin `aname` to be awaited on any event loop. The sync ones block
+    Every method `name` that calls the backend has an async version `aname` for any event loop. The sync methods block
     the thread that calls them, and with it an event loop that runs there.
     """
 
@@ -51,17 +51,17 @@ class Holdfast(SchedulingFaces):
         settings: Mapping[str, object] | None = None,
         clock: "Clock | None" = None,
     ) -> None:
-        """Without a `url`, HOLDFAST_CONNECT says where the jobs are, else they are in `./holdfast-data`.
+        """Without a `url`, the app uses HOLDFAST_CONNECT, and without that the directory `./holdfast-data`.
 
-        A server may want a `token` (else that in the URL, else HOLDFAST_TOKEN or HOLDFAST_TOKEN_FILE). `settings` are
-        those of a server, for a directory or memory; a `clock` of one's own is for tests.
+        `token` is for a server that requires one (default: the token in the URL, else HOLDFAST_TOKEN or
+        HOLDFAST_TOKEN_FILE). `settings` are server settings, for a directory or memory; `clock` is for tests.
         """
         given = default_url() if url is None else os.fspath(url)
-        #: Where the jobs are, without what is secret.
+        #: The URL without secrets.
         self.url = without_secrets(given)
         self._connection = AppConnection(opener(given, dict(settings or {}), clock, token))
         self._submitter = Submitter(self._connection)
-        #: By every type that it runs: its name and its aliases.
+        #: Functions by every type that they run: their names and aliases.
         self._functions: dict[str, FunctionInfo] = {}
         self._included: list[str] = []
         self._declared: dict[Callable[..., Any], JobFunction[Any, Any, Any]] = {}
@@ -73,7 +73,7 @@ class Holdfast(SchedulingFaces):
 
     @property
     def connection(self) -> AppConnection:
-        """What is open; for `holdfast.testing`."""
+        """The connection of the app; for `holdfast.testing`."""
         return self._connection
 
     # -- job functions
@@ -85,13 +85,13 @@ class Holdfast(SchedulingFaces):
     @overload
     def job(self, **declaration: Unpack[Declaration]) -> Decorator: ...
     def job(self, *functions: Callable[..., Any], **declaration: Any) -> Decorator | JobFunction[Any, Any, Any]:
-        """Makes a function's calls submittable as jobs; the function stays an ordinary one.
+        """Makes a job function, whose calls can be submitted as jobs; it can still be called as before.
 
         `@app.job` or `@app.job(queue=..., priority=..., max_attempts=..., max_losses=..., timeout_s=..., backoff=...,
         no_retry=(ValueError,), isolation="thread" or "process", name=..., aliases=[...])`.
 
-        The function also runs jobs of the types in `aliases`: names that it had before, and that jobs and schedules
-        still have.
+        The function also runs jobs of the types in `aliases`: its former names, which jobs and schedules may still
+        have.
         """
         declared = dict(declaration)
         aliases = alias_names(declared.pop("aliases", ()))
@@ -101,8 +101,11 @@ class Holdfast(SchedulingFaces):
 
         def decorate(function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
             if not callable(function):
-                raise InvalidArgumentError(f"expected a function, got {function!r}", reason="ARGUMENTS_INVALID")
-            if isinstance(function, JobFunction):  # made by `schedule` below this decorator, which says more
+                raise InvalidArgumentError(
+                    f"@app.job must decorate a function, got {function!r}; pass options by name",
+                    reason="ARGUMENTS_INVALID",
+                )
+            if isinstance(function, JobFunction):  # made by `schedule` below this decorator, without its options
                 self._forget(function.info)
                 function = function.info.function
             info = FunctionInfo(function, name or type_name(function), no_retry, isolation, aliases)
@@ -111,12 +114,13 @@ class Holdfast(SchedulingFaces):
         return decorate(*functions) if functions else Decorator(decorate)
 
     def schedule(self, cron: str = "", /, **rules: Unpack[ScheduleRules]) -> ScheduleDecorator:
-        """Has a job function run by time: `@app.schedule("*/5 * * * *", tz="Europe/Paris")`, over or under `@app.job`.
+        """Runs a job function by time: `@app.schedule("*/5 * * * *", tz="Europe/Paris")`, above or below `@app.job`.
 
-        Instead of cron, `every=timedelta(minutes=5)` or `at=datetime(...)`; `args=` and `kwargs=` are what it is called
-        with, `name=` if not the function's, and the rules: `catch_up="none"|"latest"|"all"`, `catch_up_window_s`,
-        `overlap="allow"|"skip"|"cancel_running"`, `jitter_s`, `labels`. A worker of the app sets it when it starts.
-        A schedule stays when its decorator is gone: `app.schedule_delete(name)`.
+        Instead of cron, use `every=timedelta(minutes=5)` or `at=datetime(...)`. `args=` and `kwargs=` are the arguments
+        of each call, `name=` is the schedule's name (default: the function's). Other options:
+        `catch_up="none"|"latest"|"all"`, `catch_up_window_s`, `overlap="allow"|"skip"|"cancel_running"`, `jitter_s`,
+        `labels`. A worker of the app sets the schedule when it starts. Removing the decorator does not delete the
+        schedule; use `app.schedule_delete(name)`.
         """
 
         def decorate(function: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
@@ -127,14 +131,14 @@ class Holdfast(SchedulingFaces):
         return ScheduleDecorator(decorate)
 
     def include(self, *modules: str) -> None:
-        """Name the modules that define more jobs of this app: `app.include("shop.emails", "shop.images")`.
+        """Names the modules that define more jobs of this app: `app.include("shop.emails", "shop.images")`.
 
-        A worker imports them when it starts, and so does whatever else asks the app for its functions. Nothing is
-        imported here, so that these modules can import the app.
+        A worker imports them when it starts, and so does every other reader of the app's functions. Nothing is imported
+        here, so that these modules can import the app.
         """
         for name in modules:
             if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
-                message = f"expected the whole name of a module such as 'shop.emails', got {name!r}"
+                message = f"app.include() takes full names of modules such as 'shop.emails', got {name!r}"
                 raise InvalidArgumentError(message, reason="MODULE_INVALID")
         self._included.extend(modules)
 
@@ -146,11 +150,11 @@ class Holdfast(SchedulingFaces):
 
     @property
     def aliases(self) -> dict[str, str]:
-        """The types that functions were renamed from, each with the name of its function."""
+        """The former names of functions, each with the function's current name."""
         return {alias: name for alias, info in self._functions.items() if (name := info.name) != alias}
 
     def declared_schedules(self) -> list[ScheduleSpec]:
-        """What `@app.schedule` says, as workers of this app set it."""
+        """Returns the schedules of `@app.schedule`, as workers of this app set them."""
         self._import_included()
         return list(self._calendar.specs(self._kept))
 
@@ -175,7 +179,7 @@ class Holdfast(SchedulingFaces):
         self._functions = {name: known for name, known in self._functions.items() if known is not info}
 
     def handlers(self) -> "dict[str, Handler]":
-        """What a worker of this app can run, by type; the built-in types included."""
+        """Returns the handlers for a worker of this app, by type, including the built-in types."""
         from holdfast.worker.builtin import BUILTIN
 
         self._import_included()
@@ -184,26 +188,29 @@ class Holdfast(SchedulingFaces):
     # -- jobs by name and by id
 
     def submit(self, type_name: str, arguments: object = None, **options: Unpack[OptionChanges]) -> Job[Any]:
-        """Has a job of this type run: `arguments` by name in a dict, in order in a list, or bytes as they are."""
+        """Submits a job of this type; `arguments` is a dict by name, a list by position, or bytes as they are."""
         return self._submitter.one(_item(type_name, arguments, options))
 
     async def asubmit(self, type_name: str, arguments: object = None, **options: Unpack[OptionChanges]) -> Job[Any]:
-        """The same, to be awaited."""
+        """Async version of `submit`."""
         return await self._submitter.aone(_item(type_name, arguments, options))
 
     def job_handle(self, job_id: str) -> Job[Any]:
-        """A handle of a job, without asking whether there is one."""
+        """Returns a handle of a job, without checking that the job exists."""
         if not isinstance(job_id, str) or not job_id:
-            raise InvalidArgumentError(f"expected the id of a job, got {job_id!r}", reason="JOB_ID_INVALID")
+            raise InvalidArgumentError(
+                f"the job id must be a non-empty string, got {job_id!r}; pass the `id` of a Job",
+                reason="JOB_ID_INVALID",
+            )
         return Job(self._connection, job_id)
 
     async def _get(self, job_id: str) -> Job[Any]:
-        """A handle of a job that is there, with what is `seen` of it now; NotFoundError if there is none."""
+        """Returns a handle of an existing job, whose `seen` is the job as it is now; NotFoundError if there is none."""
         self.job_handle(job_id)
         view = await self._connection.call(lambda ports: ports.jobs.get(job_id))
         return Job(self._connection, job_id, self._codec_of(view.template.type), seen=view)
 
-    def _codec_of(self, type_name: str) -> Any:  # noqa: ANN401 - what makes a codec, or None
+    def _codec_of(self, type_name: str) -> Any:  # noqa: ANN401 - a function that makes a codec, or None
         info = self._functions.get(type_name)
         return info.codec if info is not None else None
 
@@ -216,7 +223,7 @@ class Holdfast(SchedulingFaces):
         labels: Mapping[str, str] | None = None,
         oldest_first: bool = False,
     ) -> AsyncIterator[Job[Any]]:
-        """Jobs that match all that is given, newest first; each has what was `seen` of it."""
+        """Yields the jobs that match all given conditions, newest first; `seen` of each is the job as it was found."""
         query = JobQuery(_states(state), queue, type, dict(labels or {}), oldest_first=oldest_first)
         cursor, is_more = "", True
         while is_more:
@@ -233,38 +240,38 @@ class Holdfast(SchedulingFaces):
     # -- administration
 
     async def _capabilities(self) -> "Capabilities":
-        """What the backend that keeps the jobs can do, and a sentence for each thing that it cannot."""
+        """Returns the capabilities of the backend, with a sentence for each one that it lacks."""
         return await self._connection.call(lambda ports: ports.backend.capabilities())
 
     async def _stats(self) -> Stats:
-        """The whole system in numbers."""
+        """Returns the numbers of jobs by state, of workers, slots and leases, and more."""
         return await self._connection.call(lambda ports: ports.admin.stats())
 
     async def _queues(self) -> list[QueueView]:
-        """Every queue that has jobs or is not open."""
+        """Returns every queue that has jobs or is not open."""
         return await self._connection.call(lambda ports: ports.admin.queues())
 
     async def _pause(self, queue: str, reason: str = "") -> None:
-        """The queue takes jobs and gives none out, until it is resumed."""
+        """Pauses a queue: it accepts jobs and grants none, until it is resumed."""
         await self._set_mode(queue, QueueMode.PAUSED, reason)
 
     async def _resume(self, queue: str, reason: str = "") -> None:
-        """The queue is open again."""
+        """Opens a queue that was paused or draining."""
         await self._set_mode(queue, QueueMode.OPEN, reason)
 
     async def _drain(self, queue: str, reason: str = "") -> None:
-        """The queue gives jobs out and takes no new ones, until it is resumed."""
+        """Drains a queue: it grants jobs and accepts no new ones, until it is resumed."""
         await self._set_mode(queue, QueueMode.DRAINING, reason)
 
     async def _set_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
         await self._connection.call(lambda ports: ports.admin.set_queue_mode(queue, mode, reason))
 
     async def _purge(self, queue: str, reason: str = "") -> int:
-        """Cancels what waits in the queue; how many jobs that were."""
+        """Cancels all jobs that wait in a queue, and returns their number."""
         return await self._connection.call(lambda ports: ports.admin.purge(queue, reason), is_repeatable=False)
 
     async def _workers(self) -> list[WorkerView]:
-        """Every worker that is there."""
+        """Returns every worker that is connected or was until recently."""
         return await self._connection.call(lambda ports: ports.admin.workers())
 
     capabilities, acapabilities = waiting(_capabilities), awaiting(_capabilities)
@@ -287,10 +294,10 @@ class Holdfast(SchedulingFaces):
         drain_s: float = 30,
         app_path: str = "",
     ) -> "AppWorker":
-        """A worker in this process: `app.worker().run()`, or `with app.worker(): ...` in the background.
+        """Makes a worker in this process: `app.worker().run()`, or `with app.worker(): ...` in the background.
 
-        `app_path` (`module:attribute`) is where processes that run jobs in isolation import this app from; it is found
-        by itself where the app is a variable of a module.
+        `app_path` (`module:attribute`) is where processes that run jobs in isolation import this app from. By default
+        it is found if the app is a variable of a module that defines job functions.
         """
         from holdfast.sdk.worker import AppWorker
         from holdfast.worker.config import WorkerConfig
@@ -298,7 +305,7 @@ class Holdfast(SchedulingFaces):
         from holdfast.worker.worker_name import fresh_name
 
         if not 1 <= slots <= limits.SLOTS_MAX:
-            raise InvalidArgumentError(f"expected slots to be from 1 to {limits.SLOTS_MAX}, got {slots!r}")
+            raise InvalidArgumentError(f"slots must be a number from 1 to {limits.SLOTS_MAX}, got {slots!r}")
         handlers = self.handlers()
         config = WorkerConfig(
             worker_id or fresh_name(),
@@ -314,7 +321,7 @@ class Holdfast(SchedulingFaces):
         return AppWorker(self._connection, handlers, config, self.aset_schedules, report)
 
     def work_api(self) -> "WorkApi":
-        """Where a worker of this app gets its work, on whatever loop it runs."""
+        """Returns the API from which a worker of this app gets its leases, on any loop."""
         from holdfast.sdk.worker import AppWork
 
         return AppWork(self._connection)
@@ -322,12 +329,12 @@ class Holdfast(SchedulingFaces):
     # -- the end
 
     def close(self) -> None:
-        """Ends everything; a directory that this process served is handed over at once. Harmless to repeat."""
+        """Closes the app; a directory that this process served is handed over at once. Harmless to repeat."""
         self._connection.close()
         OPEN.discard(self._connection)
 
     async def aclose(self) -> None:
-        """The same, without blocking the caller's loop."""
+        """Async version of `close`, which does not block the caller's loop."""
         import asyncio
 
         await asyncio.to_thread(self.close)
@@ -350,12 +357,12 @@ class Holdfast(SchedulingFaces):
 
 def _two_functions(known: FunctionInfo, info: FunctionInfo) -> InvalidArgumentError:
     if known.name == info.name:
-        message = f"two functions of this app are called {info.name!r}; give one of them another name="
+        message = f"two functions of this app are called {info.name!r}; give one of them another name with name="
     else:
         both = sorted({known.name, *known.aliases} & {info.name, *info.aliases})
         message = (
             f"the functions {known.name!r} and {info.name!r} of this app would both run jobs of the type {both[0]!r};"
-            " say it in the aliases= of one of them, and let no other function have it as its name"
+            " keep this type as the name or in the aliases= of one function only"
         )
     return InvalidArgumentError(message, reason="JOB_NAME_TAKEN")
 
@@ -368,7 +375,8 @@ def _item(type_name: str, arguments: object, options: OptionChanges) -> Item:
         return Item(plan, _checked_size(bytes(arguments)))
     if isinstance(arguments, str) or not isinstance(arguments, Mapping | Sequence):
         raise InvalidArgumentError(
-            f"expected the arguments to be a dict, a list or bytes, got {type(arguments).__name__}",
+            f"the arguments must be a dict, a list or bytes, got {type(arguments).__name__}; put a single argument into"
+            " a list",
             reason="ARGUMENTS_INVALID",
         )
     return Item(plan, encode(arguments))
@@ -376,7 +384,10 @@ def _item(type_name: str, arguments: object, options: OptionChanges) -> Item:
 
 def _checked_size(payload: bytes) -> bytes:
     if len(payload) > limits.PAYLOAD_BYTES_MAX:
-        message = f"expected the payload to be at most {limits.PAYLOAD_BYTES_MAX} bytes, got {len(payload)}"
+        message = (
+            f"the payload must be at most {limits.PAYLOAD_BYTES_MAX} bytes, got {len(payload)}; store large data"
+            " elsewhere, and pass a reference to it"
+        )
         raise InvalidArgumentError(message, reason="PAYLOAD_TOO_LARGE")
     return payload
 
@@ -387,4 +398,4 @@ def _states(given: States) -> frozenset[State]:
         return frozenset(one if isinstance(one, State) else State[one.upper()] for one in some)
     except KeyError as error:
         known = ", ".join(state.name for state in State)
-        raise InvalidArgumentError(f"expected a state to be one of {known}, got {error.args[0]!r}") from None
+        raise InvalidArgumentError(f"a state must be one of {known}, got {error.args[0]!r}") from None

@@ -1,9 +1,9 @@
 """The clocks of this machine.
 
-Whoever decides by the time of day takes its clock from `system_clock`, once, when it is made. For tests, the
-environment may name a file with HOLDFAST_CLOCK_FILE: its eight bytes, a signed big-endian number of milliseconds, are
-added to the wall clock, and whoever writes the file steps the clock of the processes that read it. Steady time is never
-touched. It is no setting: unless the variable is there, the time is the machine's.
+Objects that depend on the time of day get their clock from `system_clock` when they are constructed. For tests, the
+environment variable HOLDFAST_CLOCK_FILE may name a file: its eight bytes, a signed big-endian number of milliseconds,
+are added to the wall clock, so that a test steps the clock of a process by writing to the file. Steady time is not
+affected. The variable is not a setting; without it the time is that of the machine.
 """
 
 import mmap
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-#: Names the file of the offset.
+#: The environment variable that names the file with the offset.
 CLOCK_FILE = "HOLDFAST_CLOCK_FILE"
 OFFSET_BYTES = 8
 
@@ -22,7 +22,7 @@ _BOOT_ID, _UPTIME = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/uptime"
 
 
 class Uptime(NamedTuple):
-    """How long the machine has been up, the time included in which it was suspended, and which boot that was."""
+    """Time since boot, including time in which the machine was suspended, and the id of the boot."""
 
     boot: str
     ms: int
@@ -34,15 +34,15 @@ class SystemClock:
     __slots__ = ()
 
     def wall_ms(self) -> int:
-        """UTC since 1970; jumps when somebody sets it."""
+        """Returns UTC since 1970; jumps when the machine's clock is set."""
         return time.time_ns() // 1_000_000
 
     def steady_ms(self) -> int:
-        """Since boot; keeps counting while this process is stopped."""
+        """Returns the time since boot; it also passes while this process is stopped."""
         return time.monotonic_ns() // 1_000_000
 
     def uptime(self) -> Uptime | None:
-        """The machine's uptime, where the system tells it; nobody sets it, as one sets the wall clock."""
+        """Returns the uptime, or None if the system does not provide it; unlike the wall clock it cannot be set."""
         try:
             return Uptime(_BOOT_ID.read_text().strip(), int(float(_UPTIME.read_text().split()[0]) * 1_000))
         except (OSError, ValueError, IndexError):
@@ -50,21 +50,21 @@ class SystemClock:
 
 
 class SteppedClock(SystemClock):
-    """A wall clock that somebody else steps through a file."""
+    """A wall clock whose offset another process sets through a file."""
 
     __slots__ = ("_offset",)
 
     def __init__(self, path: Path) -> None:
-        """The file is there and has its eight bytes; it stays mapped."""
+        """Maps the file, which must exist and have eight bytes."""
         with path.open("rb") as file:
             self._offset = mmap.mmap(file.fileno(), OFFSET_BYTES, access=mmap.ACCESS_READ)
 
     def wall_ms(self) -> int:
-        """UTC since 1970, and what the file says now."""
+        """Returns UTC since 1970 plus the current offset in the file."""
         return SystemClock.wall_ms(self) + int.from_bytes(self._offset[:OFFSET_BYTES], "big", signed=True)
 
 
 def system_clock(environment: Mapping[str, str] = os.environ) -> SystemClock:
-    """The machine's clock, stepped if the environment names a file for that."""
+    """Returns the machine's clock, or a `SteppedClock` if the environment names a file for it."""
     path = environment.get(CLOCK_FILE)
     return SteppedClock(Path(path)) if path else SystemClock()

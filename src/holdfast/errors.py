@@ -1,7 +1,7 @@
-"""The one exception tree, and the one table of what each code means to gRPC, to HTTP and to the shell.
+"""The exception tree, and the table that maps each error code to gRPC, HTTP and exit codes.
 
-An operating error (bad input, disk, network) is raised as one of these. A refusal that is part of the job
-model is a value which the core returns; it names one of the same codes.
+Operating errors (bad input, disk, network) are raised as one of these exceptions. A refusal that is part of the job
+model is a value that the core returns; it has one of the same codes.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import ClassVar
 
 
 class Code(Enum):
-    """What kind of error it is; decides how every interface reports it."""
+    """The kind of an error; determines how every interface reports it."""
 
     INVALID_ARGUMENT = "INVALID_ARGUMENT"
     NOT_FOUND = "NOT_FOUND"
@@ -28,7 +28,7 @@ class Code(Enum):
 
 
 class ExitCode(IntEnum):
-    """What the `holdfast` program tells the shell."""
+    """Exit codes of the `holdfast` program."""
 
     DONE = 0
     JOB_FAILED = 1
@@ -56,7 +56,7 @@ MAPPED: Mapping[Code, Mapped] = MappingProxyType(
         Code.NOT_FOUND: Mapped(5, 404, ExitCode.REFUSED, retryable=False),
         Code.PERMISSION_DENIED: Mapped(7, 403, ExitCode.REFUSED, retryable=False),
         Code.RESOURCE_EXHAUSTED: Mapped(8, 429, ExitCode.REFUSED, retryable=True),
-        # 422 rather than 412: its one public cause is a request id reused for another payload.
+        # 422 rather than 412: the only public cause is a request id that is reused for another payload.
         Code.FAILED_PRECONDITION: Mapped(9, 422, ExitCode.REFUSED, retryable=False),
         Code.ABORTED: Mapped(10, 409, ExitCode.REFUSED, retryable=False),
         Code.UNIMPLEMENTED: Mapped(12, 501, ExitCode.REFUSED, retryable=False),
@@ -68,13 +68,13 @@ MAPPED: Mapping[Code, Mapped] = MappingProxyType(
 
 
 class HoldfastError(Exception):
-    """Every error that Holdfast raises on purpose."""
+    """Base class of the errors that Holdfast raises."""
 
     code: ClassVar[Code] = Code.INTERNAL
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, reason: str = "", details: Mapping[str, str] | None = None) -> None:
-        """`reason` is UPPER_SNAKE and for programs; it defaults to the code's name."""
+        """`reason` is an UPPER_SNAKE identifier for programs; it defaults to the name of the code."""
         super().__init__(message)
         self.message = message
         self.reason = reason or self.code.value
@@ -86,72 +86,72 @@ class HoldfastError(Exception):
 
 
 class InvalidArgumentError(HoldfastError):
-    """The request itself is wrong; repeating it unchanged cannot help."""
+    """The request is invalid; a retry without changes fails again."""
 
     code = Code.INVALID_ARGUMENT
 
 
 class NotFoundError(HoldfastError):
-    """What the request names does not exist, or is no longer kept."""
+    """The requested object does not exist, or is no longer kept."""
 
     code = Code.NOT_FOUND
 
 
 class FailedPreconditionError(HoldfastError):
-    """The request contradicts what was accepted before it."""
+    """The request conflicts with the current state."""
 
     code = Code.FAILED_PRECONDITION
 
 
 class ResourceExhaustedError(HoldfastError):
-    """A limit is reached; it may pass."""
+    """A limit is reached; a later retry may succeed."""
 
     code = Code.RESOURCE_EXHAUSTED
 
 
 class UnavailableError(HoldfastError):
-    """Whoever should answer cannot, for now."""
+    """The server cannot be reached or cannot answer at the moment."""
 
     code = Code.UNAVAILABLE
 
 
 class DeadlineExceededError(HoldfastError):
-    """No answer in time; whether the request took effect is unknown."""
+    """No response arrived in time; it is unknown whether the request took effect."""
 
     code = Code.DEADLINE_EXCEEDED
 
 
 class UnauthenticatedError(HoldfastError):
-    """The caller did not prove who it is."""
+    """The caller sent no valid credentials."""
 
     code = Code.UNAUTHENTICATED
 
 
 class PermissionDeniedError(HoldfastError):
-    """The caller is known and may not do this."""
+    """The caller is authenticated but lacks the permission for this request."""
 
     code = Code.PERMISSION_DENIED
 
 
 class UnimplementedError(HoldfastError):
-    """The backend does not have the capability asked for."""
+    """The backend lacks the requested capability."""
 
     code = Code.UNIMPLEMENTED
 
 
 class AbortedError(HoldfastError):
-    """Another request got there first, or is still under way."""
+    """A concurrent request was faster, or is still in progress."""
 
     code = Code.ABORTED
 
 
 class InternalError(HoldfastError):
-    """Something that should not happen did."""
+    """An unexpected internal error."""
 
     code = Code.INTERNAL
 
 
-#: What no other session with the same server can mend, as a worker sees it.
+#: Errors after which a worker does not open another session with the same server.
 FINAL = (AbortedError, InvalidArgumentError, UnauthenticatedError, PermissionDeniedError, UnimplementedError)
 
 _ERRORS: Mapping[Code, type[HoldfastError]] = MappingProxyType(
@@ -180,5 +180,5 @@ def error_class(code: Code) -> type[HoldfastError]:
 
 
 def code_of_grpc(status: int) -> Code:
-    """The code of a gRPC status number; INTERNAL for one that Holdfast never sends."""
+    """Returns the code of a gRPC status number; INTERNAL for a status that Holdfast never sends."""
     return _CODES_BY_GRPC.get(status, Code.INTERNAL)

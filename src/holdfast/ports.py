@@ -1,9 +1,9 @@
 """The two ports that every backend implements, and the values that cross them.
 
-`JobApi` is what a gateway needs, `WorkApi` what the worker runtime needs. A method either does what its sentence says
-or raises a `HoldfastError`; after `UnavailableError` or `DeadlineExceededError` of a submit it is unknown whether the
-job exists, and repeating it under the same request id finds out. Capabilities beyond these (schedules, the event
-feed, history, administration) get ports of their own; a backend that lacks one says so.
+A gateway uses `JobApi`, the worker runtime uses `WorkApi`. A method either does what its docstring says or raises a
+`HoldfastError`. If a submit raises `UnavailableError` or `DeadlineExceededError`, it is unknown whether the job exists;
+repeat the submit with the same request id to find out. Further capabilities (schedules, the event feed, history,
+administration) have ports of their own; a backend declares which of them it lacks.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -22,19 +22,19 @@ from holdfast.core.progress import Progress as Progress  # noqa: PLC0414 - part 
 
 
 class JobDraft(msgspec.Struct, frozen=True, gc=False):
-    """A job that somebody wants accepted. It is due after `delay_ms` or at `not_before_ms`, whichever is later."""
+    """A job to submit. It is due after `delay_ms` or at `not_before_ms`, whichever is later."""
 
     template: int = 0
     payload: bytes = b""
     delay_ms: int = 0
     not_before_ms: int = 0
     extra: Extra | None = None
-    #: A UUID made by the client, so that a repeated submission finds the first one; empty: the backend makes it.
+    #: A UUID that the client generates, so that a retry finds the first submission; empty: the backend generates it.
     id: str = ""
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """A job as its clients see it, at one instant."""
+    """A job as clients see it, at one instant."""
 
     id: str
     template: Template
@@ -49,15 +49,15 @@ class JobView(msgspec.Struct, frozen=True):
     extra: Extra | None
     failures: int = 0
     losses: int = 0
-    #: Of its last lease.
+    #: The fencing token of the last lease.
     token: int = 0
-    #: Who holds it, while it runs.
+    #: The worker that runs the job; empty while no worker does.
     worker: str = ""
     progress: Progress | None = None
 
 
 class ResultView(msgspec.Struct, frozen=True):
-    """How a job ended; `state` is that of the job, and nothing else is filled before it is terminal."""
+    """The result of a job; until the job is terminal, only `state` is set."""
 
     state: State
     output: bytes = b""
@@ -66,14 +66,14 @@ class ResultView(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some jobs of a listing, and whether more follow."""
+    """One page of a listing, and whether more jobs follow."""
 
     jobs: list[JobView]
     has_more: bool
 
 
 class JobQuery(msgspec.Struct, frozen=True):
-    """Which jobs somebody looks for; what is empty is not looked at, and all labels must be there."""
+    """A filter for jobs; empty fields match every job, and a job must have all of the labels."""
 
     states: frozenset[State] = frozenset()
     queue: str = ""
@@ -85,9 +85,10 @@ class JobQuery(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Some jobs that match, and where to go on; an empty cursor means that there are no more.
+    """Some matching jobs, and the cursor for the next call; an empty cursor means that there are no more.
 
-    A part may be short, or even empty, and more may follow: a search stops looking after a while, and holds nobody up.
+    The list may be short or empty although more jobs match: a search stops after a number of jobs, so that other calls
+    do not wait for it.
     """
 
     jobs: list[JobView]
@@ -95,7 +96,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a job is where it is: a stable reason and a sentence."""
+    """The explanation of a job's current state: a stable reason and a sentence."""
 
     state: State
     reason: str
@@ -103,64 +104,64 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class JobApi(Protocol):
-    """What clients ask for, whatever keeps the jobs."""
+    """The operations that clients call; every backend implements them."""
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """Every id returned is durable; refused drafts have an empty id and a reason. On failure: unknown."""
+        """Submits jobs. Returned ids are durable; refused drafts have an empty id and a reason. On failure: unknown."""
         ...
 
     async def get(self, job_id: str) -> JobView:
-        """The job's authoritative state. `NotFoundError` if there is no such job; a failure changes nothing."""
+        """Returns the authoritative state. `NotFoundError` if there is no such job; a failure changes nothing."""
         ...
 
     async def result(self, job_id: str) -> ResultView:
-        """Its result, if it has one yet. `NotFoundError` if there is no such job; a failure changes nothing."""
+        """Returns the result, if there is one. `NotFoundError` if there is no such job; a failure changes nothing."""
         ...
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
-        """A queued job never runs after this returns; a running one is asked to stop. Safe to repeat."""
+        """Cancels a job: a queued one never runs after this returns; a running one is requested to stop. Idempotent."""
         ...
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """Jobs by creation time, ids ascending within a millisecond; no states means all. A failure changes nothing."""
+        """Lists jobs by creation time, then ids ascending; no states means all. A failure changes nothing."""
         ...
 
     async def explain(self, job_id: str) -> Explanation:
-        """Why it is not running, or how it ended. `NotFoundError` if there is no such job."""
+        """Explains why a job is not running, or how it ended. `NotFoundError` if there is no such job."""
         ...
 
     def watch(self, job_id: str) -> AsyncIterator[JobView]:
-        """The job now and after each change until it is terminal; changes may be merged, the last never is."""
+        """Yields the job now and after each change until it is terminal; changes except the last may be merged."""
         ...
 
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
-        """The job and its result, once it is terminal; waits as long as that takes. Safe to give up and repeat."""
+        """Waits until the job is terminal, and returns it with its result. Safe to cancel and repeat."""
         ...
 
     async def payload(self, job_id: str) -> bytes:
-        """What its handler is given. `NotFoundError` if there is no such job."""
+        """Returns the payload of a job. `NotFoundError` if there is no such job."""
         ...
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """Jobs that match, by creation. `InvalidArgumentError` for a cursor that this query never gave."""
+        """Returns matching jobs by creation time. `InvalidArgumentError` for a cursor of another query."""
         ...
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
-        """The id of a new job like one that has ended, naming it; `FailedPreconditionError` while it has not ended."""
+        """Submits a finished job again and returns the new id; `FailedPreconditionError` if it has not ended."""
         ...
 
 
 @runtime_checkable
 class ForgetApi(Protocol):
-    """Where whoever has its result may take the job away, instead of leaving that to retention."""
+    """A capability: a client may remove a job once it has the result, before retention does."""
 
     async def forget(self, job_id: str) -> None:
-        """Neither job nor result is kept any longer. `FailedPreconditionError` while it has not ended."""
+        """Removes the job and its result. `FailedPreconditionError` if it has not ended."""
         ...
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """One worker, as it last introduced itself."""
+    """One worker, as in its last introduction."""
 
     worker_id: str
     types: list[str]
@@ -173,7 +174,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """The whole system in numbers, at one instant."""
+    """Numbers about the whole system, at one instant."""
 
     position: int
     now_ms: int
@@ -184,81 +185,81 @@ class Stats(msgspec.Struct, frozen=True):
     workers: int
     slots: int
     leases: int
-    #: Where processes of the same machine may also ask.
+    #: The Unix socket for processes of the same machine; empty: none.
     socket: str = ""
-    #: Which of several nodes this is; 0 nodes: it is none of several.
+    #: The number of nodes and the index of this one; 0 nodes: not a monolith.
     nodes: int = 0
     node_index: int = 0
-    #: The size of held jobs above which submits are refused; 0: it is not known here.
+    #: The size of held jobs above which submits are refused; 0: unknown.
     bytes_held_max: int = 0
-    #: What an operator should look at, in sentences; empty while all is well.
+    #: Sentences about problems that need an operator; usually empty.
     warnings: tuple[str, ...] = ()
 
 
 class AdminApi(Protocol):
-    """A capability: what operators ask for."""
+    """A capability: operations for administrators."""
 
     async def stats(self) -> Stats:
-        """The numbers, all of them durable."""
+        """Returns the numbers; they count durable state only."""
         ...
 
     async def queues(self) -> list[QueueView]:
-        """Every queue that has jobs or is not open, by name."""
+        """Returns every queue that has jobs or is not open, by name."""
         ...
 
     async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
-        """Durable when it returns; safe to repeat. What runs goes on."""
+        """Sets the mode of a queue. Durable when it returns; idempotent. Running jobs continue."""
         ...
 
     async def purge(self, queue: str, reason: str) -> int:
-        """Cancels what waits in the queue when this is called, and says how many; if it fails, some may be canceled."""
+        """Cancels the jobs that wait in the queue now, and returns their number; on failure some may be canceled."""
         ...
 
     async def workers(self) -> list[WorkerView]:
-        """Every worker that is connected or was heard of lately."""
+        """Returns every worker that is connected or was so recently."""
         ...
 
     async def drain_worker(self, worker_id: str) -> None:
-        """Asks a worker to finish and end. `NotFoundError` if it is not connected; it may leave before it hears."""
+        """Requests a worker to finish its jobs and exit. `NotFoundError` if it is not connected."""
         ...
 
 
 class CapabilityApi(Protocol):
-    """What every backend can be asked, whatever it lacks."""
+    """The query for capabilities, which every backend supports."""
 
     async def capabilities(self) -> Capabilities:
-        """What the backend declares, and the version of whatever answers."""
+        """Returns the capabilities of the backend, and the version of the server."""
         ...
 
 
 class FeedPart(msgspec.Struct, frozen=True):
-    """What happened, in order, and the position up to which everything was told."""
+    """Entries in order, and the position up to which the feed is complete."""
 
     entries: list[Entry]
     position: int
 
 
 class HistoryApi(Protocol):
-    """A capability: what happened to one job. A feed has it; some backends have it without a feed."""
+    """A capability: the history of one job. Every backend with a feed has it; some have it without a feed."""
 
     async def history(self, job_id: str) -> list[Entry]:
-        """Everything that happened to a job, oldest first. `NotFoundError` if nothing is known about it."""
+        """Returns everything that happened to a job, oldest first. `NotFoundError` if the job is unknown."""
         ...
 
 
 class FeedApi(HistoryApi, Protocol):
-    """A capability: everything that happens, without a gap."""
+    """A capability: the event stream of all jobs, without gaps."""
 
     def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
-        """What is durable past this position (None: from now on), then what becomes so, for ever.
+        """Yields the durable entries past this position (None: from now on), then new ones as they become durable.
 
-        `NotFoundError` if the journal no longer reaches back so far, or has not come so far yet.
+        `NotFoundError` if the journal no longer contains the position, or does not contain it yet.
         """
         ...
 
 
 class ScheduleView(msgspec.Struct, frozen=True):
-    """A schedule at one instant; times of what has not happened, or will not, are 0."""
+    """A schedule at one instant; times of events that have not happened, or will not, are 0."""
 
     spec: ScheduleSpec
     is_paused: bool
@@ -272,34 +273,34 @@ class ScheduleView(msgspec.Struct, frozen=True):
 
 
 class ScheduleApi(Protocol):
-    """A capability: jobs that are made by time."""
+    """A capability: schedules, which create jobs by time."""
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
-        """Makes or replaces the schedule of this name; durable when it returns, safe to repeat."""
+        """Creates or replaces the schedule of this name; durable when it returns, idempotent."""
         ...
 
     async def get(self, name: str) -> ScheduleView:
-        """`NotFoundError` if there is none."""
+        """Returns one schedule. `NotFoundError` if there is none."""
         ...
 
     async def all(self) -> list[ScheduleView]:
-        """All of them, by name."""
+        """Returns all schedules, by name."""
         ...
 
     async def delete(self, name: str) -> None:
-        """Durable when it returns. `NotFoundError` if there is none. Jobs that it made stay."""
+        """Deletes a schedule, but not its jobs. Durable when it returns. `NotFoundError` if there is none."""
         ...
 
     async def pause(self, name: str, *, is_paused: bool) -> ScheduleView:
-        """Durable when it returns; safe to repeat. `NotFoundError` if there is none."""
+        """Pauses or resumes a schedule. Durable when it returns; idempotent. `NotFoundError` if there is none."""
         ...
 
     async def trigger(self, name: str) -> str:
-        """The id of a job made now, whatever the overlap rule or a pause says. `NotFoundError` if there is none."""
+        """Creates a job now, despite overlap rule and pause, and returns its id. `NotFoundError` if there is none."""
         ...
 
     async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
-        """The next ticks after this instant (0: now); the schedule need not exist."""
+        """Returns the next ticks after this instant (0: now); the schedule need not exist."""
         ...
 
 
@@ -318,15 +319,15 @@ class Assignment(msgspec.Struct, frozen=True, gc=False):
     labels: dict[str, str] = {}
     headers: dict[str, str] = {}
     queue: str = ""
-    #: How often the job is tried again after this attempt, if each of them fails; 0: this is the last one.
+    #: The number of retries that remain after this attempt; 0: this is the last attempt.
     retries_left: int = 0
 
 
 class Introduction(msgspec.Struct, frozen=True):
-    """Who a worker is, what it can run, and which leases it kept from a session before.
+    """A worker's id, the jobs it can run, and the leases it still holds from an earlier session.
 
-    `instance` tells this run of the worker's program from others under the same id. `dies_with_server` says that the
-    worker's process ends whenever the process of the server does.
+    `instance` identifies this run of the worker's program among others with the same id. `dies_with_server` is true if
+    the worker's process ends whenever the server's process does.
     """
 
     worker_id: str
@@ -339,7 +340,7 @@ class Introduction(msgspec.Struct, frozen=True):
 
 
 class Directive(msgspec.Struct, frozen=True):
-    """What a backend tells a worker. `reported` acknowledges reports up to that number as durable."""
+    """A message from the backend to a worker. `reported` acknowledges reports up to that number as durable."""
 
     leases: list[Assignment] = []
     cancels: list[int] = []
@@ -348,60 +349,60 @@ class Directive(msgspec.Struct, frozen=True):
     lease_ms: int = 0
     heartbeat_ms: int = 0
     is_stopping: bool = False
-    #: No lease that was granted before `drain` is on its way any more.
+    #: All leases that were granted before `drain` have been delivered.
     is_drained: bool = False
-    #: Somebody asks this worker to drain and end.
+    #: An administrator requests this worker to drain and exit.
     is_drain_asked: bool = False
-    #: The same as `is_drained` after a recall, where a session can take back the room that it has offered.
+    #: The same as `is_drained`, after a recall; only in sessions that can take back offered credit.
     is_recalled: bool = False
-    #: In the first directive: a server that was away renews leases, so a worker that cannot reach it goes on.
+    #: In the first directive: the server renews leases after an outage, so a worker that cannot reach it continues.
     are_leases_renewed: bool = False
-    #: In the first directive of a session whose backend lacks something; None: nothing is missing.
+    #: In the first directive, if the backend lacks a capability; None: it has all of them.
     capabilities: Capabilities | None = None
 
 
 class WorkSession(Protocol):
-    """One session. A method that raises has ended it: open another, naming what is still held."""
+    """One session of a worker. A method that raises ends it: open another that names the leases still held."""
 
     async def next(self) -> Directive:
         """Waits for the next directive; the first one carries `lease_ms`, `heartbeat_ms` and `capabilities`."""
         ...
 
     async def want(self, count: int) -> None:
-        """Adds room for this many more leases. If lost with the session, nothing was promised."""
+        """Adds credit for this many more leases. It is lost with the session."""
         ...
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        """Sends outcomes; they are durable when `reported` reaches the number, and safe to send again before."""
+        """Sends outcomes; they are durable when `reported` reaches `report_id`, and may be sent again until then."""
         ...
 
     async def note(self, notes: Sequence[Note]) -> None:
-        """What running attempts say of themselves. If lost with the session, nothing but the words is.
+        """Sends notes of running attempts. If the session ends, unsent notes are lost.
 
-        A backend without `Capability.NOTES` drops them, and its first directive says so.
+        A backend without `Capability.NOTES` drops them, and declares so in its first directive.
         """
         ...
 
     async def extend(self) -> None:
-        """Extends every lease of this worker. If lost, the leases run out."""
+        """Extends every lease of this worker. If the message is lost, the leases expire."""
         ...
 
     async def release(self, tokens: Collection[int]) -> None:
-        """Hands leases back unrun. If lost, the leases run out."""
+        """Hands back leases of jobs that did not run. If the message is lost, the leases expire."""
         ...
 
     async def drain(self) -> None:
-        """No more leases, please; what is held is finished."""
+        """Requests that no more leases are granted; the worker finishes those it holds."""
         ...
 
     async def close(self) -> None:
-        """Ends the session; leases still held go back at once. After an error it only frees what the session used."""
+        """Ends the session and returns the leases still held at once. After an error it only frees resources."""
         ...
 
 
 class WorkApi(Protocol):
-    """Where a worker gets its work."""
+    """The source of a worker's leases."""
 
     async def open(self, introduction: Introduction) -> WorkSession:
-        """Begins a session. `UnavailableError` if nobody answers: try again later."""
+        """Opens a session. `UnavailableError` if no server answers: retry later."""
         ...

@@ -1,28 +1,32 @@
-"""Which settings there are: for each its type, its limits, its default and its purpose, in one line.
+"""The table of settings: each with its type, limits, default and help text.
 
-Help, reference and refusals are made from these lines; `settings_sources` says where values come from.
+`--help`, docs/reference.md and error messages are generated from this table; `settings_sources` reads the values.
 """
 
 import ipaddress
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Literal, get_args, get_origin
 
 import msgspec
 
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
+from holdfast.topologies import table as topologies
+
+if TYPE_CHECKING:
+    _Topology = str
+else:
+    _Topology = Literal[topologies.NAMES]
 
 MEMORY = "memory://"
 TOKENS_NAME = "tokens.json"
 SERVER = "holdfast://"
-#: The same over TLS.
+#: A server over TLS.
 SECURE_SERVER = "holdfasts://"
 DEFAULT_CONNECT = "127.0.0.1:50051"
-#: A ZooKeeper ensemble, as the hosts of its servers and the path below which jobs are.
+#: A ZooKeeper ensemble: the hosts of its servers and the path below which the jobs are.
 ENSEMBLE = "zk://"
-#: How long a worker's bids outlive its silence there, where nothing else is said.
-SESSION_MS = 10_000
 ENSEMBLE_PATTERN = r"[^\s/,@?#]+(,[^\s/,@?#]+)*(/[\w./-]*)?(\?auth_file=[^\s?#&]+)?"
 
 _DAY_MS = 86_400_000
@@ -38,7 +42,7 @@ def _purpose(text: str) -> msgspec.Meta:
     return msgspec.Meta(title=text)
 
 
-#: Marks a setting whose value is shown to nobody.
+#: Marks a setting whose value is never shown.
 SECRET = msgspec.Meta(extra={"secret": True})
 MASK = "********"
 
@@ -48,27 +52,27 @@ Data = Annotated[
     msgspec.Meta(pattern=r"^(memory://|(?!\w+://)[^\0]+)$", description="a directory, or memory://"),
 ]
 Host = Annotated[str, msgspec.Meta(min_length=1, description="an address to listen on")]
-Port = Annotated[int, msgspec.Meta(ge=0, le=65_535, description="a port, 0 to 65535 (0: any that is free)")]
-MetricsPort = Annotated[int, msgspec.Meta(ge=0, le=65_535, description="a port, 1 to 65535, or 0 for none")]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535, description="a port number from 0 to 65535 (0: any free port)")]
+MetricsPort = Annotated[int, msgspec.Meta(ge=0, le=65_535, description="a port number from 1 to 65535, or 0 for none")]
 Connect = Annotated[
     str,
     msgspec.Meta(
         min_length=1,
         description=(
-            "host:port, holdfast://host:port, several of them with commas, a directory of jobs, or zk://host:port/path"
+            "host:port, holdfast://host:port, a comma-separated list of these, a data directory, or zk://host:port/path"
         ),
     ),
 ]
-Token = Annotated[str, msgspec.Meta(pattern=r"^[!-~]*$", description="a token as it was shown when it was made")]
-FilePath = Annotated[str, msgspec.Meta(pattern=r"^[^\0]*$", description="the path of a file")]
+Token = Annotated[str, msgspec.Meta(pattern=r"^[!-~]*$", description="a token as `holdfast token create` printed it")]
+FilePath = Annotated[str, msgspec.Meta(pattern=r"^[^\0]*$", description="a file path")]
 HostNames = Annotated[
-    str, msgspec.Meta(pattern=r"^[^\s/@]*$", description="names of hosts with commas, without ports, or *")
+    str, msgspec.Meta(pattern=r"^[^\s/@]*$", description="comma-separated host names without ports, or *")
 ]
-PerSecond = Annotated[int, _whole(0, 1_000_000_000, "requests a second")]
+PerSecond = Annotated[int, _whole(0, 1_000_000_000, "requests per second")]
 Queues = Annotated[
     str,
     msgspec.Meta(
-        pattern=rf"^({limits.NAME_PATTERN}(,{limits.NAME_PATTERN})*)?$", description="names of queues, with commas"
+        pattern=rf"^({limits.NAME_PATTERN}(,{limits.NAME_PATTERN})*)?$", description="comma-separated queue names"
     ),
 ]
 AppPath = Annotated[
@@ -89,10 +93,7 @@ LogLevel = Annotated[
     msgspec.Meta(description="one of debug, info, warning, error"),
 ]
 LogFormat = Annotated[Literal["auto", "json", "text"], msgspec.Meta(description="one of auto, json, text")]
-TopologyName = Annotated[
-    Literal["embedded", "microservices", "monolith", "pipeline", "zookeeper"],
-    msgspec.Meta(description="one of embedded, microservices, monolith, pipeline, zookeeper"),
-]
+TopologyName = Annotated[_Topology, msgspec.Meta(description=f"one of {', '.join(topologies.NAMES)}")]
 DatabaseUrl = Annotated[
     str,
     msgspec.Meta(pattern=r"^(postgres(ql)?://\S*)?$", description="a URL such as postgresql://user@host/database"),
@@ -101,7 +102,7 @@ EnsembleHosts = Annotated[
     str,
     msgspec.Meta(
         pattern=rf"^((zk://)?{ENSEMBLE_PATTERN})?$",
-        description="hosts with commas, perhaps a path and ?auth_file=FILE, such as zk1:2181,zk2:2181/holdfast",
+        description="comma-separated hosts, optionally a path and ?auth_file=FILE, such as zk1:2181,zk2:2181/holdfast",
     ),
 ]
 Connections = Annotated[int, _whole(4, 1_000_000, "connections")]
@@ -113,85 +114,103 @@ WorkerId = Annotated[
     str,
     msgspec.Meta(
         pattern=rf"^({limits.NAME_PATTERN})?$",
-        description=f"at most {limits.NAME_CHARS_MAX} of letters, digits, dot, underscore and hyphen",
+        description=f"at most {limits.NAME_CHARS_MAX} letters, digits, dots, underscores and hyphens",
     ),
 ]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a server can be told."""
+    """All settings of a server."""
 
-    data: Annotated[Data, _purpose("where jobs are kept; memory://: only until it stops")] = "./holdfast-data"
-    host: Annotated[Host, _purpose("the address to listen on")] = "127.0.0.1"
-    port: Annotated[Port, _purpose("the port to listen on; 0: any that is free")] = 50_051
-    http_port: Annotated[Port, _purpose("the port for HTTP and the dashboard; 0: any that is free")] = 8_080
-    no_http: Annotated[Switch, _purpose("serve gRPC alone, without HTTP and the dashboard")] = False
-    metrics_port: Annotated[MetricsPort, _purpose("the port for /metrics, /livez and /readyz; 0: none")] = 0
-    slots: Annotated[Slots, _purpose("how many jobs the worker beside the server runs at a time")] = 8
-    lease_ms: Annotated[LeaseMs, _purpose("how long a worker may keep a job without a word")] = limits.LEASE_MS_DEFAULT
-    heartbeat_ms: Annotated[PeriodMs, _purpose("how often a worker says that it lives")] = limits.HEARTBEAT_MS
-    worker_timeout_ms: Annotated[PeriodMs, _purpose("a worker silent for so long gets no more jobs")] = (
-        limits.WORKER_TIMEOUT_MS
+    data: Annotated[Data, _purpose("Data directory; memory:// keeps jobs in memory until the server stops")] = (
+        "./holdfast-data"
     )
+    host: Annotated[Host, _purpose("Address to listen on")] = "127.0.0.1"
+    port: Annotated[Port, _purpose("gRPC port to listen on; 0: any free port")] = 50_051
+    http_port: Annotated[Port, _purpose("Port for HTTP and the dashboard; 0: any free port")] = 8_080
+    no_http: Annotated[Switch, _purpose("Serve gRPC only, without HTTP and the dashboard")] = False
+    metrics_port: Annotated[MetricsPort, _purpose("Port for /metrics, /livez and /readyz; 0: none")] = 0
+    slots: Annotated[Slots, _purpose("Number of jobs that the worker of holdfast up runs at a time")] = 8
+    lease_ms: Annotated[
+        LeaseMs, _purpose("Lease length: a worker that sends no heartbeat for this long loses the job")
+    ] = limits.LEASE_MS_DEFAULT
+    heartbeat_ms: Annotated[PeriodMs, _purpose("Interval between two heartbeats of a worker")] = limits.HEARTBEAT_MS
+    worker_timeout_ms: Annotated[
+        PeriodMs, _purpose("Workers without a heartbeat for this long are considered lost and get no new jobs")
+    ] = limits.WORKER_TIMEOUT_MS
     reconnect_grace_ms: Annotated[
         SpanMs,
-        _purpose("a worker whose connection drops keeps its jobs if it is back within this time; 0: it loses them"),
+        _purpose("A worker whose connection drops keeps its jobs if it reconnects within this time; 0: it loses them"),
     ] = limits.RECONNECT_GRACE_MS
-    aging_ms: Annotated[SpanMs, _purpose("waiting this long counts as one step of priority; 0: it never does")] = (
+    aging_ms: Annotated[SpanMs, _purpose("Waiting this long raises the priority of a job by one; 0: never")] = (
         limits.AGING_MS_DEFAULT
     )
-    retain_ms: Annotated[SpanMs, _purpose("a job that ended DONE or CANCELED longer ago is removed")] = (
+    retain_ms: Annotated[SpanMs, _purpose("DONE and CANCELED jobs are removed this long after they ended")] = (
         limits.RETAIN_MS_DEFAULT
     )
-    retain_failed_ms: Annotated[SpanMs, _purpose("the same for FAILED jobs; by default at least retain_ms")] = (
-        limits.RETAIN_FAILED_MS_DEFAULT
-    )
-    retain_jobs: Annotated[Count, _purpose("beyond so many finished jobs the oldest are forgotten")] = (
+    retain_failed_ms: Annotated[
+        SpanMs, _purpose("FAILED jobs are removed this long after they ended; by default at least retain_ms")
+    ] = limits.RETAIN_FAILED_MS_DEFAULT
+    retain_jobs: Annotated[Count, _purpose("Finished jobs are evicted, oldest first, above this number")] = (
         limits.RETAIN_JOBS_DEFAULT
     )
-    retain_bytes: Annotated[Size, _purpose("beyond so much of finished jobs the oldest are forgotten")] = (
+    retain_bytes: Annotated[Size, _purpose("Finished jobs are evicted, oldest first, above this size")] = (
         limits.RETAIN_BYTES_DEFAULT
     )
     memory_bytes: Annotated[
         Size,
-        _purpose(
-            "above this size of held jobs submits are refused; 0: half of the machine's or the container's memory"
-        ),
+        _purpose("Submits are refused above this size of held jobs; 0: half of the memory of the machine or container"),
     ] = 0
-    history_ms: Annotated[SpanMs, _purpose("how far back the journal is kept")] = 7 * _DAY_MS
+    history_ms: Annotated[
+        SpanMs, _purpose("Journal segments older than this are removed once snapshots cover them")
+    ] = 7 * _DAY_MS
     history_bytes: Annotated[
-        Size, _purpose("beyond so much journal the oldest part that snapshots cover is removed")
+        Size, _purpose("Above this journal size, the oldest segments that snapshots cover are removed")
     ] = limits.HISTORY_BYTES_DEFAULT
-    segment_bytes: Annotated[FileSize, _purpose("the size at which a file of the journal is closed")] = 64 * _MIB
-    snapshot_bytes: Annotated[FileSize, _purpose("a snapshot is made after so much journal")] = 256 * _MIB
-    log_level: Annotated[LogLevel, _purpose("what is logged: debug, info, warning or error and up")] = "info"
-    log_format: Annotated[LogFormat, _purpose("json, text, or auto: text on a terminal, else json")] = "auto"
-    dedup_keys_max: Annotated[Count, _purpose("how many request ids to remember; 0: each as long as its job")] = 0
-    tokens: Annotated[FilePath, _purpose("the file of tokens; if empty, tokens.json in the data directory")] = ""
-    tls_cert: Annotated[FilePath, _purpose("the server's certificate, as PEM, with the intermediate certificates")] = ""
-    tls_key: Annotated[FilePath, _purpose("the key of that certificate, as PEM")] = ""
-    tls_client_ca: Annotated[FilePath, _purpose("who must have signed the certificates that clients show")] = ""
-    allowed_hosts: Annotated[HostNames, _purpose("names by which browsers may reach HTTP, beside the address")] = ""
-    rate_limit: Annotated[PerSecond, _purpose("requests a second of one caller; 0: any number")] = (
+    segment_bytes: Annotated[FileSize, _purpose("Size at which the journal starts a new segment file")] = 64 * _MIB
+    snapshot_bytes: Annotated[FileSize, _purpose("A snapshot is written after this much new journal")] = 256 * _MIB
+    log_level: Annotated[LogLevel, _purpose("Lowest level to log: debug, info, warning or error")] = "info"
+    log_format: Annotated[
+        LogFormat, _purpose("Log format: json, text, or auto (text on a terminal, otherwise json)")
+    ] = "auto"
+    dedup_keys_max: Annotated[
+        Count, _purpose("Number of request ids to remember; 0: each as long as its job, in memory the newest 10000")
+    ] = 0
+    tokens: Annotated[FilePath, _purpose("Token file; if empty, tokens.json in the data directory")] = ""
+    tls_cert: Annotated[FilePath, _purpose("Server certificate with its intermediate certificates, as PEM")] = ""
+    tls_key: Annotated[FilePath, _purpose("Private key of the server certificate, as PEM")] = ""
+    tls_client_ca: Annotated[
+        FilePath, _purpose("CA certificates, as PEM; one of them must have signed each client's certificate")
+    ] = ""
+    allowed_hosts: Annotated[HostNames, _purpose("Additional host names by which browsers may reach HTTP")] = ""
+    rate_limit: Annotated[PerSecond, _purpose("Maximum requests per second of one caller; 0: no limit")] = (
         limits.REQUESTS_PER_S_DEFAULT
     )
-    work_rate_limit: Annotated[PerSecond, _purpose("the same for the calls of workers")] = limits.WORK_PER_S_DEFAULT
+    work_rate_limit: Annotated[PerSecond, _purpose("Maximum worker calls per second of one caller; 0: no limit")] = (
+        limits.WORK_PER_S_DEFAULT
+    )
     grpc_connections: Annotated[
-        Connections, _purpose("gRPC connections at a time; beyond it the oldest idle ones are ended")
+        Connections, _purpose("Maximum number of gRPC connections; further ones are refused")
     ] = limits.GRPC_CONNECTIONS_MAX
-    insecure: Annotated[Switch, _purpose("listen beyond loopback, where nothing protects the jobs")] = False
-    reflection: Annotated[Switch, _purpose("let clients such as grpcurl ask which calls there are")] = False
-    worker_id: Annotated[WorkerId, _purpose("the name of the worker beside the server")] = ""
-    app: Annotated[AppPath, _purpose("whose jobs the worker beside the server runs, beside the built-in types")] = ""
+    insecure: Annotated[Switch, _purpose("Listen on a non-loopback address without TLS and tokens")] = False
+    reflection: Annotated[Switch, _purpose("Enable gRPC reflection, for clients such as grpcurl")] = False
+    worker_id: Annotated[WorkerId, _purpose("Name of the worker of holdfast up")] = ""
+    app: Annotated[
+        AppPath, _purpose("App whose jobs the worker of holdfast up runs, in addition to the built-in types")
+    ] = ""
 
     topology: Annotated[
-        TopologyName, _purpose("which processes serve: embedded, microservices, monolith, pipeline or zookeeper")
+        TopologyName, _purpose(f"Topology to run: {', '.join(topologies.NAMES[:-1])} or {topologies.NAMES[-1]}")
     ] = "embedded"
-    nodes: Annotated[Nodes, _purpose("how many nodes the monolith topology has")] = 6
-    database: Annotated[DatabaseUrl, _purpose("the PostgreSQL of the pipeline topology; if empty, one of its own")] = ""
-    ensemble: Annotated[EnsembleHosts, _purpose("where the zookeeper topology meets; if empty, one of its own")] = ""
-    retries: Annotated[Retries, _purpose("how often the pipeline tries a job of a short endpoint again")] = 3
-    retry_ms: Annotated[RetryMs, _purpose("the n-th of these tries comes n times n times this later")] = 10_000
+    nodes: Annotated[Nodes, _purpose("Number of nodes of the monolith topology")] = 6
+    database: Annotated[DatabaseUrl, _purpose("PostgreSQL of the pipeline topology; if empty, it starts its own")] = ""
+    ensemble: Annotated[EnsembleHosts, _purpose("ZooKeeper of the zookeeper topology; if empty, it starts its own")] = (
+        ""
+    )
+    retries: Annotated[Retries, _purpose("Pipeline: number of retries of a job from a short endpoint")] = 3
+    retry_ms: Annotated[
+        RetryMs, _purpose("Pipeline: back-off of these retries; retry n waits n squared times this long")
+    ] = 10_000
 
     @property
     def is_in_memory(self) -> bool:
@@ -199,33 +218,45 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed_retention_ms(self) -> int:
-        """How long FAILED jobs are kept: as long as the others at least, unless a shorter time was asked for."""
+        """Retention of FAILED jobs: at least `retain_ms`, unless `retain_failed_ms` was set."""
         is_default = self.retain_failed_ms == limits.RETAIN_FAILED_MS_DEFAULT
         return max(self.retain_ms, self.retain_failed_ms) if is_default else self.retain_failed_ms
 
     @property
     def tokens_file(self) -> str:
-        """Where the tokens are; nothing if there can be none."""
+        """The path of the token file; empty if jobs are in memory and no file is set."""
         return self.tokens or ("" if self.is_in_memory else f"{self.data.rstrip('/') or '/'}/{TOKENS_NAME}")
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a worker can be told."""
+    """All settings of a worker."""
 
-    connect: Annotated[Connect, _purpose("where the server is")] = DEFAULT_CONNECT
-    token: Annotated[Token, _purpose("what to show a server that wants one"), SECRET] = ""
-    queues: Annotated[Queues, _purpose("the queues to serve; all if none is named")] = ""
-    slots: Annotated[Slots, _purpose("how many jobs to run at a time")] = 8
-    worker_id: Annotated[WorkerId, _purpose("a name of its own; if empty, made from the host's name")] = ""
-    drain_ms: Annotated[SpanMs, _purpose("how long a stop waits for running jobs")] = 30_000
-    app: Annotated[AppPath, _purpose("whose jobs to run; without one, the built-in types only")] = ""
-    isolation: Annotated[Isolation, _purpose("where ordinary functions run; if empty, where each says")] = ""
-    max_jobs: Annotated[Count, _purpose("a process is replaced after so many jobs; 0: never")] = 0
-    max_memory_mb: Annotated[Megabytes, _purpose("a process larger than this is replaced; 0: never")] = 0
-    child_memory_mb: Annotated[Megabytes, _purpose("what a child may allocate; 0: half of the machine's memory")] = 0
-    kill_grace_ms: Annotated[SpanMs, _purpose("how long a job that must end may take for it")] = 2_000
-    log_level: Annotated[LogLevel, _purpose("what is logged: debug, info, warning or error and up")] = "info"
-    log_format: Annotated[LogFormat, _purpose("json, text, or auto: text on a terminal, else json")] = "auto"
+    connect: Annotated[Connect, _purpose("Server, data directory or ZooKeeper ensemble to connect to")] = (
+        DEFAULT_CONNECT
+    )
+    token: Annotated[Token, _purpose("Token for servers that require one"), SECRET] = ""
+    queues: Annotated[Queues, _purpose("Queues to serve; if empty, all")] = ""
+    slots: Annotated[Slots, _purpose("Number of jobs to run at a time")] = 8
+    worker_id: Annotated[WorkerId, _purpose("Name of this worker; if empty, made from the host name")] = ""
+    drain_ms: Annotated[
+        SpanMs, _purpose("Time that a stopping worker waits for running jobs before it hands them back")
+    ] = 30_000
+    app: Annotated[AppPath, _purpose("App whose jobs to run; if empty, only the built-in types")] = ""
+    isolation: Annotated[
+        Isolation, _purpose("Where synchronous functions run; if empty, as each function declares")
+    ] = ""
+    max_jobs: Annotated[Count, _purpose("Restart the process after this many jobs; 0: never")] = 0
+    max_memory_mb: Annotated[Megabytes, _purpose("Restart the process above this resident size; 0: never")] = 0
+    child_memory_mb: Annotated[
+        Megabytes, _purpose("Memory limit of a child process; 0: half of the machine's memory")
+    ] = 0
+    kill_grace_ms: Annotated[
+        SpanMs, _purpose("Time that an interrupted job has to end before it is killed or written off")
+    ] = 2_000
+    log_level: Annotated[LogLevel, _purpose("Lowest level to log: debug, info, warning or error")] = "info"
+    log_format: Annotated[
+        LogFormat, _purpose("Log format: json, text, or auto (text on a terminal, otherwise json)")
+    ] = "auto"
 
     @property
     def queue_names(self) -> frozenset[str]:
@@ -233,14 +264,16 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the commands need that ask a server for something."""
+    """Settings of the commands that send requests to a server."""
 
-    connect: Annotated[Connect, _purpose("where the server is")] = DEFAULT_CONNECT
-    token: Annotated[Token, _purpose("what to show a server that wants one"), SECRET] = ""
+    connect: Annotated[Connect, _purpose("Server, data directory or ZooKeeper ensemble to connect to")] = (
+        DEFAULT_CONNECT
+    )
+    token: Annotated[Token, _purpose("Token for servers that require one"), SECRET] = ""
 
 
 class SettingsError(InvalidArgumentError):
-    """The settings contradict themselves or the rules; `problems` lists everything that is wrong."""
+    """Invalid or contradictory settings; `problems` lists all of them."""
 
     def __init__(self, problems: Collection[str]) -> None:
         self.problems = tuple(problems)
@@ -251,37 +284,33 @@ Fields = Mapping[str, msgspec.structs.FieldInfo]
 
 
 def fields_of(kind: type[msgspec.Struct]) -> Fields:
-    """The settings of one kind, by name."""
+    """Returns the settings of one kind, by name."""
     return {field.name: field for field in msgspec.structs.fields(kind)}
 
 
 FIELDS: Fields = fields_of(Settings)
-#: Those that only the pipeline topology heeds.
-OF_THE_PIPELINE = frozenset({"database", "retries", "retry_ms"})
-#: Those that only the zookeeper topology heeds.
-OF_ZOOKEEPER = frozenset({"ensemble"})
-#: Every name that may stand in a file or in the environment, whichever command it concerns.
+#: Every name that a file or the environment may contain, for any command.
 KNOWN: frozenset[str] = frozenset({*FIELDS, *fields_of(WorkerSettings), *fields_of(ClientSettings)})
 
 
 def wanted(name: str, fields: Fields = FIELDS) -> str:
-    """Which values a setting takes, in words."""
+    """Returns a description of the values that a setting accepts."""
     return str(get_args(fields[name].type)[1].description)
 
 
 def purpose(name: str, fields: Fields = FIELDS) -> str:
-    """What a setting is for, in words."""
+    """Returns the help text of a setting."""
     return str(get_args(fields[name].type)[2].title)
 
 
 def choices(name: str, fields: Fields = FIELDS) -> tuple[str, ...]:
-    """The values that a setting can have, if they can be listed."""
+    """Returns the values of a setting that is an enumeration; empty for others."""
     kind = get_args(fields[name].type)[0]
     return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 def shown(field: msgspec.structs.FieldInfo, value: object) -> object:
-    """A value that may be shown: secrets are masked, and so is what stands before the @ of an address."""
+    """Returns the value with secrets masked, including credentials in a URL."""
     is_secret = any((meta.extra or {}).get("secret") for meta in get_args(field.type)[1:])
     if is_secret and value != field.default:
         return MASK
@@ -289,7 +318,7 @@ def shown(field: msgspec.structs.FieldInfo, value: object) -> object:
 
 
 def masked(text: str) -> str:
-    """The text without what stands before the @ of an address, or after the name of a password in its query."""
+    """Masks the user info of URLs in the text, and passwords in their query strings."""
     return _PASSWORD.sub(rf"\1{MASK}", _CREDENTIALS.sub(rf"\1{MASK}@", text))
 
 
@@ -297,23 +326,33 @@ _CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
 _PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&\s]*")
 
 
+def unheeded(settings: Settings, topology: str, names: Collection[str]) -> Iterator[str]:
+    """A problem for each of these settings that was given although the topology does not heed it."""
+    for name in names:
+        if getattr(settings, name) != FIELDS[name].default:
+            yield (
+                f"{name} must be left alone, because the {topology} topology does not heed it,"
+                f" got {getattr(settings, name)}"
+            )
+
+
 def contradictions(settings: Settings) -> Iterator[str]:
-    """Everything that no single value is to blame for."""
+    """Yields the problems that the check of single values does not find."""
     if settings.worker_timeout_ms <= settings.heartbeat_ms:
         yield (
-            f"expected worker_timeout_ms to be more than heartbeat_ms ({settings.heartbeat_ms}), "
+            f"worker_timeout_ms must be more than heartbeat_ms ({settings.heartbeat_ms}), "
             f"got {settings.worker_timeout_ms}"
         )
-    # The default is no mistake beside a shorter lease, which ends first.
+    # A default that exceeds a shorter lease is not an error: the lease expires first.
     if settings.reconnect_grace_ms > settings.lease_ms and settings.reconnect_grace_ms != limits.RECONNECT_GRACE_MS:
         yield (
-            f"expected reconnect_grace_ms to be at most lease_ms ({settings.lease_ms}), because the jobs of a silent"
-            f" worker are handed on after that, got {settings.reconnect_grace_ms}"
+            f"reconnect_grace_ms must be at most lease_ms ({settings.lease_ms}), because the lease of a"
+            f" silent worker expires after that, got {settings.reconnect_grace_ms}"
         )
     if 0 < settings.memory_bytes < limits.MEMORY_BYTES_MIN:
         yield (
-            f"expected memory_bytes to be at least {limits.MEMORY_BYTES_MIN} (16 MiB), or 0 for half of the machine's"
-            f" or the container's memory, got {settings.memory_bytes}"
+            f"memory_bytes must be at least {limits.MEMORY_BYTES_MIN} (16 MiB), or 0 for half of the memory of"
+            f" the machine or container, got {settings.memory_bytes}"
         )
     yield from _shared_ports(settings)
     yield from _half_certificates(settings)
@@ -321,32 +360,32 @@ def contradictions(settings: Settings) -> Iterator[str]:
         return
     if not settings.tls_cert:
         yield (
-            f"expected host to be a loopback address unless --insecure is given, got {settings.host!r}; "
-            "there is no TLS here to protect the jobs: give --tls-cert and --tls-key, and make tokens"
+            f"host must be a loopback address unless --insecure is given, got {settings.host!r}; "
+            "set --tls-cert and --tls-key, and create tokens with `holdfast token create`"
         )
     if settings.metrics_port:
         yield (
-            "expected metrics_port to be 0 beyond loopback unless --insecure is given, because it speaks in the clear "
-            f"to everybody, got {settings.metrics_port}; /metrics of HTTP asks for a token"
+            "metrics_port must be 0 on a non-loopback address unless --insecure is given, because it has "
+            f"neither TLS nor tokens, got {settings.metrics_port}; use /metrics of the HTTP port, which needs a token"
         )
 
 
 def _half_certificates(settings: Settings) -> Iterator[str]:
-    """TLS of which something is missing."""
+    """Yields problems of incomplete TLS settings."""
     if bool(settings.tls_cert) != bool(settings.tls_key):
         given = "tls_cert" if settings.tls_cert else "tls_key"
-        yield f"expected tls_cert and tls_key to be given together, got {given} alone"
+        yield f"tls_cert and tls_key must be given together, got {given} alone"
     if settings.tls_client_ca and not settings.tls_cert:
-        yield "expected tls_client_ca to come with tls_cert and tls_key, got it alone"
+        yield "tls_client_ca must come with tls_cert and tls_key, got it alone"
 
 
 def _shared_ports(settings: Settings) -> Iterator[str]:
-    """Ports that were given twice."""
+    """Yields a problem for each port number that is used twice."""
     taken = {settings.port: "port"}
     for name in ("metrics_port",) if settings.no_http else ("http_port", "metrics_port"):
         port = getattr(settings, name)
         if port and port in taken:
-            yield f"expected {name} to be another than {taken[port]}, got {port} for both"
+            yield f"{name} must differ from {taken[port]}, got {port} for both"
         taken.setdefault(port, name)
 
 
@@ -356,15 +395,15 @@ _PORT_MAX = 65_535
 
 
 def address_of(target: str) -> str:
-    """The `host:port` of `host:port` or `holdfast://host:port`; nothing if it is neither."""
+    """Returns the `host:port` of `host:port` or `holdfast://host:port`; empty for anything else."""
     addresses = addresses_of(target)
     return addresses[0] if len(addresses) == 1 else ""
 
 
 def addresses_of(target: str) -> list[str]:
-    """The addresses of `host:port,host:port`, with the scheme or not; nothing if one of them is none, or is twice.
+    """Returns the addresses of `host:port,host:port`, with or without a scheme; empty if one is invalid or repeated.
 
-    A scheme may stand before each of them. What else a URL says is no part of the addresses.
+    Each address may have its own scheme. User info, path and query of a URL are ignored.
     """
     found = [_TARGET.fullmatch(part.strip()) for part in _parts(target)]
     addresses = [part.strip() for one in found if one is not None for part in one["addresses"].split(",")]
@@ -373,7 +412,7 @@ def addresses_of(target: str) -> list[str]:
 
 
 def _parts(target: str) -> list[str]:
-    """One for each scheme that is said again."""
+    """Splits the target before each scheme."""
     return re.split(r",\s*(?=holdfasts?://)", target)
 
 
@@ -383,7 +422,7 @@ def _is_address(text: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address; a name other than localhost could mean anything."""
+    """Returns whether only this machine can reach the address; of names, only localhost counts as loopback."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

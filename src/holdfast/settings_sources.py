@@ -1,10 +1,10 @@
-"""Where settings come from; they are read once, here, and validated whole.
+"""Reads settings from flags, environment and files, once, and validates all of them together.
 
 A value comes from a flag, else from the environment (`HOLDFAST_LEASE_MS`), else from a file (`holdfast.toml`,
-or `[tool.holdfast]` in `pyproject.toml`), else from its default. A secret may stand in a file that the environment
-names (`HOLDFAST_TOKEN_FILE`). Where each value came from is kept. All problems are reported together. One file and one
-environment serve all commands: each takes what concerns it, and a name that concerns none of them is a mistake. A
-program that has its jobs within itself says its settings itself.
+or `[tool.holdfast]` in `pyproject.toml`), else from its default. The environment may name a file that
+contains a secret (`HOLDFAST_TOKEN_FILE`). The origin of each value is kept. All problems are reported together. All
+commands share one file and one environment: each command reads its own settings, and a name that no command knows is
+an error. A program that embeds a ledger passes its settings as arguments.
 """
 
 import tomllib
@@ -18,8 +18,6 @@ import msgspec
 from holdfast.settings import (
     FIELDS,
     KNOWN,
-    OF_THE_PIPELINE,
-    OF_ZOOKEEPER,
     Fields,
     Settings,
     SettingsError,
@@ -29,43 +27,44 @@ from holdfast.settings import (
     shown,
     wanted,
 )
+from holdfast.topologies.table import OWN_SETTINGS
 
 ENVIRONMENT_PREFIX = "HOLDFAST_"
-#: What clients and workers show a server; HOLDFAST_TOKEN_FILE names a file that holds it.
+#: The token of clients and workers; HOLDFAST_TOKEN_FILE names a file that contains it.
 TOKEN = f"{ENVIRONMENT_PREFIX}TOKEN"
 _TOKEN_FILE = f"{TOKEN}_FILE"
-#: Variables with our prefix that are no settings: those of `holdfast lab torture`.
+#: Variables with this prefix that are not settings; `holdfast lab torture` sets them.
 NO_SETTINGS = frozenset({"HOLDFAST_CLOCK_FILE", "HOLDFAST_TORTURE_RECORDS"})
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Loaded(msgspec.Struct, Generic[S], frozen=True):
-    """The settings, and for every field where its value came from."""
+    """The settings, and the origin of every value."""
 
     settings: S
     origins: dict[str, str]
 
 
 class Given(NamedTuple):
-    """One value as somebody gave it."""
+    """One value as the user wrote it."""
 
     name: str
     value: object
     origin: str
-    #: Text stands for numbers and switches: true of flags and of the environment, not of files.
+    #: Whether numbers and booleans are written as text: in flags and the environment, not in files.
     is_text: bool
 
 
 def load(
     kind: type[S], *, flags: Mapping[str, object | None], environment: Mapping[str, str], folder: Path | None
 ) -> Loaded[S]:
-    """Settings of one kind for a command; a flag of None was not given. Raises SettingsError with every problem.
+    """Returns the settings of one kind for a command. Raises SettingsError with all problems.
 
-    Without a folder no file is read.
+    A flag that is None was not given. Without a folder no file is read.
     """
     problems: list[str] = []
-    # From the weakest to the strongest, so that the last one stays.
+    # In ascending precedence: later values replace earlier ones.
     given = [
         *(_from_files(folder, problems) if folder is not None else ()),
         *_from_environment(environment, problems),
@@ -75,7 +74,7 @@ def load(
 
 
 def of_program(data: str, values: Mapping[str, object]) -> Settings:
-    """Those of a ledger within a program, which says where it is; raises SettingsError with every problem."""
+    """Returns the settings of a ledger that a program embeds. Raises SettingsError with all problems."""
     problems: list[str] = []
     given = [Given("data", data, "URL", is_text=False), *_from_program(values, problems)]
     return _validated(Settings, given, problems).settings
@@ -98,7 +97,7 @@ def _validated(kind: type[S], given: Iterable[Given], problems: list[str]) -> Lo
 
 
 def _from_program(values: Mapping[str, object], problems: list[str]) -> Iterator[Given]:
-    known = sorted(FIELDS.keys() - {"data"} - OF_THE_PIPELINE - OF_ZOOKEEPER)
+    known = sorted(FIELDS.keys() - {"data"} - OWN_SETTINGS)
     for name, value in values.items():
         if name in known:
             yield Given(name, value, "argument settings", is_text=False)
@@ -126,7 +125,7 @@ def _from_environment(environment: Mapping[str, str], problems: list[str]) -> It
 
 
 def secret_of(variable: str, environment: Mapping[str, str]) -> str:
-    """The value of a variable, or of the file that its twin with _FILE names; SettingsError if there are both."""
+    """Returns the value of a variable, or of the file that `<variable>_FILE` names; SettingsError if both are set."""
     problems: list[str] = []
     value = _secret_of(variable, environment, problems)
     if problems:
@@ -147,7 +146,7 @@ def _secret_of(variable: str, environment: Mapping[str, str], problems: list[str
     except (OSError, ValueError) as error:
         secret, why = "", str(error.strerror) if isinstance(error, OSError) else "it is not ASCII text"
     if why:
-        problems.append(f"expected {variable}_FILE to name a file with the value of {variable}, got {path!r}: {why}")
+        problems.append(f"{variable}_FILE must name a file with the value of {variable}, got {path!r}: {why}")
     return secret
 
 
@@ -155,7 +154,7 @@ def _from_files(folder: Path, problems: list[str]) -> Iterator[Given]:
     own = _read_toml(folder / "holdfast.toml", problems)
     shared = _table(_table(_read_toml(folder / "pyproject.toml", problems), "tool"), "holdfast")
     if own and shared:
-        problems.append("expected settings to be in one file, got both holdfast.toml and pyproject.toml")
+        problems.append("settings must be in one file, got both holdfast.toml and pyproject.toml")
     name, table = ("holdfast.toml", own) if own else ("pyproject.toml", shared)
     for key, value in table.items():
         if key in KNOWN:
@@ -175,14 +174,20 @@ def _read_toml(path: Path, problems: list[str]) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        problems.append(f"expected {path.name} to be a readable TOML file, got: {error}")
+        problems.append(f"{path.name} must be a readable TOML file, got: {error}")
         return {}
+
+
+def _as_written(given: Given) -> str:
+    """Returns the name of a setting as the user wrote it: a flag, a variable, or a key and its file."""
+    kind, _, name = given.origin.partition(" ")
+    return {"flag": name, "environment": name, "file": f"{given.name} in {name}"}.get(kind, given.name)
 
 
 def _unknown(what: str, name: str, known: list[str]) -> str:
     near = get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return f"expected every {what} to be a known one, got {name}{hint}"
+    return f"unknown {what}: {name}{hint}"
 
 
 def _convert(given: Given, fields: Fields, problems: list[str]) -> object:
@@ -194,5 +199,5 @@ def _convert(given: Given, fields: Fields, problems: list[str]) -> object:
         return msgspec.convert(value, field.type, strict=not given.is_text)
     except (msgspec.ValidationError, UnicodeEncodeError):
         got = shown(field, given.value)
-        problems.append(f"expected {given.name} to be {wanted(given.name, fields)}, got {got!r} ({given.origin})")
+        problems.append(f"{_as_written(given)} must be {wanted(given.name, fields)}, got {got!r}")
         return field.default

@@ -1,6 +1,6 @@
-"""Backends under the suite of behaviours, each by a name; a later backend adds its own.
+"""Fixtures that run the conformance suite on every backend, selected by name.
 
-What tests share ends as soon as another backend or another module comes: it would keep the machine busy meanwhile.
+The shared processes end as soon as the tests of another backend or module begin, so that they do not load the machine.
 """
 
 from collections.abc import Iterator
@@ -9,20 +9,20 @@ from typing import NamedTuple
 
 import pytest
 
-# Before the suite is imported, so that its asserts explain themselves.
+# Before the suite is imported, so that pytest rewrites its asserts.
 pytest.register_assert_rewrite("holdfast.testing.conformance")
 
 from holdfast.testing.conformance.fixtures import place  # noqa: E402 - see above
 from holdfast.testing.conformance.harness import Harness  # noqa: E402
-from tests.backends.ledger_here import LedgerHere  # noqa: E402
-from tests.backends.ledger_there import Carried, LedgerThere, Servers  # noqa: E402
+from tests.backends.ledger_in_process import LedgerHere  # noqa: E402
+from tests.backends.ledger_server import Carried, LedgerThere, Servers  # noqa: E402
+from tests.backends.long_timeouts import wait_for_everything  # noqa: E402
 from tests.backends.microservices import Microservices, ServiceSets  # noqa: E402
 from tests.backends.monolith import Monolith, NodeSets  # noqa: E402
-from tests.backends.patience import wait_for_everything  # noqa: E402
 from tests.backends.pipeline import Pipeline, PipelineSets  # noqa: E402
 from tests.backends.zookeeper import Bidders, ZooKeeperSets  # noqa: E402
-from tests.e2e.loaded import LoadedProgram, loaded_program  # noqa: E402
-from tests.e2e.loaded_fleet import loaded_fleet_in  # noqa: E402
+from tests.e2e.preloaded_fleet import loaded_fleet_in  # noqa: E402
+from tests.e2e.preloaded_prompt import LoadedProgram, loaded_program  # noqa: E402
 
 __all__ = ["place"]
 
@@ -40,19 +40,19 @@ BACKENDS = (
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody here gives up on somebody who only stands still for a moment."""
+    """Raises the deadlines of clients and workers, so that a short pause of the machine fails no test."""
     wait_for_everything(monkeypatch)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
-    """Every backend in turn, each with all tests of a module, so that each is started once."""
+    """Every backend in turn, each with all tests of a module, so that each backend is started once."""
     name: str = request.param
     return name
 
 
 class Processes(NamedTuple):
-    """What tests share; nothing is started before a test asks for it."""
+    """The processes that tests share; each starts when the first test requests it."""
 
     servers: Servers
     services: ServiceSets
@@ -63,14 +63,14 @@ class Processes(NamedTuple):
 
 @pytest.fixture(scope="session")
 def loaded() -> Iterator[LoadedProgram]:
-    """The program, loaded once for all processes; tests of the ports are not about how it is loaded."""
+    """The program, loaded once for all processes; how it is loaded is tested elsewhere."""
     with loaded_program() as program:
         yield program
 
 
 @pytest.fixture(scope="module")
 def processes(backend: str, loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """Those of one backend and one module; none is left afterwards."""
+    """The processes of one backend and one module; all of them end with the fixture."""
     folder = tmp_path_factory.mktemp(backend)
     with loaded_fleet_in(folder, loaded) as fleet:
         pipelines, zookeepers = PipelineSets(fleet), ZooKeeperSets(folder)
@@ -80,7 +80,7 @@ def processes(backend: str, loaded: LoadedProgram, tmp_path_factory: pytest.Temp
 
 
 def harness_named(backend: str, processes: Processes, folder: Path) -> Harness:  # noqa: PLR0911 - one for each
-    """A harness of its own for one test."""
+    """Returns a new harness for one test."""
     if backend == "zookeeper":
         return Bidders(processes.zookeepers)
     if backend == "pipeline":
@@ -98,5 +98,5 @@ def harness_named(backend: str, processes: Processes, folder: Path) -> Harness: 
 
 @pytest.fixture
 def harness(backend: str, processes: Processes, tmp_path: Path) -> Harness:
-    """That of the backend."""
+    """The harness of the current backend."""
     return harness_named(backend, processes, tmp_path)

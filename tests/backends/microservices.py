@@ -1,4 +1,4 @@
-"""The services of design A as real processes: clients over the gateway, workers over the coordinator's unary calls."""
+"""The services of design A as real processes: clients call the gateway, workers make unary calls to the coordinator."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
-from holdfast.core.capabilities import MICROSERVICES, Capabilities
+from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Template
@@ -24,18 +24,19 @@ from holdfast.ports import (
 )
 from holdfast.testing.conformance.harness import Control, Need, Terms
 from holdfast.testing.conformance.workplace import PATIENCE_S
+from holdfast.topologies.microservices import MICROSERVICES
 from holdfast.topologies.microservices.backend.work_api import UnaryWork
-from tests.backends.lending import Lender
+from tests.backends.process_pool import Lender
 from tests.e2e.fleet import Fleet, Program, stable_port
 
-#: How often the coordinator looks around; tests wait for it.
+#: The interval of the coordinator's rounds; short, because tests wait for them.
 _HEARTBEAT_MS = 100
 _OWNERS = ("job", "queue", "result")
 _ROLES = (*_OWNERS, "coordinator", "gateway")
 
 
 class ServiceProcesses:
-    """One process a role, with the ports that they keep; with a folder the owners keep what they own."""
+    """One process per role, each on a fixed port; with a folder the owners store their data on disk."""
 
     def __init__(self, fleet: Fleet, lease_ms: int, data: Path | None) -> None:
         self._fleet = fleet
@@ -51,21 +52,21 @@ class ServiceProcesses:
             "LOG_LEVEL": "ERROR",
         }
         self._programs: dict[str, Program] = {}
-        #: Every service has found those that it calls.
+        #: Whether a job has gone through all services.
         self.is_seen_working = False
 
     @property
     def gateway(self) -> str:
-        """Where clients connect."""
+        """The address for clients."""
         return self._addresses["gateway"]
 
     @property
     def coordinator(self) -> str:
-        """Where workers connect."""
+        """The address for workers."""
         return self._addresses["coordinator"]
 
     def start(self) -> None:
-        """All at once; waits until every one is ready."""
+        """Starts all processes at once and waits until each is ready."""
         self.is_seen_working = False
         for role in _ROLES:
             data = ("--data", str(self._data)) if self._data is not None and role in _OWNERS else ()
@@ -74,13 +75,13 @@ class ServiceProcesses:
             program.ready()
 
     def kill(self) -> None:
-        """Ends all of them as a power cut would."""
+        """Kills all processes, like a power cut."""
         for program in self._programs.values():
             program.kill()
 
 
 class ServiceSets(Lender[ServiceProcesses]):
-    """Processes of services, on disk for tests that restart them and else in memory."""
+    """Pool of service processes: on disk for tests that restart them, in memory for all others."""
 
     def __init__(self, fleet: Fleet) -> None:
         super().__init__()
@@ -99,7 +100,7 @@ class ServiceSets(Lender[ServiceProcesses]):
 
 
 class Microservices:
-    """One test's connections to a set of services."""
+    """The connections of one test to a set of services."""
 
     def __init__(self, sets: ServiceSets) -> None:
         self._sets = sets
@@ -164,7 +165,7 @@ class Microservices:
 
 
 async def until_it_works(jobs: JobApi, work: WorkApi) -> None:
-    """Each is ready by itself, and finds the others within a second: until then calls are refused as unavailable."""
+    """Waits until the services have found each other; until then their calls fail as unavailable."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             with contextlib.suppress(UnavailableError):
@@ -172,7 +173,7 @@ async def until_it_works(jobs: JobApi, work: WorkApi) -> None:
 
 
 async def _one_job(jobs: JobApi, work: WorkApi) -> None:
-    """A job's whole life, which takes every service."""
+    """Runs one job from submit to end, which needs every service."""
     name = f"probe-{uuid.uuid4()}"
     submitted = await jobs.submit([Template(name, name)], [JobDraft(id=str(uuid.uuid4()))])
     for refusal in submitted.refusals.values():

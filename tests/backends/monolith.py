@@ -1,4 +1,4 @@
-"""Three nodes, each a process of its own, with a client that finds the owners and workers that work for all."""
+"""Three node processes, with a client that routes to the owners and workers that take jobs of all nodes."""
 
 import asyncio
 
@@ -16,13 +16,13 @@ from holdfast.ports import (
     WorkSession,
 )
 from holdfast.testing.conformance.harness import Control, Need, Terms
-from tests.backends.lending import Lender
+from tests.backends.process_pool import Lender
 from tests.e2e.fleet import Fleet
 from tests.e2e.nodes import NodeSet
 
 
 class NodeSets(Lender[NodeSet]):
-    """Processes of nodes."""
+    """Pool of node processes."""
 
     def __init__(self, fleet: Fleet) -> None:
         super().__init__()
@@ -38,26 +38,26 @@ class NodeSets(Lender[NodeSet]):
 
 
 class Cuttable:
-    """Sessions that can end with the nodes, as those with one server do; by themselves each would come back."""
+    """Work API whose sessions a test can close together with the nodes; by themselves they would reconnect."""
 
     def __init__(self, work: WorkApi) -> None:
         self._work = work
         self._sessions: list[WorkSession] = []
 
     async def open(self, introduction: Introduction) -> WorkSession:
-        """One more."""
+        """Opens a session and keeps a reference to it."""
         session = await self._work.open(introduction)
         self._sessions.append(session)
         return session
 
     async def cut(self) -> None:
-        """While no node hears it."""
+        """Closes all sessions while no node is running."""
         for session in self._sessions:
             await session.close()
 
 
 class Monolith:
-    """One test's connections to all nodes."""
+    """The connections of one test to all nodes."""
 
     def __init__(self, sets: NodeSets) -> None:
         self._sets = sets

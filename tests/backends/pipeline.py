@@ -1,4 +1,4 @@
-"""The pipeline as real processes around a PostgreSQL: clients over its gateway, workers over its queue processes."""
+"""The pipeline as real processes around a PostgreSQL: clients call its gateway, workers its queue processes."""
 
 import asyncio
 import contextlib
@@ -9,49 +9,50 @@ import psycopg
 
 from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
-from holdfast.core.capabilities import PIPELINE, Capabilities, Capability
+from holdfast.core.capabilities import Capabilities, Capability
 from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.process.private_postgres import PrivatePostgres
 from holdfast.testing.conformance.harness import Control, Need, Terms
+from holdfast.topologies.pipeline import PIPELINE
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.work_api import PipelineWork
 from holdfast.topologies.pipeline.backend.work_stats import WorkConfig
 from holdfast.topologies.pipeline.postgres.database import PostgresStore, open_store
 from tests.backends.microservices import until_it_works
 from tests.e2e.fleet import Fleet, Program, stable_port
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 from tests.postgres import QUICK, require_postgres
 
-#: Tests wait for what roles do now and then.
+#: Environment of every role.
 _OFTEN = {"HOLDFAST_LOG_LEVEL": "error"}
-#: Those that serve the database, and one that keeps tickets.
+#: The roles that use the database, and a queue process, which holds tickets in memory.
 _STATEFUL = ("scheduler", "watcher", "normal")
 
 
 class PipelineProcesses:
-    """A PostgreSQL, and one process a role but for two queue processes, with ports that they keep."""
+    """A PostgreSQL, one process per role, and two queue processes, all on fixed ports."""
 
     def __init__(self, fleet: Fleet, folder: Path) -> None:
         self._fleet = fleet
         self._postgres = PrivatePostgres(folder, QUICK)
         self._ports = {name: stable_port() for name in ("grpc", "http", *_COMMANDS)}
         self._programs: dict[str, Program] = {}
-        #: A job went all the way.
+        #: Whether a job has gone through all roles.
         self.is_seen_working = False
         self.url = ""
 
     @property
     def gateway(self) -> str:
-        """Where clients connect."""
+        """The address for clients."""
         return f"127.0.0.1:{self._ports['grpc']}"
 
     @property
     def coordinator(self) -> str:
-        """Where workers connect."""
+        """The address for workers."""
         return f"127.0.0.1:{self._ports['coordinator']}"
 
     def start(self) -> None:
-        """The database first, and then all at once; waits until every one is ready."""
+        """Starts the database and then all roles at once; waits until each is ready."""
         self.url = self._postgres.start()
         self._start(*_COMMANDS)
 
@@ -66,7 +67,7 @@ class PipelineProcesses:
             self._programs[name].ready()
 
     def restart(self) -> None:
-        """Ends the database as a power cut would, and with it everybody who keeps anything; then starts them again."""
+        """Crashes the database like a power cut and kills the stateful roles, then starts all of them again."""
         for name in _STATEFUL:
             self._programs[name].kill()
         before = self._database_start()
@@ -76,17 +77,17 @@ class PipelineProcesses:
         self.is_seen_working = False
 
     def _database_start(self) -> object:
-        """When it was last started; None while it does not answer."""
+        """The start time of the database; None while it does not reply."""
         with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, autocommit=True) as connection:
             return connection.execute("SELECT pg_postmaster_start_time()").fetchone()
         return None
 
     def empty(self) -> None:
-        """Forgets every job and every schedule."""
-        eventually(self._is_emptied, what="the end of whoever holds the tables")
+        """Deletes every job and every schedule."""
+        eventually(self._is_emptied, what="the end of the transaction that holds the tables")
 
     def _is_emptied(self) -> bool:
-        """Whether it was done; somebody else may have a table and wait for another one."""
+        """Whether the tables were truncated; a deadlock with another transaction means that they were not."""
         emptying = f"TRUNCATE {', '.join(f'holdfast.{name}' for name in _TABLES)}".encode()
         with (
             contextlib.suppress(psycopg.errors.DeadlockDetected),
@@ -97,7 +98,7 @@ class PipelineProcesses:
         return False
 
     def end(self) -> None:
-        """Leaves no process behind; the fleet ends the others."""
+        """Kills the processes of the roles and stops the database."""
         for program in self._programs.values():
             program.kill()
         self._postgres.stop()
@@ -116,14 +117,14 @@ _TABLES = ("jobs", "executions", "completed", "failed", "tallies", "queues", "sc
 
 
 class PipelineSets:
-    """Processes that tests share, started when the first one asks and ended after the last."""
+    """Pool of one set of processes, started for the first test and ended after the last."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._shared: PipelineProcesses | None = None
 
     def shared(self) -> PipelineProcesses:
-        """Tests come one at a time, and who wants to be alone empties them first."""
+        """The shared processes; tests run one at a time, and a test that needs an empty backend empties it first."""
         if self._shared is None:
             require_postgres()
             self._shared = PipelineProcesses(self._fleet, self._fleet.folder / "shared")
@@ -131,13 +132,13 @@ class PipelineSets:
         return self._shared
 
     def end(self) -> None:
-        """Leaves no process behind."""
+        """Ends the processes."""
         if self._shared is not None:
             self._shared.end()
 
 
 class Pipeline:
-    """One test's connections to a set of processes. How long a lease lasts is for workers to say."""
+    """The connections of one test to a set of processes; its workers choose the length of their leases."""
 
     def __init__(self, sets: PipelineSets) -> None:
         self._sets = sets
@@ -154,7 +155,7 @@ class Pipeline:
 
     @property
     def beyond(self) -> frozenset[Need]:
-        # Order holds within one queue process, and there is one of each kind here.
+        # A queue process keeps the order of its tickets, and there is one queue process of each kind here.
         return frozenset({Control.RESTART, Capability.ORDER})
 
     @property
@@ -207,7 +208,7 @@ class Pipeline:
         await self._store.close()
 
     async def restart(self) -> None:
-        """Workers live on: their connections to the coordinator stay."""
+        """Restarts the processes; workers keep their connections to the coordinator."""
         await self._disconnect()
         await asyncio.to_thread(self._processes.restart)
         await self._connect()

@@ -1,19 +1,19 @@
-"""The suite of behaviours, on every backend of `conftest.py`."""
+"""The conformance suite, on every backend of `conftest.py`."""
 
-from holdfast.testing.conformance.administering import TestAdministering
-from holdfast.testing.conformance.canceling import TestCanceling
+from holdfast.testing.conformance.administration import TestAdministering
+from holdfast.testing.conformance.cancellation import TestCanceling
 from holdfast.testing.conformance.declaration import TestDeclaration
-from holdfast.testing.conformance.feeding import TestFeeding
-from holdfast.testing.conformance.finding import TestFinding
-from holdfast.testing.conformance.leasing import TestLeasing
-from holdfast.testing.conformance.leaving import TestLeaving
-from holdfast.testing.conformance.ordering import TestOrdering
-from holdfast.testing.conformance.reading import TestReading
-from holdfast.testing.conformance.refusing import TestRefusing
-from holdfast.testing.conformance.restarting import TestRestarting
-from holdfast.testing.conformance.retrying import TestRetrying
-from holdfast.testing.conformance.scheduling import TestScheduling
-from holdfast.testing.conformance.submitting import TestSubmitting
+from holdfast.testing.conformance.event_feed import TestFeeding
+from holdfast.testing.conformance.job_reads import TestReading
+from holdfast.testing.conformance.leases import TestLeasing
+from holdfast.testing.conformance.order import TestOrdering
+from holdfast.testing.conformance.refusals import TestRefusing
+from holdfast.testing.conformance.restarts import TestRestarting
+from holdfast.testing.conformance.retries import TestRetrying
+from holdfast.testing.conformance.schedules import TestScheduling
+from holdfast.testing.conformance.search import TestFinding
+from holdfast.testing.conformance.submission import TestSubmitting
+from holdfast.testing.conformance.worker_departure import TestLeaving
 
 __all__ = [
     "TestAdministering",

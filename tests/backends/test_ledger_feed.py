@@ -1,4 +1,4 @@
-"""The ledger's feed where window and journal meet: slow readers, small windows, deleted pasts, readers that leave."""
+"""The ledger's feed across window and journal: slow readers, small windows, removed segments, readers that leave."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,11 +19,11 @@ from holdfast.ledger.job_index import JobIndex
 from holdfast.ports import FeedPart, JobDraft
 from holdfast.settings import MEMORY, Settings
 from holdfast.topologies.embedded.served_ledger import Serving
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 
 class Tiny:
-    """A ledger that serves, and a feed of it whose window holds next to nothing."""
+    """A running ledger, and a feed of it with a very small window."""
 
     def __init__(self, serving: Serving, feed: LedgerFeed, disk: OsDisk | None) -> None:
         self.serving = serving
@@ -32,30 +32,30 @@ class Tiny:
         self.jobs = serving.ports.jobs
 
     async def submit(self, count: int = 1) -> list[str]:
-        """Jobs, each in a frame of its own."""
+        """Submits jobs, each in a frame of its own."""
         drafts = [JobDraft(payload=bytes(200))]
         return [(await self.jobs.submit([Template("t")], drafts)).job_ids[0] for _ in range(count)]
 
     def truth(self) -> list[Entry]:
-        """All that the journal says."""
+        """Returns all entries of the journal."""
         assert self.disk is not None, "a ledger in memory has no journal"
         return [entry for position, event in time_travel.all_events(self.disk) for entry in entries(position, event)]
 
     def pins(self) -> list[str]:
-        """Names of the pins that somebody holds."""
+        """Returns the names of the pins on disk."""
         assert self.disk is not None, "a ledger in memory has no pins"
         return [name for name in self.disk.names() if name.startswith("pin-")]
 
 
 async def opened(folder: Path | None, window: WindowConfig, **settings: int) -> Tiny:
-    """A ledger on disk, or in memory, with such a feed."""
+    """Starts a ledger on disk or in memory, with a feed of the given window."""
     data = MEMORY if folder is None else str(folder)
     serving = Serving(Settings(data=data, **settings))  # type: ignore[arg-type]
     if folder is None:
         serving.open_at_once()
     else:
         await serving.open()
-    await serving.ports.admin.stats()  # so that what was applied so far is durable
+    await serving.ports.admin.stats()  # makes the events so far durable
     core = serving.core
     past = None
     if folder and isinstance(core.journal, FileJournal):
@@ -74,18 +74,18 @@ async def tiny(tmp_path: Path) -> AsyncIterator[Tiny]:
 
 
 async def told(feed: AsyncIterator[FeedPart], until: str) -> list[Entry]:
-    """All that is told up to the first word of a job."""
+    """Reads the feed up to the first entry of the given job."""
     found: list[Entry] = []
     async with asyncio.timeout(30):
         async for part in feed:
             found += part.entries
             if any(entry.job_id == until for entry in part.entries):
                 return found
-    raise AssertionError("a feed never ends")
+    raise AssertionError("expected the feed to go on, but it ended")
 
 
 async def test_what_the_window_has_dropped_comes_from_the_journal(tiny: Tiny) -> None:
-    """From the beginning, through journal and window, everything is told once and in order."""
+    """A feed from position 0 sends every event once and in order, first from the journal and then from the window."""
     ids = await tiny.submit(50)
     async with aclosing(tiny.feed.feed(0)) as feed:
         assert await told(feed, ids[-1]) == tiny.truth()
@@ -94,7 +94,7 @@ async def test_what_the_window_has_dropped_comes_from_the_journal(tiny: Tiny) ->
 
 
 async def test_feed_goes_on_from_the_middle_of_a_frame(tiny: Tiny) -> None:
-    """Where several events became durable together, a position between them is as good as any other."""
+    """A feed can start at a position between two events of the same frame."""
     await asyncio.gather(*(tiny.submit(2) for _ in range(20)))
     (last,) = await tiny.submit()
     truth = tiny.truth()
@@ -106,7 +106,7 @@ async def test_feed_goes_on_from_the_middle_of_a_frame(tiny: Tiny) -> None:
 
 
 async def test_slow_reader_goes_back_to_the_journal(tiny: Tiny) -> None:
-    """A reader that falls behind the window again and again misses nothing and hears nothing twice."""
+    """A reader that repeatedly falls behind the window receives every event exactly once."""
     async with aclosing(tiny.feed.feed(None)) as feed:
         heard: list[str] = []
         await anext(feed)
@@ -119,7 +119,7 @@ async def test_slow_reader_goes_back_to_the_journal(tiny: Tiny) -> None:
 
 
 async def test_readers_at_work_while_others_write_hear_the_same(tiny: Tiny) -> None:
-    """Several readers from different places, beside a writer, each hear exactly the rest of the journal."""
+    """Several readers that start at different positions each receive exactly the rest of the journal."""
     await tiny.submit(30)
     last = "00000000-0000-4000-8000-00000000beef"
 
@@ -136,7 +136,7 @@ async def test_readers_at_work_while_others_write_hear_the_same(tiny: Tiny) -> N
 
 
 async def test_window_keeps_to_its_bounds_whoever_reads(tiny: Tiny) -> None:
-    """A reader that stands still holds no events in memory."""
+    """A reader that has stopped reading does not make the window keep more events."""
     async with aclosing(tiny.feed.feed(None)) as feed:
         await anext(feed)
         await tiny.submit(40)
@@ -144,7 +144,7 @@ async def test_window_keeps_to_its_bounds_whoever_reads(tiny: Tiny) -> None:
 
 
 async def test_reader_that_leaves_gives_its_pin_back(tiny: Tiny) -> None:
-    """Closing a feed in the middle of the journal leaves no pin."""
+    """A feed that is closed in the middle of the journal removes its pin."""
     await tiny.submit(600)
     feed = tiny.feed.feed(0)
     await anext(feed)
@@ -155,7 +155,7 @@ async def test_reader_that_leaves_gives_its_pin_back(tiny: Tiny) -> None:
 
 
 async def test_reader_that_is_canceled_gives_its_pin_back(tiny: Tiny) -> None:
-    """A task that is canceled while the journal is read for it leaves no pin either."""
+    """A task that is canceled while the feed reads the journal leaves no pin."""
     await tiny.submit(300)
     for _ in range(5):
         reading = asyncio.create_task(told(tiny.feed.feed(0), "nobody"))
@@ -168,19 +168,19 @@ async def test_reader_that_is_canceled_gives_its_pin_back(tiny: Tiny) -> None:
 
 
 async def test_reader_that_waits_too_long_gives_its_pin_back(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that stops asking does not keep the past from being deleted; asking again, it goes on."""
+    """A feed removes its pin when its reader pauses too long, and continues without a gap when the reader resumes."""
     monkeypatch.setattr("holdfast.ledger.feed_api._PATIENCE_S", 0.0)
     ids = await tiny.submit(600)
     async with aclosing(tiny.feed.feed(0)) as feed:
         await anext(feed)
         first = await anext(feed)
-        await asyncio.to_thread(eventually, lambda: not tiny.pins(), what="the end of the reader's patience")
+        await asyncio.to_thread(eventually, lambda: not tiny.pins(), what="the pin's timeout")
         rest = await told(feed, ids[-1])
         assert first.entries + rest == tiny.truth()
 
 
 async def test_deleted_past_is_not_found(tiny: Tiny) -> None:
-    """A position that the journal no longer reaches back to is told apart from an unknown one."""
+    """A feed answers POSITION_REMOVED for a removed position and POSITION_UNKNOWN for one that does not exist."""
     await tiny.submit(600)
     journal = tiny.serving.core.journal
     assert journal.remove_segments(journal.segments()[-1].first_position - 1)
@@ -195,7 +195,7 @@ async def test_deleted_past_is_not_found(tiny: Tiny) -> None:
 
 
 async def test_reader_keeps_what_it_reads_from_being_deleted(tiny: Tiny) -> None:
-    """While a feed goes through the journal, the segments that it still needs stay."""
+    """While a feed reads the journal, the journal removes no segment that the feed still needs."""
     ids = await tiny.submit(600)
     journal = tiny.serving.core.journal
     async with aclosing(tiny.feed.feed(0)) as feed:
@@ -207,7 +207,7 @@ async def test_reader_keeps_what_it_reads_from_being_deleted(tiny: Tiny) -> None
 
 
 async def test_history_reads_all_segments(tiny: Tiny) -> None:
-    """What happened long ago, in a segment that is sealed, is still told."""
+    """The history of a job includes events in sealed segments."""
     (first,) = await tiny.submit()
     await tiny.submit(600)
     await tiny.jobs.cancel(first, "")
@@ -217,14 +217,14 @@ async def test_history_reads_all_segments(tiny: Tiny) -> None:
 
 @pytest.mark.parametrize("job_id", ["", "nobody", "t", "\ud800"])
 async def test_history_of_what_is_no_job_is_not_found(tiny: Tiny, job_id: str) -> None:
-    """Neither the empty id nor bytes that occur in frames for other reasons find anything."""
+    """A history request for an empty id, or for text that occurs in frames but is no job id, is not found."""
     await tiny.submit()
     with pytest.raises(NotFoundError):
         await tiny.feed.history(job_id)
 
 
 async def test_readers_are_told_that_the_server_stops(tiny: Tiny) -> None:
-    """A feed does not hang when its ledger goes away."""
+    """A reader that waits for an event gets UnavailableError when the feed closes."""
     feed = tiny.feed.feed(None)
     await anext(feed)
     waiting = asyncio.ensure_future(anext(feed))
@@ -235,7 +235,7 @@ async def test_readers_are_told_that_the_server_stops(tiny: Tiny) -> None:
 
 
 async def test_memory_tells_what_its_window_still_holds() -> None:
-    """Without a journal the window is the past: within it everything is told, before it nothing is made up."""
+    """Without a journal, a feed sends every event that is in its window and refuses an older position."""
     tiny = await opened(None, WindowConfig(events_max=5))
     start = tiny.feed._window.durable_position
     ids = await tiny.submit(20)
@@ -250,7 +250,7 @@ async def test_memory_tells_what_its_window_still_holds() -> None:
 
 
 async def test_slow_reader_of_memory_is_told_that_it_has_missed_something() -> None:
-    """Where there is nothing to fall back on, a gap is an error, never silence."""
+    """Without a journal, a reader that falls behind the window gets POSITION_REMOVED."""
     tiny = await opened(None, WindowConfig(events_max=5))
     async with aclosing(tiny.feed.feed(None)) as feed:
         await anext(feed)

@@ -1,4 +1,4 @@
-"""A reader of the feed beside a server that is killed: what it was told is what the journal says."""
+"""A feed reader while the server is killed repeatedly: it receives exactly the entries of the journal."""
 
 import asyncio
 import uuid
@@ -13,14 +13,14 @@ from holdfast.errors import HoldfastError
 from holdfast.journal.os_disk import OsDisk
 from holdfast.ledger import time_travel
 from holdfast.ports import JobDraft
-from tests.backends.ledger_there import Server, Servers
+from tests.backends.ledger_server import Server, Servers
 from tests.e2e.fleet import fleet_in
 
 KILLS = 3
 
 
 class Listener:
-    """Reads on from its position, whoever answers, until it has heard of the last job."""
+    """Reads the feed from its last position, over reconnects, until an entry of the last job arrives."""
 
     def __init__(self, target: str, last: str) -> None:
         self._target = target
@@ -49,7 +49,7 @@ class Listener:
 
 
 async def submit_until(server: Server, stop: asyncio.Event) -> None:
-    """Submits job after job, whether they are answered or not."""
+    """Submits job after job and ignores failed calls."""
     while not stop.is_set():
         with suppress(HoldfastError):
             async with RemoteJobs(GrpcCarrier(server.target)) as remote:
@@ -59,7 +59,7 @@ async def submit_until(server: Server, stop: asyncio.Event) -> None:
 
 
 async def test_feed_over_kills_tells_exactly_what_the_journal_says(tmp_path: Path) -> None:
-    """Nothing that was told is taken back by a kill, nothing is told twice, and nothing is left out."""
+    """A reader that reconnects after every kill of the server receives each entry of the journal exactly once."""
     with fleet_in(tmp_path) as fleet:
         server = await asyncio.to_thread(Servers(fleet).new, 60_000)
         last, stop = str(uuid.uuid4()), asyncio.Event()

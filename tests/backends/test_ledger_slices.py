@@ -1,4 +1,4 @@
-"""Searches and purges of the ledger go in slices: they end, they miss nothing, and others are served between them."""
+"""Searches and purges of the ledger run in slices: they end, they miss nothing, and other commands run between them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,13 +25,13 @@ async def serving() -> AsyncIterator[Serving]:
 
 
 async def fill(serving: Serving, batches: int, queue: str = "many") -> None:
-    """Many jobs."""
+    """Submits batches of jobs."""
     for _ in range(batches):
         await serving.ports.jobs.submit([Template("t", queue)], [JobDraft()] * limits.BATCH_JOBS_MAX)
 
 
 async def test_search_gives_up_for_now_and_goes_on(serving: Serving) -> None:
-    """A search for a needle answers with nothing and a cursor before it has looked at everything, and finds it."""
+    """A long search returns an empty page with a cursor before its end, and the following pages find the job."""
     jobs = serving.ports.jobs
     extra = Extra(labels=(("needle", "yes"),))
     needle = (await jobs.submit([Template("t")], [JobDraft(extra=extra)])).job_ids
@@ -45,7 +45,7 @@ async def test_search_gives_up_for_now_and_goes_on(serving: Serving) -> None:
 
 
 async def test_others_are_served_between_the_slices_of_a_search(serving: Serving) -> None:
-    """A submit that comes while a search walks over everything need not wait for its end."""
+    """A submit that arrives during a long search is answered before the search ends."""
     jobs = serving.ports.jobs
     await fill(serving, 90)
     search = asyncio.create_task(jobs.find(JobQuery(type="nothing"), "", 10))
@@ -56,7 +56,7 @@ async def test_others_are_served_between_the_slices_of_a_search(serving: Serving
 
 
 async def test_others_are_served_between_the_slices_of_a_purge(serving: Serving) -> None:
-    """Jobs that come while a queue is purged stay, all others go, and the number is right."""
+    """A purge cancels all waiting jobs of its queue, and jobs submitted while it runs stay QUEUED."""
     jobs = serving.ports.jobs
     await fill(serving, 20)
     await fill(serving, 1, "other")
@@ -67,14 +67,14 @@ async def test_others_are_served_between_the_slices_of_a_purge(serving: Serving)
     assert len(late) > 1
     assert await purge + len([1 for one in late if (await jobs.get(one)).state == CANCELED]) >= 20_000
     states = [(await jobs.get(one)).state for one in late]
-    assert states[1:] == [QUEUED] * (len(late) - 1)  # only the first can have come before the purge began
+    assert states[1:] == [QUEUED] * (len(late) - 1)  # only the first can have been submitted before the purge began
     stats = await serving.ports.admin.stats()
     assert stats.states["QUEUED"] == 1_000 + states.count(State.QUEUED)
 
 
 @pytest.mark.parametrize("job_id", ["a", "x" * limits.JOB_ID_CHARS_MAX, "ü" * limits.JOB_ID_CHARS_MAX])
 def test_cursor_names_a_place_and_its_query(job_id: str) -> None:
-    """Whatever the id, the place comes back, for the same query however it is written."""
+    """A cursor decodes to its position for any job id and for an equal query with its parts in another order."""
     query = JobQuery(frozenset({QUEUED, CANCELED}), labels={"a": "1", "b": "2"})
     same = JobQuery(frozenset({CANCELED, QUEUED}), labels={"b": "2", "a": "1"})
     cursor = cursor_of(query, (1_700_000_000_000, job_id))
@@ -97,14 +97,14 @@ def test_cursor_names_a_place_and_its_query(job_id: str) -> None:
     ids=str,
 )
 def test_cursor_is_refused_by_every_other_query(other: JobQuery) -> None:
-    """Each part of a query is part of its cursors."""
+    """A cursor is refused by a query that differs in any field."""
     cursor = cursor_of(JobQuery(queue="q"), (1, "a"))
     with pytest.raises(InvalidArgumentError):
         place_of(other, cursor)
 
 
 def test_cursor_with_anything_added_is_refused() -> None:
-    """Only the text that was given out is a cursor."""
+    """A cursor is refused if any character of its text was added, removed or changed."""
     query = JobQuery()
     cursor = cursor_of(query, (1, "a"))
     for text in (cursor + "A", cursor + "=", cursor[:-1], " " + cursor, cursor.swapcase(), cursor + "\n"):
@@ -113,7 +113,7 @@ def test_cursor_with_anything_added_is_refused() -> None:
 
 
 async def test_whoever_waits_is_told_that_the_ledger_stops(serving: Serving) -> None:
-    """Neither a wait for the end nor a watch hangs when the ledger goes away, and no new one begins."""
+    """When the ledger closes, a wait for a job's end and a watch fail with UnavailableError, and so does a new wait."""
     jobs = serving.ports.jobs
     (job_id,) = (await jobs.submit([Template("t")], [JobDraft()])).job_ids
     waiting = asyncio.create_task(jobs.settled(job_id))

@@ -1,4 +1,4 @@
-"""What the suite does not show of a backend is known, and is what the backend lacks."""
+"""The tests that a backend skips are known, and each skip is due to a missing capability."""
 
 import importlib
 import inspect
@@ -6,17 +6,12 @@ import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.core.capabilities import (
-    LEDGER,
-    MICROSERVICES,
-    MONOLITH,
-    PIPELINE,
-    ZOOKEEPER,
-    Capabilities,
-    Capability,
-)
+from holdfast.core.capabilities import LEDGER, MONOLITH, Capabilities, Capability
 from holdfast.testing import conformance
 from holdfast.testing.conformance.harness import Control, Need, lacks, needs_of
+from holdfast.topologies.microservices import MICROSERVICES
+from holdfast.topologies.pipeline import PIPELINE
+from holdfast.topologies.zookeeper import ZOOKEEPER
 from tests.backends import test_conformance
 from tests.backends.conftest import Processes, harness_named
 from tests.unit.test_repository import is_one_sentence
@@ -42,7 +37,7 @@ def suite() -> dict[str, object]:
     }
 
 
-#: By the name of the backend: what the product declares of it, and what holds beyond that.
+#: For each backend: its declared capabilities, and the needs that its harness meets beyond them.
 EXPECTED: dict[str, tuple[Capabilities, set[Need]]] = {
     "ledger-disk": (LEDGER, {Control.RESTART, Control.CLOCK}),
     "ledger-memory": (LEDGER, {Control.CLOCK}),
@@ -58,7 +53,7 @@ EXPECTED: dict[str, tuple[Capabilities, set[Need]]] = {
 def test_only_what_a_backend_lacks_is_skipped(
     backend: str, processes: Processes, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """The tests that are skipped are those that need what is known to be missing, and each says what that is."""
+    """A backend skips exactly the tests that need a capability or control which it lacks."""
     harness = harness_named(backend, processes, tmp_path)
     skipped = {name: lacks(needs_of(test), harness) for name, test in suite().items()}
     declared, beyond = EXPECTED[backend]
@@ -69,12 +64,12 @@ def test_only_what_a_backend_lacks_is_skipped(
 
 
 def test_whole_suite_is_run() -> None:
-    """Every class of the suite is collected here, and there are as many behaviours as were asked for."""
+    """Every class of the suite is collected here, and the suite has at least 60 tests."""
     bound = {name.partition(".")[0] for name in suite()}
     assert bound == set(test_conformance.__all__)
     assert len(suite()) >= 60
 
 
 def test_every_behaviour_is_stated() -> None:
-    """Each test of the suite says in one sentence what a backend does."""
+    """The docstring of every test of the suite is one sentence."""
     assert [name for name, test in suite().items() if not is_one_sentence(inspect.getdoc(test))] == []

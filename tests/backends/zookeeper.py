@@ -1,28 +1,26 @@
-"""Nodes of a real ZooKeeper: clients and workers ask it themselves, with no server of ours in between."""
+"""Nodes of a real ZooKeeper: clients and workers are its clients, with no server of Holdfast in between."""
 
 import asyncio
 from pathlib import Path
 
-from holdfast.core.capabilities import ZOOKEEPER, Capabilities
-from holdfast.core.history import Entry
+from holdfast.core.capabilities import Capabilities
 from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.testing.conformance.harness import Control, Need, Terms
+from holdfast.topologies.zookeeper import ZOOKEEPER
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, connect
+from holdfast.topologies.zookeeper.backend.ensemble_client import EnsembleClient
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.backend.work_api import BidWork
-from holdfast.topologies.zookeeper.client_api import BiddingJobs
-from holdfast.topologies.zookeeper.ensemble_url import Ensemble
 from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
-from holdfast.topologies.zookeeper.unsupported import NoFeed
 from tests.zookeeper import TICK_MS, fresh_root, require_zookeeper
 
-#: Longer than a machine that has other things to do stands still: only leases run out here, by their own clock.
+#: Longer than a pause of a busy machine: sessions do not expire here; leases end by the worker's own clock.
 _SESSION_MS = 30_000
 
 
 class ZooKeeperSets:
-    """A server that tests share, started when the first one asks and ended after the last."""
+    """A server that tests share, started for the first test and ended after the last."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,7 +28,7 @@ class ZooKeeperSets:
         self._root = fresh_root("shared")
 
     def shared(self) -> PrivateZooKeeper:
-        """Tests come one at a time, so that whoever restarts it disturbs nobody."""
+        """The shared server; tests run one at a time, so a restart disturbs no other test."""
         if self._shared is None:
             require_zookeeper()
             self._shared = PrivateZooKeeper(self._folder / "shared", 1, TICK_MS, is_synced=False)
@@ -38,11 +36,11 @@ class ZooKeeperSets:
         return self._shared
 
     def root(self, terms: Terms) -> str:
-        """Where the jobs of a test are: with those of others, unless it wants to be alone."""
+        """The root of a test's jobs: shared with other tests unless the test needs an empty one."""
         return fresh_root() if terms.is_alone else self._root
 
     def end(self) -> None:
-        """Leaves no process behind."""
+        """Stops the server."""
         if self._shared is not None:
             self._shared.stop()
 
@@ -51,18 +49,8 @@ async def _connect(hosts: str, root: str, lease_ms: int) -> EnsembleConnection:
     return await connect(hosts, root, session_ms=max(lease_ms, _SESSION_MS))
 
 
-class _History(NoFeed):
-    """What of a feed an ensemble has."""
-
-    def __init__(self, jobs: NodeJobs) -> None:
-        self._jobs = jobs
-
-    async def history(self, job_id: str) -> list[Entry]:
-        return await self._jobs.history(job_id)
-
-
 class Bidders:
-    """One test's sessions. A lease lasts as long as the session of its worker, or as its runtime says that it lives."""
+    """The sessions of one test; a lease lasts as long as its worker's session and heartbeats."""
 
     def __init__(self, sets: ZooKeeperSets) -> None:
         self._sets = sets
@@ -83,7 +71,7 @@ class Bidders:
 
     @property
     def backend(self) -> CapabilityApi:
-        return BiddingJobs(Ensemble(hosts=self._server.hosts, root=self._root))
+        return EnsembleClient(self._connection)
 
     @property
     def jobs(self) -> JobApi:
@@ -99,7 +87,7 @@ class Bidders:
 
     @property
     def feed(self) -> FeedApi:
-        return _History(self._jobs)
+        return EnsembleClient(self._connection)
 
     @property
     def schedules(self) -> ScheduleApi:

@@ -1,4 +1,4 @@
-"""A real Chromium, and a page that remembers everything that went wrong in it."""
+"""A real Chromium, and a page that records its errors."""
 
 import shlex
 import sys
@@ -13,9 +13,9 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from scripts.engines import CHROMIUM
 from tests.engines import require
 
-#: Only a failing test ever waits this long.
+#: Only a failing test waits this long.
 PATIENCE_MS = 60_000
-#: Run before anything of the page: whatever breaks its policy, or runs though it should not, is remembered.
+#: Runs before the page's own scripts: records violations of its policy, and injected code that runs.
 _WATCH = """
 window.trespasses = [];
 document.addEventListener("securitypolicyviolation", (event) =>
@@ -23,22 +23,22 @@ document.addEventListener("securitypolicyviolation", (event) =>
 window.trespass = (what) => window.trespasses.push(`ran: ${what}`);
 window.alert = (text) => window.trespasses.push(`alert: ${text}`);
 """
-#: The same for what the page says for six seconds (dialog.js): it stays, for whoever looks may come later than that.
+#: Keeps the messages that the page shows for six seconds (dialog.js), because a slow test may check them later.
 _KEEP = """
 const later = window.setTimeout.bind(window);
 window.setTimeout = (act, ms, ...more) => (ms === 6000 ? 0 : later(act, ms, ...more));
 """
-_UNDISTURBED = Path(__file__).with_name("undisturbed.py")
+_UNDISTURBED = Path(__file__).with_name("isolated_program.py")
 expect.set_options(timeout=PATIENCE_MS)
 
 
 class Watched:
-    """A page, and what went wrong in it."""
+    """A page and its errors."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self.errors: list[str] = []
-        #: A browser tells of every request that was refused; where one is meant to be, this is its status.
+        #: The status of refused requests that the test expects; the browser reports each of them as an error.
         self.refusal = ""
         page.set_default_timeout(PATIENCE_MS)
         page.add_init_script(_WATCH)
@@ -53,20 +53,20 @@ class Watched:
 
     @property
     def troubles(self) -> list[str]:
-        """Errors, breaches of the content security policy, and code that came from a job."""
+        """Errors, violations of the content security policy, and code of a job that ran."""
         trespasses: list[str] = self.page.evaluate("window.trespasses")
         return [*self.errors, *trespasses]
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser for the length of a block."""
+    """Yields a browser."""
     require(CHROMIUM)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         program = Path(folder) / "chromium"
         program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, str(_UNDISTURBED), CHROMIUM.path()])} "$@"\n')
         program.chmod(0o700)
-        # Its own sandbox needs rights that containers rarely have; it opens nothing but our pages.
+        # Chromium's sandbox needs rights that containers rarely have; it opens only the test pages.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         browser = playwright.chromium.launch(executable_path=program, args=arguments, timeout=PATIENCE_MS)
         try:
@@ -76,8 +76,8 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def watched(browser: Browser, **options: Any) -> Iterator[Watched]:  # noqa: ANN401 - those of a context
-    """A page of its own, with nothing of any other."""
+def watched(browser: Browser, **options: Any) -> Iterator[Watched]:  # noqa: ANN401 - the options of a context
+    """Yields a page in a browser context of its own."""
     context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **options})
     try:
         yield Watched(context.new_page())

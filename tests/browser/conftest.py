@@ -1,4 +1,4 @@
-"""A browser and a site for each module; a page for each test, whose troubles fail it."""
+"""Fixtures: a browser and a site per module, and a page per test, which fails on errors in the page."""
 
 from collections.abc import Iterator
 
@@ -7,27 +7,27 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.chromium import Watched, chromium, watched
 from tests.browser.site import Site, site_in
-from tests.e2e.loaded import LoadedProgram, loaded_program
+from tests.e2e.preloaded_prompt import LoadedProgram, loaded_program
 
 
-# Not for longer than a module: the browser's driver keeps a loop in this thread, and other tests want their own.
+# Per module: the browser's driver keeps an event loop in this thread, and other tests need their own.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A real Chromium."""
+    """Yields a real Chromium."""
     with chromium() as browser:
         yield browser
 
 
 @pytest.fixture(scope="session")
 def loaded() -> Iterator[LoadedProgram]:
-    """The program, loaded once for all sites."""
+    """Yields the program, loaded once for all sites."""
     with loaded_program() as program:
         yield program
 
 
 @pytest.fixture(scope="module")
 def site(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A server with a worker."""
+    """Yields a server with a worker."""
     with site_in(tmp_path_factory.mktemp("site"), program=loaded) as site:
         site.worker()
         yield site
@@ -35,7 +35,7 @@ def site(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def tab(browser: Browser) -> Iterator[Watched]:
-    """A page in which nothing may go wrong."""
+    """Yields a page that must end without errors."""
     with watched(browser) as tab:
         yield tab
         assert tab.troubles == []
@@ -43,5 +43,5 @@ def tab(browser: Browser) -> Iterator[Watched]:
 
 @pytest.fixture
 def page(tab: Watched) -> Page:
-    """The page itself."""
+    """Returns the page of the tab."""
     return tab.page

@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/dashboard.md from a real server: `python -m tests.browser.pictures docs/pictures`."""
+"""Takes the screenshots of docs/dashboard.md from a real server: `python -m tests.browser.pictures docs/pictures`."""
 
 import sys
 import tempfile
@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import chromium, watched
 from tests.browser.site import Site, site_in
-from tests.e2e.waiting import pause
+from tests.e2e.wait_until import pause
 
 ROUNDS = 70
 DESK = {"width": 1280, "height": 860}
@@ -17,7 +17,7 @@ PHONE = {"width": 360, "height": 740}
 
 
 def fill(site: Site) -> dict[str, str]:
-    """Schedules, a queue that is paused, and some jobs to look at."""
+    """Creates schedules, a paused queue, and some jobs."""
     site.worker(8, "press-1")
     site.worker(8, "press-2")
     for name, cron in (("nightly-report", "0 2 * * *"), ("thumbnails", "*/5 * * * *"), ("invoices", "0 9 1 * *")):
@@ -32,7 +32,7 @@ def fill(site: Site) -> dict[str, str]:
 
 
 def work(site: Site, number: int) -> None:
-    """A second of traffic, more in the middle than at its ends."""
+    """Submits the jobs of one second, more in the middle of the run than at its ends."""
     amount = 60 + 4 * min(number, ROUNDS - number)
     image = {"type": "resize_image", "payload": {"name": f"photo-{number}.jpg", "width": 640, "pause_s": 0.03}}
     jobs = [
@@ -44,7 +44,7 @@ def work(site: Site, number: int) -> None:
 
 
 def shoot(page: Page, site: Site, view: str, path: Path) -> None:
-    """One picture, once the page has what it shows."""
+    """Takes one screenshot after the page has loaded its data."""
     page.goto(f"{site.url}#/{view}")
     expect(page.locator("#link")).to_have_text("live")
     expect(page.locator("main td, main dd")).not_to_have_count(0)
@@ -57,7 +57,7 @@ def shoot(page: Page, site: Site, view: str, path: Path) -> None:
 
 
 def main() -> None:
-    """All pictures, into the folder that is named."""
+    """Takes all screenshots into the given folder."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place, site_in(Path(place)) as site, chromium() as browser:

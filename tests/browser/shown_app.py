@@ -1,4 +1,4 @@
-"""The app whose jobs the dashboard shows: quick ones, slow ones, failing ones, and one that says what it is told."""
+"""The test app of the dashboard: quick, slow and failing jobs, and one that logs its argument."""
 
 import random
 import time
@@ -11,14 +11,14 @@ app = Holdfast("memory://")
 
 @app.job
 def resize_image(name: str = "", width: int = 0, pause_s: float = 0.0) -> dict[str, object]:
-    """Takes as long as it is told."""
+    """Sleeps for `pause_s`."""
     time.sleep(pause_s)
     return {"name": name, "width": width, "bytes": 48_213}
 
 
 @app.job(max_attempts=1)
 def send_mail(to: str = "", server: str = "mail.example") -> None:
-    """Never arrives."""
+    """Always fails."""
     raise ConnectionError(f"{server} refused {to!r}")
 
 
@@ -30,7 +30,7 @@ def charge_card(order: int = 0) -> None:
 
 @app.job(max_attempts=3, backoff=Backoff.fixed(0))
 def flaky(fails: int = 1) -> str:
-    """Fails so many times first."""
+    """Fails the given number of times first."""
     current().log(f"attempt {current().attempt}")
     if current().attempt <= fails:
         raise ValueError(f"attempt {current().attempt} went wrong")
@@ -39,7 +39,7 @@ def flaky(fails: int = 1) -> str:
 
 @app.job
 def gate(path: str, line: str = "") -> str:
-    """Says a line and how far it is, and runs until the file is there or somebody asks it to stop."""
+    """Logs a line, reports progress, and runs until the file exists or the job is canceled."""
     current().progress(0.4, "waiting for the file")
     if line:
         current().log(line)

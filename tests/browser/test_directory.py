@@ -6,12 +6,12 @@ from playwright.sync_api import Page, expect
 
 from holdfast import Holdfast
 from tests.browser.site import APP, ROOT
-from tests.e2e.loaded import LoadedProgram
-from tests.e2e.loaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram
 
 
 def test_directory_is_shown_and_changes_by_itself(loaded: LoadedProgram, tmp_path: Path, page: Page) -> None:
-    """The page lists the jobs of a directory that no server serves, and sees them end when a worker comes."""
+    """The page lists the jobs of a directory without a server, and shows their end after a worker has started."""
     with Holdfast(tmp_path / "data") as app:
         for number in range(3):
             app.submit("resize_image", {"name": f"{number}.jpg"})
@@ -26,4 +26,4 @@ def test_directory_is_shown_and_changes_by_itself(loaded: LoadedProgram, tmp_pat
         expect(rows).to_have_count(3)
         fleet.start("worker", "--connect", "data", "-A", APP, PYTHONPATH=str(ROOT)).ready()
         expect(rows.filter(has_text="DONE")).to_have_count(3)
-        page.goto("about:blank")  # the page would report the end of the server as a trouble
+        page.goto("about:blank")  # the page would report the end of the server as an error

@@ -1,4 +1,4 @@
-"""Whatever a job carries is text: nothing of it runs, leads elsewhere, or hides."""
+"""All data of a job is shown as text: nothing in it runs, links to other pages, or hides text."""
 
 import json
 
@@ -21,7 +21,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("words", HOSTILE)
 def test_nothing_that_a_job_carries_runs(site: Site, tab: Watched, words: str) -> None:
-    """Labels, headers, payload, failure, log lines and traceback are shown letter by letter on every page."""
+    """Labels, headers, payload, failure, log lines and traceback are shown as plain text on every page."""
     page = tab.page
     job = site.submit("shout", {"words": words}, labels={"note": words, words[:60]: "x"}, headers={"from": words})
     site.until(job, "FAILED")
@@ -38,15 +38,15 @@ def test_nothing_that_a_job_carries_runs(site: Site, tab: Watched, words: str) -
     assert page.evaluate(_OUTSIDE) == []
 
 
-#: Links that lead anywhere but to this page, and attributes that hold code.
+#: Links to other pages, and attributes that contain code.
 _OUTSIDE = """[...document.querySelectorAll('*')].flatMap((node) => [...node.attributes]
   .filter((one) => one.name.startsWith('on') || (one.name === 'href' && !/^(#|\\/assets\\/)/.test(one.value)))
   .map((one) => `${node.tagName} ${one.name}=${one.value}`))"""
 
 
 def test_an_address_that_somebody_sends_runs_nothing(site: Site, tab: Watched) -> None:
-    """Filters and ids from the address of the page are text, too."""
-    tab.refusal = "4"  # the server takes no such names and ids
+    """Filters and ids in the address of the page are shown as plain text."""
+    tab.refusal = "4"  # the server refuses such names and ids
     for address in (f"#/jobs?queue={MARKUP}&type={MARKUP}", f"#/jobs/{MARKUP}", f"#{LINK}", f"#/{MARKUP}"):
         tab.page.goto("about:blank")
         tab.page.goto(f"{site.url}{address}")
@@ -56,7 +56,7 @@ def test_an_address_that_somebody_sends_runs_nothing(site: Site, tab: Watched) -
 
 
 def test_text_cannot_hide_or_turn_around(site: Site, page: Page) -> None:
-    """Characters that reorder or hide what is around them are spelt out."""
+    """Characters that reorder or hide text are escaped."""
     job = site.submit("shout", {"words": "invoice\u202egpj.exe\u200b"})
     site.until(job, "FAILED")
     page.goto(f"{site.url}#/jobs/{job}")

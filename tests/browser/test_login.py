@@ -1,4 +1,4 @@
-"""A server that asks who it is: the page asks for a token, and offers what the token allows."""
+"""The login page, and the actions that the scopes of a token allow."""
 
 import json
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import Watched, watched
 from tests.browser.site import Site, site_in
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 
 
 @pytest.fixture(scope="module")
 def guarded(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, dict[str, str]]]:
-    """A server with tokens, and the tokens by their names."""
+    """Yields a server with tokens, and the tokens by name."""
     folder = tmp_path_factory.mktemp("guarded")
     with site_in(folder, program=loaded) as site:
         shell = LoadedShell(loaded, folder)
@@ -26,7 +26,7 @@ def guarded(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def log_in(page: Page, site: Site, token: str) -> None:
-    """As a person would."""
+    """Logs in with the form."""
     page.goto(site.url)
     page.get_by_label("Token").fill(token)
     page.get_by_role("button", name="Log in").click()
@@ -34,7 +34,7 @@ def log_in(page: Page, site: Site, token: str) -> None:
 
 @pytest.fixture
 def visitor(browser: Browser) -> Iterator[Watched]:
-    """A page that is refused at first."""
+    """Yields a page without a session, whose first requests are refused."""
     with watched(browser) as tab:
         tab.refusal = "401"
         yield tab
@@ -42,7 +42,7 @@ def visitor(browser: Browser) -> Iterator[Watched]:
 
 
 def test_a_reader_looks_and_changes_nothing(guarded: tuple[Site, dict[str, str]], visitor: Watched) -> None:
-    """A wrong token is refused in words; a good one shows everything, and no button that it does not allow."""
+    """A wrong token shows an error; a token with the scope read shows all pages without buttons that change jobs."""
     site, tokens = guarded
     page = visitor.page
     log_in(page, site, "wrong")

@@ -1,4 +1,4 @@
-"""Two hundred thousand jobs, in a real browser: pages, never everything."""
+"""The dashboard with two hundred thousand jobs, in a real browser."""
 
 import pytest
 from playwright.sync_api import Page, Request, expect
@@ -13,7 +13,7 @@ IDS = "table[aria-label=Jobs] td.id a"
 
 @pytest.fixture(scope="module")
 def full(site: Site) -> Site:
-    """A server that holds them, in a queue that waits, and two that are found among them."""
+    """Submits the jobs to a paused queue, with two jobs of another type among them."""
     site.ask("POST", "/queues/flood/pause", {})
     template = own.JobTemplate(type="resize_image", queue="flood")
     rare = own.JobTemplate(type="send_mail", queue="flood")
@@ -25,9 +25,9 @@ def full(site: Site) -> Site:
 
 @pytest.mark.slow
 def test_the_page_stays_small(full: Site, page: Page) -> None:
-    """However many jobs there are, the browser has a page of them, and turns to the next and back."""
+    """The browser holds one page of jobs, and moves to the next page and back."""
     asked: list[Request] = []
-    page.on("request", lambda request: asked.append(request))  # noqa: PLW0108 - its signature is looked at
+    page.on("request", lambda request: asked.append(request))  # noqa: PLW0108 - playwright checks the signature
     page.goto(f"{full.url}#/jobs?status=QUEUED")
     expect(page.locator(IDS)).to_have_count(50)
     expect(page.get_by_text("50 of 200,002 jobs")).to_be_visible()
@@ -47,7 +47,7 @@ def test_the_page_stays_small(full: Site, page: Page) -> None:
 
 @pytest.mark.slow
 def test_a_rare_job_is_found_among_many(full: Site, page: Page) -> None:
-    """A search that looks at everything goes on until it has found what there is."""
+    """A search over all jobs continues until it has found every match."""
     page.goto(f"{full.url}#/jobs?type=send_mail&queue=flood")
     expect(page.locator(IDS)).to_have_count(2)
     page.goto(f"{full.url}#/")

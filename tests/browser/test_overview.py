@@ -1,4 +1,4 @@
-"""What a person on call sees first, in a real browser."""
+"""The overview page, in a real browser."""
 
 import re
 from pathlib import Path
@@ -9,10 +9,10 @@ from playwright.sync_api import Browser, Page, Route, expect
 from tests.browser.chromium import watched
 from tests.browser.site import Site, site_in
 from tests.e2e.fleet import stable_port
-from tests.e2e.loaded import LoadedProgram
-from tests.e2e.waiting import eventually
+from tests.e2e.preloaded_prompt import LoadedProgram
+from tests.e2e.wait_until import eventually
 
-#: Run before anything of the page: where it would wait long for an answer, it waits for two seconds.
+#: Runs before the page's own scripts: limits its timeouts to two seconds.
 IMPATIENT = """
 const patient = AbortSignal.timeout.bind(AbortSignal);
 AbortSignal.timeout = (ms) => patient(Math.min(ms, 2000));
@@ -20,7 +20,7 @@ AbortSignal.timeout = (ms) => patient(Math.min(ms, 2000));
 
 
 def test_the_first_page_says_that_all_is_well(site: Site, page: Page) -> None:
-    """With a worker and nothing to do, the page says that the server is healthy, and loads nothing from elsewhere."""
+    """The page of an idle server with a worker shows it as healthy, and loads nothing from other hosts."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     answer = page.goto(site.url)
@@ -33,9 +33,9 @@ def test_the_first_page_says_that_all_is_well(site: Site, page: Page) -> None:
 
 
 def test_numbers_and_plots_move_by_themselves(site: Site, page: Page) -> None:
-    """Jobs that run after the page was opened are counted and drawn without a reload."""
+    """Jobs that run after the page was opened appear in numbers and plots without a reload."""
     page.goto(site.url)
-    throughput = page.get_by_role("region", name="Throughput, jobs a second")
+    throughput = page.get_by_role("region", name="Throughput (jobs per second)")
     expect(throughput.locator(".key", has_text="done")).to_contain_text("0")
 
     def is_moving() -> bool:
@@ -47,7 +47,7 @@ def test_numbers_and_plots_move_by_themselves(site: Site, page: Page) -> None:
 
 
 def test_what_fails_is_grouped_by_its_reason(site: Site, page: Page) -> None:
-    """Failures that differ in a name or a number stand in one row, with the newest of them a click away."""
+    """Failures that differ in a name or a number share one row, which links to the newest of them."""
     page.goto(site.url)
     for number in range(5):
         site.submit("send_mail", {"to": f"person-{number}@example.com"}, queue="mail")
@@ -60,7 +60,7 @@ def test_what_fails_is_grouped_by_its_reason(site: Site, page: Page) -> None:
 
 
 def test_a_paused_queue_is_a_finding(site: Site, page: Page) -> None:
-    """A queue that holds jobs back is named, with the reason that was given, until it is open again."""
+    """A paused queue is shown with its reason until it is resumed."""
     site.ask("POST", "/queues/archive/pause", {"reason": "the disk is full"})
     site.submit("resize_image", queue="archive")
     page.goto(site.url)
@@ -71,14 +71,14 @@ def test_a_paused_queue_is_a_finding(site: Site, page: Page) -> None:
 
 
 def test_a_type_that_no_worker_knows_is_a_finding(site: Site, page: Page) -> None:
-    """The first page and the page of the job say that no worker knows its type."""
+    """The overview and the page of the job show that no worker knows its type."""
     job_id = site.submit("renamed.long.ago")
     page.goto(site.url)
     health = page.get_by_label("Health")
     expect(health).to_contain_text("1 job waits of a type that no connected worker knows: renamed.long.ago (1).")
-    expect(health).to_contain_text("Needs attention")
+    expect(health).to_contain_text("Critical")
     page.goto(f"{site.url}#/jobs/{job_id}")
-    expect(page.get_by_label("Facts")).to_contain_text("No worker knows the type 'renamed.long.ago'")
+    expect(page.get_by_label("Details")).to_contain_text("No worker knows the type 'renamed.long.ago'")
     site.ask("POST", f"/jobs/{job_id}/cancel", {})
     page.goto(f"{site.url}#/")
     expect(health).not_to_contain_text("renamed.long.ago")
@@ -87,7 +87,7 @@ def test_a_type_that_no_worker_knows_is_a_finding(site: Site, page: Page) -> Non
 def test_slots_that_are_all_busy_are_not_called_healthy(
     browser: Browser, loaded: LoadedProgram, tmp_path: Path
 ) -> None:
-    """Where every slot is taken and a job waits, the first page says both instead of that all is well."""
+    """If all slots are busy while a job waits, the overview shows both instead of "Healthy"."""
     with site_in(tmp_path, program=loaded) as site, watched(browser) as tab:
         site.worker(slots=2)
         gate = {"path": str(tmp_path / "never")}
@@ -100,7 +100,7 @@ def test_slots_that_are_all_busy_are_not_called_healthy(
         expect(health).not_to_contain_text("Healthy")
 
 
-#: The verdict on a backlog behind busy slots, after looks at these milliseconds.
+#: The verdict on a backlog while all slots are busy, after samples at these milliseconds.
 VERDICT = """
 async (looks) => {
   const [{ health }, { Series }] = await Promise.all([import("./assets/health.js"), import("./assets/series.js")]);
@@ -116,18 +116,18 @@ async (looks) => {
 
 @pytest.mark.parametrize(
     ("looks", "word"),
-    [([1_000], "Busy"), ([1_000, 3_000], "Busy"), ([1_000, 6_000], "Have a look")],
+    [([1_000], "Busy"), ([1_000, 3_000], "Busy"), ([1_000, 6_000], "Warning")],
 )
 def test_jobs_are_stalled_only_after_a_window_in_which_none_ended(
     site: Site, page: Page, looks: list[int], word: str
 ) -> None:
-    """A backlog that is seen for a moment is busy, however long its oldest job has waited, as `holdfast top` has it."""
+    """A backlog that is observed for a moment is busy, as in `holdfast top`, however long its oldest job has waited."""
     page.goto(site.url)
     assert page.evaluate(VERDICT, looks) == word
 
 
 def test_a_server_that_goes_away_is_noticed(browser: Browser, loaded: LoadedProgram, tmp_path: Path) -> None:
-    """Without its server the page says so; when it is back, the page goes on by itself."""
+    """The page shows a lost connection, and continues by itself after the server has restarted."""
     port = str(stable_port())
     with site_in(tmp_path, "--http-port", port, program=loaded) as site, watched(browser) as tab:
         link, health = tab.page.locator("#link"), tab.page.get_by_label("Health")
@@ -142,29 +142,29 @@ def test_a_server_that_goes_away_is_noticed(browser: Browser, loaded: LoadedProg
 
 
 def test_page_without_its_numbers_claims_nothing(browser: Browser, site: Site) -> None:
-    """Until the numbers have come, neither the health nor the queues say that all is well; a job has no state."""
+    """Before the first statistics, health and queues show "Loading", and a job has no state."""
     with watched(browser) as tab:
         tab.page.route("**/api/v1/events?*", lambda _: None)
         tab.page.route("**/api/v1/jobs/*", lambda _: None)
         tab.page.goto(site.url)
         health = tab.page.get_by_label("Health")
-        expect(health).to_contain_text("Looking")
+        expect(health).to_contain_text("Loading")
         expect(health).to_have_attribute("data-level", "unknown")
-        expect(tab.page.get_by_role("region", name="Queues").locator("p")).to_have_text("Looking")
+        expect(tab.page.get_by_role("region", name="Queues").locator("p")).to_have_text("Loading")
         tab.page.goto(f"{site.url}#/jobs/{site.submit('resize_image')}")
         expect(tab.page.locator(".heading .badge")).to_have_text("\u2013")
 
 
 def test_failures_are_counted_since_the_page_knows(browser: Browser, tmp_path: Path, loaded: LoadedProgram) -> None:
-    """A page that has not watched for a minute says since when it counts failures."""
+    """A page that is open for less than a minute shows the time since which it counts failures."""
     with site_in(tmp_path, program=loaded) as site, watched(browser) as tab:
         tab.page.goto(site.url)
         expect(tab.page.locator(".fact", has_text="Failed")).to_contain_text(re.compile(r"0since \d"))
-        tab.page.goto("about:blank")  # the page would report the end of the server as a trouble
+        tab.page.goto("about:blank")  # the page would report the end of the server as an error
 
 
 def test_a_server_that_stands_still_is_noticed_where_there_is_no_feed(browser: Browser, site: Site) -> None:
-    """A question that is never answered counts as one that cannot be asked; when answers come, the page goes on."""
+    """A request without a response counts as a lost connection, until the server responds again."""
     with watched(browser) as tab:
         tab.page.add_init_script(IMPATIENT)
         link = tab.page.locator("#link")
@@ -178,7 +178,7 @@ def test_a_server_that_stands_still_is_noticed_where_there_is_no_feed(browser: B
 
 
 def without_feed(route: Route) -> None:
-    """What the server can do, but for its feed."""
+    """Removes the event stream from the capabilities of the server."""
     answer = route.fetch()
     able = answer.json()
     able["capabilities"].remove("feed")
@@ -187,8 +187,8 @@ def without_feed(route: Route) -> None:
 
 
 def test_a_backend_without_numbers_still_has_its_jobs(browser: Browser, loaded: LoadedProgram, tmp_path: Path) -> None:
-    """Six services count nothing: the page says so, asks for nothing that is not there, and follows jobs by looking."""
-    # The page is closed before its server is: it would rightly complain of questions that nobody answers.
+    """Without statistics the page says so, sends no requests for missing capabilities, and polls the jobs."""
+    # The page is closed before its server, because it would report failed requests.
     with site_in(tmp_path, topology="microservices", program=loaded) as site, watched(browser) as tab:
         page = tab.page
         page.goto(site.url)
@@ -209,13 +209,13 @@ def test_a_backend_without_numbers_still_has_its_jobs(browser: Browser, loaded: 
         page.get_by_role("dialog").get_by_role("button", name="Cancel job").click()
         expect(page.locator(".heading .badge")).to_have_text("canceled")
         page.goto(f"{site.url}#/schedules")
-        expect(page.get_by_label("Not here")).to_contain_text("The microservices backend has no schedules")
+        expect(page.get_by_label("Not available")).to_contain_text("The microservices backend has no schedules")
         assert tab.troubles == []
 
 
 def test_whoever_comes_later_sees_what_was_before(site: Site, page: Page) -> None:
-    """The plots begin with what the server remembers of the minutes before the page was opened."""
+    """The plots start with the samples that the server recorded before the page was opened."""
     eventually(lambda: len(site.ask("GET", "/stats/recent")["samples"]) >= 2, what="two samples of the server")
     page.goto(site.url)
-    depth = page.get_by_role("region", name="Depth, jobs")
+    depth = page.get_by_role("region", name="Queue depth (jobs)")
     expect(depth.locator("path.line.tone-run")).to_have_attribute("d", re.compile(r"^M[\d.]+ [\d.]+L"))

@@ -1,4 +1,4 @@
-"""For everybody: without a mouse, on a phone, in the dark, and without motion."""
+"""Accessibility: keyboard, phone, dark mode and reduced motion."""
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -11,7 +11,7 @@ VIEWS = ("", "jobs", "queues", "workers", "schedules")
 
 @pytest.fixture(scope="module")
 def waiting(site: Site) -> str:
-    """A job that waits, with long words in it."""
+    """Creates a waiting job with long words in it."""
     site.ask("POST", "/queues/keys/pause", {"reason": "word" * 40})
     site.ask("POST", "/schedules", {"name": "n" * 60, "type": "resize_image", "cron": "0 2 * * *"})
     job = site.submit("shout", {"words": "long" * 200})
@@ -20,7 +20,7 @@ def waiting(site: Site) -> str:
 
 
 def test_a_job_is_canceled_with_the_keyboard_alone(site: Site, page: Page, waiting: str) -> None:
-    """From the skip link to the dialog and back: everything is reached by Tab, and Escape changes nothing."""
+    """Tab reaches everything from the skip link to the dialog, and Escape changes nothing."""
     page.goto(f"{site.url}#/jobs?status=QUEUED&queue=keys")
     expect(page.get_by_label(f"Select {waiting}")).to_be_visible()
     page.keyboard.press("Tab")
@@ -49,12 +49,12 @@ def test_a_job_is_canceled_with_the_keyboard_alone(site: Site, page: Page, waiti
 
 
 def tab_to(page: Page, name: str) -> None:
-    """Tab until that is focused."""
+    """Presses Tab until the element has the focus."""
     press_until(page, "Tab", name)
 
 
 def shift_tab_to(page: Page, name: str) -> None:
-    """The same, backwards."""
+    """Presses Shift+Tab until the element has the focus."""
     press_until(page, "Shift+Tab", name)
 
 
@@ -68,7 +68,7 @@ def press_until(page: Page, key: str, name: str) -> None:
 
 
 def test_views_take_the_focus_when_they_open(site: Site, page: Page) -> None:
-    """Whoever follows a link by keyboard goes on at the heading of what was opened."""
+    """After a followed link, the heading of the view has the focus."""
     page.goto(site.url)
     for name in ("Jobs", "Queues", "Workers", "Schedules", "Overview"):
         page.get_by_role("navigation").get_by_role("link", name=name).click()
@@ -78,7 +78,7 @@ def test_views_take_the_focus_when_they_open(site: Site, page: Page) -> None:
 
 
 def test_everything_that_can_be_used_has_a_name(site: Site, page: Page, waiting: str) -> None:
-    """No control is without a name for those who do not see it."""
+    """Every control has an accessible name."""
     for view in (*VIEWS, f"jobs/{waiting}"):
         page.goto(f"{site.url}#/{view}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
@@ -91,7 +91,7 @@ _NAMELESS = """[...document.querySelectorAll('a, button, input, select')]
 
 
 def test_a_phone_shows_everything_without_moving_sideways(site: Site, browser: Browser, waiting: str) -> None:
-    """At 320 pixels no view is wider than the screen, however long its words are."""
+    """At 320 pixels no view is wider than the screen, even with long words."""
     with watched(browser, viewport={"width": 320, "height": 640}, has_touch=True) as phone:
         for view in (*VIEWS, f"jobs/{waiting}", "jobs?status=FAILED"):
             phone.page.goto(f"{site.url}#/{view}")
@@ -104,7 +104,7 @@ def test_a_phone_shows_everything_without_moving_sideways(site: Site, browser: B
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_can_be_read(site: Site, browser: Browser, scheme: str, waiting: str) -> None:
-    """Every text stands out from what is behind it, at the ratio that WCAG asks for."""
+    """Every text has the contrast ratio that WCAG requires."""
     with watched(browser, color_scheme=scheme) as tab:
         for view in (*VIEWS, f"jobs/{waiting}"):
             tab.page.goto(f"{site.url}#/{view}")
@@ -114,7 +114,7 @@ def test_light_and_dark_can_be_read(site: Site, browser: Browser, scheme: str, w
         assert (sum(map(int, ground[4:-1].split(","))) < 3 * 128) == (scheme == "dark")
 
 
-#: Texts whose contrast to the ground behind them is below 4.5, those of controls that cannot be used left out.
+#: Texts with a contrast below 4.5 to their background, without those of disabled controls.
 _FAINT = """(() => {
   const parts = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)

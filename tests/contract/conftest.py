@@ -1,7 +1,7 @@
-"""Every topology in turn, started once for each module that asks: one without a worker, one with a real one.
+"""Every topology in turn, started once per module: one without a worker and one with a real worker.
 
-Jobs of the first stay QUEUED for as long as the module lasts. The second has a slot for every job that a module leaves
-running.
+Jobs of the first stay QUEUED as long as the module runs. The worker of the second has a slot for every job that a
+module leaves running.
 """
 
 import contextlib
@@ -12,9 +12,9 @@ import pytest
 
 from tests.contract.served import LEASE_MS, Served, Serving, Topology
 from tests.e2e.fleet import Fleet
-from tests.e2e.loaded import LoadedProgram, loaded_program
-from tests.e2e.loaded_fleet import loaded_fleet_in
-from tests.e2e.wire import Wire
+from tests.e2e.grpc_client import Wire
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram, loaded_program
 from tests.postgres import fresh_database
 from tests.zookeeper import fresh_root
 
@@ -23,7 +23,7 @@ SLOTS = 64
 
 @pytest.fixture(scope="session")
 def loaded() -> Iterator[LoadedProgram]:
-    """The program, loaded once for all processes; the contract is not about how it is loaded."""
+    """The program, loaded once for all processes; how it is loaded is tested elsewhere."""
     with loaded_program() as program:
         yield program
 
@@ -36,7 +36,7 @@ def fleet(tmp_path: Path, loaded: LoadedProgram) -> Iterator[Fleet]:
 
 
 class SharedEngines:
-    """The PostgreSQL and the ZooKeeper of the test session, each started when the first test asks for it."""
+    """The PostgreSQL and the ZooKeeper of the test session, each started when the first test needs it."""
 
     def __init__(self, request: pytest.FixtureRequest, closing: contextlib.ExitStack) -> None:
         self._request = request
@@ -53,7 +53,7 @@ class SharedEngines:
 
 @pytest.fixture(scope="module", params=list(Topology), ids=lambda topology: topology.value)
 def topology(request: pytest.FixtureRequest) -> Topology:
-    """All five; a module about the calls of workers names those that serve them."""
+    """All five; a module about the calls of workers names the topologies that serve them."""
     found: Topology = request.param
     return found
 
@@ -62,7 +62,7 @@ def topology(request: pytest.FixtureRequest) -> Topology:
 def serve(
     topology: Topology, loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Serving]:
-    """Starts the topology in question; its processes end before another topology comes, and their databases after."""
+    """Starts the current topology; its processes end before the next topology starts, and its databases afterwards."""
     folder = tmp_path_factory.mktemp(topology.value)
     with contextlib.ExitStack() as closing, loaded_fleet_in(folder, loaded) as fleet:
         yield Serving(fleet, topology, SharedEngines(request, closing))

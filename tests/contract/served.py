@@ -1,6 +1,6 @@
 """The frozen contract served by each topology, as real processes with or without a real worker.
 
-Every process is started by itself rather than by `holdfast up`, which has tests of its own: that is quicker, and the
+The tests start every process directly instead of with `holdfast up`, which is tested elsewhere: that is faster, and the
 tests can pause, stop and replace a worker.
 """
 
@@ -16,10 +16,10 @@ from typing import Any, Protocol, TypeVar
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.contract.wires import RoutedWire, SplitWire, unless_away
 from tests.e2e.fleet import Fleet, Program, stable_port
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import TERMINAL, Wire
+from tests.e2e.grpc_client import TERMINAL, Wire
+from tests.e2e.wait_until import eventually
 
-#: The lease of a worker whose jobs must stay its own: longer than any machine stands still.
+#: The lease of a worker that must keep its jobs: longer than any pause of the machine.
 LEASE_MS = 120_000
 _ROOT = str(Path(__file__).resolve().parents[2])
 _APP = ("--app", "tests.contract.worker_app:app")
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Topology(Enum):
-    """The shapes in which Holdfast runs."""
+    """The topologies of Holdfast."""
 
     EMBEDDED = "embedded"
     MICROSERVICES = "microservices"
@@ -39,12 +39,12 @@ class Topology(Enum):
     ZOOKEEPER = "zookeeper"
 
 
-#: Those that serve `CoordinatorInternalService`: FetchWork, WorkerHeartbeat and ReportWorkOutcome.
+#: The topologies that serve `CoordinatorInternalService`: FetchWork, WorkerHeartbeat and ReportWorkOutcome.
 WITH_WORKER_CALLS = (Topology.EMBEDDED, Topology.MICROSERVICES, Topology.MONOLITH)
 
 
 class Engines(Protocol):
-    """The databases and ensembles that topologies stand on; a test is skipped where one is missing."""
+    """The databases and ensembles that topologies need; a test is skipped where one is missing."""
 
     def database(self) -> str:
         """The URL of an empty PostgreSQL database."""
@@ -73,7 +73,7 @@ class Restartable:
 
 @dataclass
 class Served:
-    """One topology that serves, and a client of it."""
+    """A running topology and a client of it."""
 
     wire: Wire
     programs: list[Program]
@@ -82,11 +82,11 @@ class Served:
 
     @property
     def log(self) -> str:
-        """All that its processes have logged."""
+        """The log of all its processes."""
         return "".join(program.log for program in self._all())
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
-        """The lines of one event, or of all, in the order of their times."""
+        """The log lines of one event, or of all events, ordered by time."""
         lines = chain.from_iterable(program.lines(event) for program in self._all())
         return sorted(lines, key=lambda line: int(line["ts_ms"]))
 
@@ -94,14 +94,14 @@ class Served:
         return [*self.programs, *chain.from_iterable(each.programs for each in self.restartable)]
 
     def add_worker(self, slots: int) -> None:
-        """Starts a real worker, which is ready when this returns."""
+        """Starts a real worker and waits until it is ready."""
         worker = Restartable(lambda: self.start_worker(slots))
         worker.program.ready()
         self.restartable.append(worker)
 
     @contextlib.contextmanager
     def paused_worker(self) -> Iterator[None]:
-        """Stops the worker's process for the length of the block: it keeps its jobs, and hears nothing."""
+        """Stops the worker's process for the duration of the block: it keeps its jobs and receives no messages."""
         (worker,) = self.restartable
         worker.program.signal(signal.SIGSTOP)
         try:
@@ -110,11 +110,11 @@ class Served:
             worker.program.signal(signal.SIGCONT)
 
     def new(self, key: str, **spec: Any) -> str:  # noqa: ANN401 - the fields of `Wire.submit`
-        """The id of a new job; its submit is repeated while a process that a job has killed is started again."""
+        """Submits a job and returns its id; repeats the submit while a process that a job has killed restarts."""
         return eventually(lambda: self._mended(lambda: self.wire.new(key=key, **spec), ""))
 
     def wait_for(self, job_id: str) -> public.GetJobStatusResponse:
-        """The terminal status of a job; processes that jobs have killed are started again meanwhile."""
+        """Waits for the terminal status of a job; restarts processes that jobs have killed meanwhile."""
         unknown = public.GetJobStatusResponse()
         return eventually(
             lambda: self._mended(lambda: self.wire.status(job_id), unknown), lambda job: job.status in TERMINAL
@@ -127,7 +127,7 @@ class Served:
 
 
 class Serving:
-    """Starts one kind of topology for the tests of one module."""
+    """Starts one topology for the tests of one module."""
 
     def __init__(self, fleet: Fleet, topology: Topology, engines: Engines) -> None:
         self._fleet = fleet
@@ -138,7 +138,7 @@ class Serving:
     def __call__(
         self, *, lease_ms: int = 0, heartbeat_ms: int = 0, slots: int = 0, queues: str = "", nodes: int = 2
     ) -> Served:
-        """A fresh topology that is ready, with a worker of so many slots for these queues, if any."""
+        """Starts a new topology; if `slots` is not 0, with a worker of that many slots for these queues."""
         self._count += 1
         plan = _Plan(f"{self.topology.value}-{self._count}", lease_ms, heartbeat_ms, queues, nodes)
         served = _STARTS[self.topology](self, plan)
@@ -148,7 +148,7 @@ class Serving:
         return served
 
     def with_slots_in_its_nodes(self, *, slots: int, nodes: int, lease_ms: int = 0) -> Served:
-        """As above; the nodes of a monolith run the jobs themselves, as they do by default."""
+        """Starts a new topology; the nodes of a monolith run the jobs themselves, as they do by default."""
         if self.topology is not Topology.MONOLITH:
             return self(slots=slots, lease_ms=lease_ms)
         self._count += 1
@@ -255,12 +255,12 @@ _STARTS: dict[Topology, Callable[[Serving, "_Plan"], Served]] = {
 
 
 def _no_worker(_: int) -> Program:
-    raise AssertionError("the nodes run the jobs themselves; start this topology without slots in them")
+    raise AssertionError("expected a topology without slots in its nodes; start it with `serve()`")
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What one topology is started with."""
+    """The start options of one topology."""
 
     data: str
     lease_ms: int

@@ -1,4 +1,4 @@
-"""CancelJob: ends what waits, asks what runs, never disturbs what has ended."""
+"""CancelJob: cancels queued jobs, requests the cancel of running jobs, and leaves finished jobs unchanged."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.contract.jobs import NO_JOB, ended, running, unstoppable
 from tests.contract.served import Served, Serving
-from tests.e2e.wire import Wire, refusal
+from tests.e2e.grpc_client import Wire, refusal
 
 
 def answer(status: int, *, already_terminal: bool) -> tuple[bool, int, bool]:
@@ -22,7 +22,7 @@ def canceled(wire: Wire, job_id: str, reason: str = "") -> tuple[bool, int, bool
 
 
 def test_canceling_a_queued_job_ends_it(wire: Wire) -> None:
-    """What waits is CANCELED in the answer itself, and its end is stamped."""
+    """The response to the cancel of a queued job says CANCELED, and the job has an end time."""
     job_id = wire.new()
     assert canceled(wire, job_id) == answer(public.CANCELED, already_terminal=False)
     job = wire.status(job_id)
@@ -31,7 +31,7 @@ def test_canceling_a_queued_job_ends_it(wire: Wire) -> None:
 
 
 def test_a_canceled_queued_job_is_never_handed_out(serve: Serving) -> None:
-    """A worker that starts after the answer runs the jobs behind the canceled one, and never that one."""
+    """A worker that starts after the cancel of a queued job runs the jobs behind it and never the canceled one."""
     served = serve(nodes=1)
     wire = served.wire
     first, *behind = [wire.new() for _ in range(3)]
@@ -43,7 +43,7 @@ def test_a_canceled_queued_job_is_never_handed_out(serve: Serving) -> None:
 
 
 def test_canceling_a_running_job_asks_and_promises_nothing(working: Wire, tmp_path: Path) -> None:
-    """A running job goes on after its cancel was accepted, and its success still counts."""
+    """A running job continues after its cancel was accepted, and its success still counts."""
     job_id = unstoppable(working, tmp_path)
     assert canceled(working, job_id, "too late") == answer(public.RUNNING, already_terminal=False)
     job, result = working.wait_for(job_id), working.result(job_id)
@@ -52,7 +52,7 @@ def test_canceling_a_running_job_asks_and_promises_nothing(working: Wire, tmp_pa
 
 
 def test_a_running_job_whose_worker_obeys_is_canceled(working: Wire) -> None:
-    """A worker that hears of the cancel stops an hour's work: CANCELED, with the canceller's reason as the summary."""
+    """A worker that receives a cancel stops the job, which is CANCELED with the canceller's reason as its summary."""
     job_id = running(working)
     assert canceled(working, job_id, "not needed") == answer(public.RUNNING, already_terminal=False)
     job, result = working.wait_for(job_id), working.result(job_id)
@@ -62,7 +62,7 @@ def test_a_running_job_whose_worker_obeys_is_canceled(working: Wire) -> None:
 
 
 def test_a_queued_cancel_without_a_word_still_has_a_summary(wire: Wire) -> None:
-    """Where the canceller of a queued job gives no reason, the summary says so."""
+    """A queued job that is canceled without a reason has a summary that says so."""
     job_id = wire.new()
     wire.cancel(job_id)
     result = wire.result(job_id)
@@ -70,7 +70,7 @@ def test_a_queued_cancel_without_a_word_still_has_a_summary(wire: Wire) -> None:
 
 
 def test_a_running_cancel_without_a_word_still_has_a_summary(working: Wire) -> None:
-    """Where neither the canceller of a running job nor its worker gives a reason, the summary says so."""
+    """A running job has a summary when neither the canceller nor the worker gives a reason."""
     job_id = running(working)
     working.cancel(job_id)
     working.wait_for(job_id)
@@ -79,7 +79,7 @@ def test_a_running_cancel_without_a_word_still_has_a_summary(working: Wire) -> N
 
 
 def test_canceling_again_gives_the_same_answer(working: Wire, working_server: Served) -> None:
-    """A second cancel of a running job gives the first one's answer, and the first one's reason stays."""
+    """A second cancel of a running job gets the response of the first, and the first reason stays."""
     job_id = running(working)
     with working_server.paused_worker():
         answers = [canceled(working, job_id, reason) for reason in ("first", "second")]
@@ -90,7 +90,7 @@ def test_canceling_again_gives_the_same_answer(working: Wire, working_server: Se
 
 @pytest.mark.parametrize("labels", [{}, {"sim.fail": "no luck"}], ids=["DONE", "FAILED"])
 def test_canceling_what_has_ended_changes_nothing(working: Wire, labels: dict[str, str]) -> None:
-    """A finished job and its result stay as they are, and the answer says that it had ended before."""
+    """A cancel of a finished job changes neither the job nor its result, and the response says that it had ended."""
     job_id = ended(working, size=3, labels=labels)
     before = working.status(job_id), working.result(job_id)
     assert canceled(working, job_id, "late") == answer(before[0].status, already_terminal=True)
@@ -98,7 +98,7 @@ def test_canceling_what_has_ended_changes_nothing(working: Wire, labels: dict[st
 
 
 def test_canceling_a_canceled_job_says_that_it_had_ended(wire: Wire) -> None:
-    """The second cancel of a queued job finds it terminal, and keeps the first one's reason."""
+    """The second cancel of a queued job finds it terminal, and the first reason stays."""
     job_id = wire.new()
     wire.cancel(job_id, "first")
     before = wire.status(job_id), wire.result(job_id)
@@ -108,7 +108,7 @@ def test_canceling_a_canceled_job_says_that_it_had_ended(wire: Wire) -> None:
 
 
 def test_a_cancel_that_comes_too_late_becomes_a_request(working: Wire, working_server: Served) -> None:
-    """Once a worker has the job, a cancel sets the flag and tells the true status, and the job is still RUNNING."""
+    """A cancel of a job that a worker already runs sets `cancel_requested`, and the job is still RUNNING."""
     job_id = running(working)
     with working_server.paused_worker():
         assert canceled(working, job_id) == answer(public.RUNNING, already_terminal=False)
@@ -118,13 +118,13 @@ def test_a_cancel_that_comes_too_late_becomes_a_request(working: Wire, working_s
 
 
 def test_canceling_an_unknown_job_is_not_found(wire: Wire) -> None:
-    """There is nothing to cancel, and the answer says so."""
+    """A cancel of an unknown job is NOT_FOUND."""
     refused = refusal(lambda: wire.cancel(NO_JOB))
     assert (refused.code, refused.reason) == (grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND")
 
 
 def test_reason_has_a_limit(wire: Wire) -> None:
-    """1,024 characters are kept whole, one more is INVALID_ARGUMENT and cancels nothing."""
+    """A reason of 1,024 characters is stored whole; a longer one is INVALID_ARGUMENT and cancels nothing."""
     job_id = wire.new()
     refused = refusal(lambda: wire.cancel(job_id, "r" * 1_025))
     assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "REASON_TOO_LONG")

@@ -1,4 +1,4 @@
-"""The client's own deadlines, as its carrier is given them."""
+"""The client's deadlines, as its carrier receives them."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
@@ -15,7 +15,7 @@ Use = Callable[[RemoteJobs], Awaitable[object]]
 
 
 class Clockwatcher:
-    """Notes how much time each call brings along, and refuses it for good."""
+    """A carrier that records the deadline of each call and refuses the call."""
 
     def __init__(self) -> None:
         self.deadlines_s: list[float | None] = []
@@ -28,7 +28,7 @@ class Clockwatcher:
         yield await self.call(method, request, response, None)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing."""
 
 
 async def deadlines_s(use: Use) -> list[float | None]:
@@ -49,7 +49,7 @@ async def deadlines_s(use: Use) -> list[float | None]:
     ids=["submit", "cancel", "retry", "mode"],
 )
 async def test_changing_calls_wait_three_seconds(use: Use) -> None:
-    """Submitting and canceling bring a deadline of 3000 ms."""
+    """The client sends submits and cancels with a deadline of 3000 ms."""
     assert await deadlines_s(use) == [3.0]
 
 
@@ -65,5 +65,5 @@ async def test_changing_calls_wait_three_seconds(use: Use) -> None:
     ids=["status", "result", "explain", "find", "page"],
 )
 async def test_reading_calls_wait_one_second(use: Use) -> None:
-    """Status, result and listing bring a deadline of 1000 ms."""
+    """The client sends status, result and list requests with a deadline of 1000 ms."""
     assert await deadlines_s(use) == [1.0]

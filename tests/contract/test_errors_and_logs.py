@@ -1,4 +1,4 @@
-"""Every response that is not OK: its status, its details, its line in the log."""
+"""Every response that is not OK: its status, its details and its log line."""
 
 from uuid import uuid4
 
@@ -7,8 +7,8 @@ import grpc
 from tests.contract.jobs import NO_JOB, ended
 from tests.contract.refusals import Case, check_refusal, check_refusal_is_logged, every
 from tests.contract.served import Served
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Refused, Wire, refusal
+from tests.e2e.grpc_client import Refused, Wire, refusal
+from tests.e2e.wait_until import eventually
 
 PUBLIC = ("SubmitJob", "GetJobStatus", "GetJobResult", "CancelJob", "ListJobs")
 
@@ -30,31 +30,31 @@ CASES = [
 
 @every(CASES)
 def test_refusal_carries_a_status_with_its_reason(wire: Wire, case: Case) -> None:
-    """The trailing metadata hold a google.rpc.Status that repeats code and message and names the reason."""
+    """The trailing metadata of a refused call hold a google.rpc.Status that has its code, message and reason."""
     check_refusal(wire, case)
 
 
 @every(CASES)
 def test_refusal_is_a_line_of_the_log(wire: Wire, server: Served, case: Case) -> None:
-    """Each response that is not OK is logged with time, method, code, message and the caller's address."""
+    """The server logs each response that is not OK with time, method, code, message and the caller's address."""
     check_refusal_is_logged(server, wire, case)
 
 
 def test_refusal_that_names_a_job_is_logged_with_it(wire: Wire, server: Served) -> None:
-    """The job id of the request stands in the line."""
+    """The server logs the job id of a refused request."""
     refusal(lambda: wire.status("11111111-0000-4000-8000-000000000000"))
     wanted = "11111111-0000-4000-8000-000000000000"
     assert eventually(lambda: [line for line in server.lines("refused") if line.get("job_id") == wanted])
 
 
 def test_expected_outcomes_are_not_errors(wire: Wire, server: Served) -> None:
-    """A result that is not ready and a cancel of what has ended are OK, with a field for it, and not logged."""
+    """A result that is not ready and a cancel of a finished job are OK with a field that says so, and not logged."""
     job_id, unknown = wire.new(), str(uuid4())
     assert not wire.result(job_id).result_ready
     wire.cancel(job_id)
     assert wire.cancel(job_id).already_terminal
     refusal(lambda: wire.status(unknown))
-    lines = eventually(  # of these two: others may be told of what was refused before
+    lines = eventually(  # only these two: earlier refusals may be logged at the same time
         lambda: [line for line in server.lines("refused") if line["method"] in PUBLIC],
         lambda found: any(line["job_id"] == unknown for line in found),
     )
@@ -62,7 +62,7 @@ def test_expected_outcomes_are_not_errors(wire: Wire, server: Served) -> None:
 
 
 def test_payloads_and_labels_are_not_logged(working: Wire, working_server: Served) -> None:
-    """What a job carries stays out of the log, whether it succeeds or fails."""
+    """The log contains no payloads and labels of a job, whether it succeeds or fails."""
     failed = ""
     for labels in ({}, {"sim.fail": "BY_REQUEST"}):
         failed = ended(working, labels={"secret-name": "secret-value", **labels})
@@ -71,14 +71,14 @@ def test_payloads_and_labels_are_not_logged(working: Wire, working_server: Serve
 
 
 def test_every_line_of_the_log_is_json(working: Wire, working_server: Served) -> None:
-    """Standard error holds JSON objects, one a line, and nothing else."""
+    """Standard error consists of JSON objects, one per line."""
     ended(working)
     assert [line for line in working_server.log.splitlines() if not line.startswith("{")] == []
     assert all({"ts_ms", "level", "service", "event"} <= line.keys() for line in working_server.lines())
 
 
 def test_unknown_method_is_unimplemented_and_logged(wire: Wire, server: Served) -> None:
-    """A method that is not there is UNIMPLEMENTED, as are the services of other topologies, and logged."""
+    """A call of an unknown method, or of a service of another topology, is UNIMPLEMENTED and logged."""
     for path in (
         "/taskqueue.v1.TaskQueuePublicService/DeleteEverything",
         "/taskqueue.internal.v1.JobInternalService/CreateJob",
@@ -91,7 +91,7 @@ def test_unknown_method_is_unimplemented_and_logged(wire: Wire, server: Served) 
 
 
 def test_every_transition_is_logged(working: Wire, working_server: Served) -> None:
-    """From the log alone one can tell what became of a job, by which worker and at which attempt."""
+    """The log shows each state change of a job with its worker and attempt."""
     job_id = ended(working)
     lines = eventually(
         lambda: [line for line in working_server.lines("transition") if line["job_id"] == job_id],

@@ -9,7 +9,7 @@ from holdfast.proto import holdfast_pb2 as own
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.contract.served import LEASE_MS, Serving, Topology
 from tests.contract.worker_app import HOLD
-from tests.e2e.wire import Wire, refusal
+from tests.e2e.grpc_client import Wire, refusal
 
 JOBS = 210
 SERVED_QUEUE = "served"
@@ -17,9 +17,9 @@ SERVED_QUEUE = "served"
 
 @pytest.fixture(scope="module")
 def wire(serve: Serving) -> Wire:
-    """A server, or one node, with 210 jobs, many of one millisecond; 3 are RUNNING, 4 DONE, 5 CANCELED.
+    """A topology with 210 jobs, many of the same millisecond; 3 are RUNNING, 4 DONE, 5 CANCELED.
 
-    The worker serves one queue alone; the jobs of the other queue stay QUEUED.
+    The worker serves one queue; the jobs of the other queue stay QUEUED.
     """
     wire = serve(lease_ms=LEASE_MS, heartbeat_ms=1_000, nodes=1, slots=8, queues=SERVED_QUEUE).wire
     done = batch(wire, own.JobTemplate(type="echo", queue=SERVED_QUEUE), 4)
@@ -35,7 +35,7 @@ def wire(serve: Serving) -> Wire:
 
 
 def batch(wire: Wire, template: own.JobTemplate, count: int) -> list[str]:
-    """The ids of new jobs, all alike."""
+    """Submits equal jobs and returns their ids."""
     return list(wire.batch(own.SubmitJobsRequest(templates=[template], jobs=[own.NewJob()] * count)).job_ids)
 
 
@@ -54,7 +54,7 @@ def pages(wire: Wire, size: int, *states: int, sort: int = public.CREATED_AT_ASC
 
 
 def test_oldest_first_is_by_creation_and_then_by_id(wire: Wire) -> None:
-    """Ascending order sorts by creation time, and jobs of one millisecond by ascending id."""
+    """Ascending order sorts by creation time, and jobs of the same millisecond by ascending id."""
     jobs = wire.all_jobs(sort=public.CREATED_AT_ASC)
     assert ids(jobs) == ids(sorted(jobs, key=lambda job: (job.created_at_ms, job.job_id)))
     assert len(jobs) == JOBS
@@ -62,28 +62,29 @@ def test_oldest_first_is_by_creation_and_then_by_id(wire: Wire) -> None:
 
 @pytest.mark.parametrize("sort", [public.CREATED_AT_DESC, public.JOB_SORT_UNSPECIFIED])
 def test_newest_first_is_the_default_and_keeps_ids_ascending(serve: Serving, wire: Wire, sort: int) -> None:
-    """Descending order turns the times around but not the ids within a millisecond."""
+    """Descending order reverses the times, but not the ids within a millisecond."""
     jobs = wire.all_jobs(sort=sort)
     assert ids(jobs) == ids(sorted(jobs, key=lambda job: (-job.created_at_ms, job.job_id)))
     is_shared = len({job.created_at_ms for job in jobs}) < JOBS
-    # Services make jobs one by one, which takes longer than a millisecond; tests/unit/services shows their order.
-    assert is_shared or serve.topology is Topology.MICROSERVICES, "some jobs share a millisecond"
+    # The services create jobs one by one, which takes longer than a millisecond; their order is tested in
+    # tests/unit/topologies/microservices.
+    assert is_shared or serve.topology is Topology.MICROSERVICES, "expected some jobs to share a millisecond"
 
 
 def test_page_size_zero_means_fifty(wire: Wire) -> None:
-    """Without a size a page has 50 jobs."""
+    """A list request with page size 0 gets 50 jobs."""
     assert len(wire.page().jobs) == 50
 
 
 @pytest.mark.parametrize("size", [201, 1_000, 2**32 - 1])
 def test_page_size_above_the_maximum_means_the_maximum(wire: Wire, size: int) -> None:
-    """However many are asked for, a page has at most 200 jobs."""
+    """A page has at most 200 jobs, whatever size the client requests."""
     assert len(wire.page(size=size).jobs) == 200
 
 
 @pytest.mark.parametrize("size", [30, 50, 105, 200])
 def test_pages_put_together_are_the_whole_list(wire: Wire, size: int) -> None:
-    """Following the tokens of one filter and sort gives every job once, in order, in full pages."""
+    """A client that follows the page tokens gets every job once, in order, in full pages."""
     found = list(pages(wire, size))
     assert [job_id for page in found for job_id in page] == ids(wire.all_jobs())
     assert all(len(page) == size for page in found[:-1])
@@ -91,14 +92,14 @@ def test_pages_put_together_are_the_whole_list(wire: Wire, size: int) -> None:
 
 
 def test_token_is_an_offset_in_digits(wire: Wire) -> None:
-    """The token after a page of 20 is 20, and any offset can be asked for."""
+    """The token after a page of 20 is 20, and a client may request any offset."""
     assert wire.page(size=20).page.next_page_token == "20"
     whole = ids(wire.all_jobs())
     assert ids(wire.page(size=5, token="13", sort=public.CREATED_AT_ASC).jobs) == whole[13:18]
 
 
 def test_next_token_is_empty_at_the_end(wire: Wire) -> None:
-    """The last page says so, and so does a page past the end, which is empty."""
+    """The next token of the last page is empty, and so is a page past the end."""
     last = wire.page(size=200, token="200")
     assert (len(last.jobs), last.page.next_page_token) == (10, "")
     beyond = wire.page(token="9" * 19)
@@ -109,13 +110,13 @@ def test_next_token_is_empty_at_the_end(wire: Wire) -> None:
     "token", ["x", "-1", "+1", " 1", "1.0", "0x1", "\uff11", "\u0663", "1" * 20, "1" * 5_000, "1\n", "\0"]
 )
 def test_a_token_that_is_no_offset_is_refused(wire: Wire, token: str) -> None:
-    """Anything but plain ASCII digits of a sane length is INVALID_ARGUMENT."""
+    """A page token that is not an offset in ASCII digits of bounded length is INVALID_ARGUMENT."""
     refused = refusal(lambda: wire.page(token=token))
     assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "PAGE_TOKEN_INVALID")
 
 
 def test_empty_filter_lists_every_status(wire: Wire) -> None:
-    """Without a filter jobs of all the statuses there are come."""
+    """A list request without a filter returns jobs of every status."""
     counts = {state: len(wire.all_jobs(state)) for state in (public.RUNNING, public.DONE, public.CANCELED)}
     assert counts == {public.RUNNING: 3, public.DONE: 4, public.CANCELED: 5}
     assert {job.status for job in wire.all_jobs()} == {public.QUEUED, *counts}
@@ -124,7 +125,7 @@ def test_empty_filter_lists_every_status(wire: Wire) -> None:
 @pytest.mark.parametrize("sort", [public.CREATED_AT_ASC, public.CREATED_AT_DESC])
 @pytest.mark.parametrize("size", [1, 2])
 def test_filter_keeps_the_named_statuses_in_order(wire: Wire, sort: int, size: int) -> None:
-    """Two statuses in a filter give the jobs that have either, paged and sorted as ever."""
+    """A filter with two statuses returns the jobs in either status, paged and sorted as usual."""
     wanted = (public.DONE, public.CANCELED)
     expected = [job.job_id for job in wire.all_jobs(sort=sort) if job.status in wanted]
     assert [job_id for page in pages(wire, size, *wanted, sort=sort) for job_id in page] == expected
@@ -132,25 +133,25 @@ def test_filter_keeps_the_named_statuses_in_order(wire: Wire, sort: int, size: i
 
 
 def test_filter_that_nothing_matches_gives_an_empty_page(wire: Wire) -> None:
-    """No job has failed, so none is listed, and that is no error."""
+    """A filter that matches no job returns an empty page."""
     assert wire.page(public.FAILED) == public.ListJobsResponse(page=public.PageResponse())
 
 
 @pytest.mark.parametrize("status", [public.JOB_STATUS_UNSPECIFIED, 6, 99])
 def test_unknown_status_in_a_filter_is_refused(wire: Wire, status: int) -> None:
-    """A status that no job can have is INVALID_ARGUMENT."""
+    """A filter with a status that no job can have is INVALID_ARGUMENT."""
     refused = refusal(lambda: wire.page(status))
     assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "STATUS_INVALID")
 
 
 def test_unknown_sort_is_refused(wire: Wire) -> None:
-    """A sort that does not exist is INVALID_ARGUMENT."""
+    """A list request with an unknown sort order is INVALID_ARGUMENT."""
     refused = refusal(lambda: wire.page(sort=7))
     assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "SORT_INVALID")
 
 
 def test_line_of_a_list_says_what_the_status_says(wire: Wire) -> None:
-    """Each line agrees with GetJobStatus in every field they share."""
+    """Each job of a list agrees with GetJobStatus in every field that both have."""
     for line in wire.all_jobs(public.DONE, public.RUNNING, public.CANCELED):
         job = wire.status(line.job_id)
         shared = ("status", "created_at_ms", "started_at_ms", "finished_at_ms", "cancel_requested")
@@ -159,7 +160,7 @@ def test_line_of_a_list_says_what_the_status_says(wire: Wire) -> None:
 
 
 def test_pages_come_from_the_live_list(serve: Serving) -> None:
-    """The second page is cut from the list as it is when it is asked for, new jobs included."""
+    """Each page is computed when it is requested and includes jobs submitted since the page before."""
     wire = serve(nodes=1).wire
     for _ in range(4):
         wire.new()
@@ -170,6 +171,6 @@ def test_pages_come_from_the_live_list(serve: Serving) -> None:
 
 
 def test_listing_can_be_repeated(wire: Wire) -> None:
-    """The same request gives the same page while nothing changes."""
+    """Equal list requests return the same page while no job changes."""
     first = wire.page(public.QUEUED, size=30, token="10")
     assert [wire.page(public.QUEUED, size=30, token="10") for _ in range(3)] == [first] * 3

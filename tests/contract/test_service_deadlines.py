@@ -1,4 +1,4 @@
-"""The deadlines between services, as their calls are sent."""
+"""The deadlines of the calls between services, as they are sent."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -11,25 +11,25 @@ from holdfast.ports import Introduction
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.topologies.microservices.backend.coordinator_client import CoordinatorCalls
 from holdfast.topologies.microservices.backend.owner_clients import Owners
-from tests.e2e.waiting import DEADLINE_S
+from tests.e2e.wait_until import DEADLINE_S
 
 WORKER = Introduction("w", frozenset({"echo"}))
 
 
 class Clockwatcher(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]  # not generic at run time
-    """Notes the deadline that a call is sent with, and gives it more time: it may be the machine that is late."""
+    """Records the deadline of each call and extends it, so that a slow machine does not fail the call."""
 
     def __init__(self) -> None:
         self.deadlines_s: dict[str, float | None] = {}
 
     async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:  # noqa: ANN401
-        """Sends it on."""
+        """Records the deadline and sends the call."""
         self.deadlines_s[details.method.decode().rpartition("/")[2]] = details.timeout
         return await continuation(details._replace(timeout=DEADLINE_S), request)
 
 
 class Refusing(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
-    """A server that refuses every call for good."""
+    """A server that refuses every call."""
 
     def service(self, _: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
         async def handler(_: object, context: Any) -> None:  # noqa: ANN401 - grpc has no type
@@ -40,7 +40,7 @@ class Refusing(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic
 
 @pytest.fixture
 async def watched() -> AsyncIterator[tuple[Clockwatcher, grpc.aio.Channel]]:
-    """A channel to a real server, and what is noted of its calls."""
+    """A channel to a real server, and the deadlines of its calls."""
     watcher, server = Clockwatcher(), grpc.aio.server()
     server.add_generic_rpc_handlers((Refusing(),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -71,7 +71,7 @@ Use = Callable[[grpc.aio.Channel], Awaitable[object]]
     ids=["gateway-job", "gateway-result", "coordinator-job", "coordinator-queue", "coordinator-result"],
 )
 async def test_calls_between_services_wait_one_second(watched: tuple[Clockwatcher, grpc.aio.Channel], use: Use) -> None:
-    """Every call of gateway and coordinator brings a deadline of 1000 ms."""
+    """The gateway and the coordinator send every call with a deadline of 1000 ms."""
     watcher, channel = watched
     await refused(use(channel))
     (deadline_s,) = watcher.deadlines_s.values()
@@ -79,7 +79,7 @@ async def test_calls_between_services_wait_one_second(watched: tuple[Clockwatche
 
 
 async def test_services_wait_as_long_as_they_are_told(watched: tuple[Clockwatcher, grpc.aio.Channel]) -> None:
-    """Where disks are slow, `INTERNAL_TIMEOUT_MS` makes the deadline a longer one."""
+    """`INTERNAL_TIMEOUT_MS` sets the deadline of the calls between services."""
     watcher, channel = watched
     owners = Owners(job=channel, queue=channel, result=channel, timeout_ms=20_000)
     await refused(owners.queue.dequeue(pb.DequeueJobRequest()))
@@ -88,14 +88,14 @@ async def test_services_wait_as_long_as_they_are_told(watched: tuple[Clockwatche
 
 
 async def test_fetch_waits_a_second_and_a_half(watched: tuple[Clockwatcher, grpc.aio.Channel]) -> None:
-    """A worker's FetchWork brings a deadline of 1500 ms."""
+    """A worker sends FetchWork with a deadline of 1500 ms."""
     watcher, channel = watched
     await refused(CoordinatorCalls(channel, WORKER).fetch())
     assert watcher.deadlines_s["FetchWork"] == 1.5
 
 
 async def test_heartbeat_waits_a_second(watched: tuple[Clockwatcher, grpc.aio.Channel]) -> None:
-    """A worker's WorkerHeartbeat brings a deadline of 1000 ms."""
+    """A worker sends WorkerHeartbeat with a deadline of 1000 ms."""
     watcher, channel = watched
     await refused(CoordinatorCalls(channel, WORKER).heartbeat({}))
     assert watcher.deadlines_s["WorkerHeartbeat"] == 1.0

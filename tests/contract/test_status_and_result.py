@@ -1,4 +1,4 @@
-"""GetJobStatus and GetJobResult: what a job looks like in each state."""
+"""GetJobStatus and GetJobResult for a job in each state."""
 
 import hashlib
 import time
@@ -9,16 +9,16 @@ import pytest
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.contract.jobs import NO_JOB, ended, running
 from tests.contract.served import Served
-from tests.e2e.wire import Wire, refusal
+from tests.e2e.grpc_client import Wire, refusal
 
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 OUTPUT_BYTES_MAX = 262_144
-#: So much may lie between two clocks of one machine: a server's never goes back, and follows no correction.
+#: The largest expected difference between two clocks of one machine: the server's never goes back or is corrected.
 CLOCKS_MS = 1_000
 
 
 def test_queued_job_has_only_its_creation_time(wire: Wire) -> None:
-    """What has not happened yet has the time 0, and there is neither a cancel nor a failure."""
+    """A queued job has start and end time 0, no cancel request and no failure reason."""
     job = wire.status(wire.new())
     assert (job.status, job.cancel_requested, job.failure_reason) == (public.QUEUED, False, "")
     assert job.created_at_ms > 0
@@ -26,7 +26,7 @@ def test_queued_job_has_only_its_creation_time(wire: Wire) -> None:
 
 
 def test_handing_out_makes_a_job_running_and_stamps_its_start(working: Wire) -> None:
-    """A job in a worker's hands is RUNNING, with a start not before its creation and no end."""
+    """A job that a worker holds is RUNNING, with a start not before its creation and no end time."""
     job = working.status(running(working))
     assert job.status == public.RUNNING
     assert job.started_at_ms >= job.created_at_ms > 0
@@ -34,33 +34,33 @@ def test_handing_out_makes_a_job_running_and_stamps_its_start(working: Wire) -> 
 
 
 def test_end_is_stamped_when_the_outcome_is_accepted(working: Wire) -> None:
-    """A finished job has three times in their order."""
+    """A finished job has a creation, start and end time in this order."""
     job = working.status(ended(working))
     assert job.status == public.DONE
     assert 0 < job.created_at_ms <= job.started_at_ms <= job.finished_at_ms
 
 
 def test_times_are_utc_milliseconds_of_the_server(wire: Wire) -> None:
-    """A creation time lies between the instants before and after the call on the same machine."""
+    """A creation time lies between the client's times before and after the call on the same machine."""
     before_ms = time.time_ns() // 1_000_000
     job = wire.status(wire.new())
     assert before_ms - CLOCKS_MS <= job.created_at_ms <= time.time_ns() // 1_000_000 + CLOCKS_MS
 
 
 def test_result_of_a_queued_job_is_not_ready_and_no_error(wire: Wire) -> None:
-    """Before a job starts the answer is OK, not ready, of unspecified status and otherwise empty."""
+    """The result of a queued job is OK, not ready, with unspecified status and otherwise empty."""
     job_id = wire.new()
     assert wire.result(job_id) == public.GetJobResultResponse(job_id=job_id)
 
 
 def test_result_of_a_running_job_is_not_ready_and_no_error(working: Wire) -> None:
-    """Before a job ends the answer is OK, not ready, of unspecified status and otherwise empty."""
+    """The result of a running job is OK, not ready, with unspecified status and otherwise empty."""
     job_id = running(working)
     assert working.result(job_id) == public.GetJobResultResponse(job_id=job_id)
 
 
 def test_success_has_output_runtime_and_checksum(working: Wire) -> None:
-    """DONE gives back the output and the runtime, with the output's SHA-256 in lowercase hex."""
+    """The result of a DONE job has its output, its runtime and the output's SHA-256 in lowercase hex."""
     job_id = ended(working, ms=30, size=10)
     result = working.result(job_id)
     assert result.runtime_ms >= 29
@@ -75,13 +75,13 @@ def test_success_has_output_runtime_and_checksum(working: Wire) -> None:
 
 
 def test_checksum_of_empty_output_is_there_too(working: Wire) -> None:
-    """Without output the checksum is that of no bytes."""
+    """A result without output has the checksum of zero bytes."""
     result = working.result(ended(working))
     assert (result.result_ready, result.output_bytes, result.checksum) == (True, b"", EMPTY_SHA256)
 
 
 def test_failure_tells_its_reason_in_status_and_summary(working: Wire) -> None:
-    """FAILED is ready, and both the status and the summary say why."""
+    """The result of a FAILED job is ready, and both status and summary contain the reason."""
     job_id = ended(working, labels={"sim.fail": "no luck"})
     job, result = working.status(job_id), working.result(job_id)
     assert (job.status, job.failure_reason) == (public.FAILED, "no luck")
@@ -90,7 +90,7 @@ def test_failure_tells_its_reason_in_status_and_summary(working: Wire) -> None:
 
 
 def test_failure_reason_is_empty_unless_failed(working: Wire) -> None:
-    """Neither a job that succeeded nor one that was canceled has a failure reason."""
+    """A job that succeeded or was canceled has no failure reason."""
     canceled = running(working)
     working.cancel(canceled, "not needed")
     states = {working.status(ended(working)).failure_reason, working.wait_for(canceled).failure_reason}
@@ -98,7 +98,7 @@ def test_failure_reason_is_empty_unless_failed(working: Wire) -> None:
 
 
 def test_canceled_job_tells_why_in_its_summary(wire: Wire) -> None:
-    """CANCELED while queued is ready, with the canceller's reason as its summary and no output."""
+    """The result of a job that was canceled while queued is ready, with the reason as its summary and no output."""
     job_id = wire.new()
     wire.cancel(job_id, "changed my mind")
     result = wire.result(job_id)
@@ -107,14 +107,14 @@ def test_canceled_job_tells_why_in_its_summary(wire: Wire) -> None:
 
 
 def test_output_at_the_cap_is_kept_whole(working: Wire) -> None:
-    """Exactly 256 KiB of output are accepted."""
+    """An output of exactly 256 KiB is accepted."""
     result = working.result(ended(working, size=OUTPUT_BYTES_MAX))
     assert (result.terminal_status, len(result.output_bytes)) == (public.DONE, OUTPUT_BYTES_MAX)
 
 
 @pytest.mark.parametrize("size", [OUTPUT_BYTES_MAX + 1, 2**32 - 1])
 def test_output_over_the_cap_fails_the_job_and_stores_no_bytes(working: Wire, size: int) -> None:
-    """More than 256 KiB make the job FAILED with OUTPUT_TOO_LARGE, an empty output and a summary with the size."""
+    """An output above 256 KiB makes the job FAILED with OUTPUT_TOO_LARGE, no output, and its size in the summary."""
     job_id = ended(working, size=size)
     job, result = working.status(job_id), working.result(job_id)
     assert (job.status, job.failure_reason) == (public.FAILED, "OUTPUT_TOO_LARGE")
@@ -123,14 +123,14 @@ def test_output_over_the_cap_fails_the_job_and_stores_no_bytes(working: Wire, si
 
 
 def test_reads_can_be_repeated(working: Wire) -> None:
-    """Reading status and result again and again gives the same answer."""
+    """Repeated reads of status and result return the same response."""
     job_id = ended(working, size=1)
     answers = [(working.status(job_id), working.result(job_id)) for _ in range(3)]
     assert answers == [answers[0]] * 3
 
 
 def test_unknown_job_is_not_found(wire: Wire) -> None:
-    """Status and result of a job that never was are NOT_FOUND."""
+    """Status and result of an unknown job are NOT_FOUND."""
     for call in (wire.status, wire.result):
         refused = refusal(lambda call=call: call(NO_JOB))  # type: ignore[misc]
         assert (refused.code, refused.reason) == (grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND")
@@ -138,14 +138,14 @@ def test_unknown_job_is_not_found(wire: Wire) -> None:
 
 @pytest.mark.parametrize(("job_id", "reason"), [("", "JOB_ID_EMPTY"), ("x" * 129, "JOB_ID_TOO_LONG")])
 def test_malformed_job_id_is_an_invalid_argument(wire: Wire, job_id: str, reason: str) -> None:
-    """An id that cannot be one is INVALID_ARGUMENT for every method that takes one."""
+    """A malformed job id is INVALID_ARGUMENT for every method that takes one."""
     for call in (wire.status, wire.result, wire.cancel):
         refused = refusal(lambda call=call: call(job_id))  # type: ignore[misc]
         assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
 
 
 def test_hostile_job_id_is_not_found_and_logged_on_one_line(wire: Wire, server: Served) -> None:
-    """An id full of control characters is NOT_FOUND, and every line of the log stays one JSON object."""
+    """A job id with control characters is NOT_FOUND, and every log line remains one JSON object."""
     hostile = '\n{"event":"forged"}\r\x1b[2J\0\u202e<script>../'
     assert refusal(lambda: wire.status(hostile)).code == grpc.StatusCode.NOT_FOUND
     assert not [line for line in server.log.splitlines() if not line.startswith("{")]

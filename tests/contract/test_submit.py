@@ -1,4 +1,4 @@
-"""SubmitJob: what makes a new job, what finds an old one, what is refused."""
+"""SubmitJob: new jobs, repeated request ids, and refused specs."""
 
 import uuid
 from collections.abc import Callable
@@ -9,11 +9,11 @@ import pytest
 from holdfast.proto import holdfast_pb2 as own
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet
-from tests.e2e.wire import Wire, refusal
+from tests.e2e.grpc_client import Wire, refusal
 
 
 def test_submit_answers_with_an_id_queued_and_the_time_of_acceptance(wire: Wire) -> None:
-    """An accepted job has an id of its own, is QUEUED, and was created when it was accepted."""
+    """An accepted job has a unique id, is QUEUED, and has the time of its acceptance as its creation time."""
     response = wire.submit(key="sj1")
     job = wire.status(response.job_id)
     assert response.initial_status == job.status == public.QUEUED
@@ -21,14 +21,14 @@ def test_submit_answers_with_an_id_queued_and_the_time_of_acceptance(wire: Wire)
 
 
 def test_job_ids_are_random_uuids(wire: Wire) -> None:
-    """Every id is a UUID of version 4 in its canonical form."""
+    """Every job id is a UUID of version 4 in its canonical form."""
     for job_id in {wire.new() for _ in range(20)}:
         parsed = uuid.UUID(job_id)
         assert (str(parsed), parsed.version) == (job_id, 4)
 
 
 def test_same_key_and_spec_find_the_first_job(wire: Wire) -> None:
-    """A repeated submit answers with the first job's id and makes no other."""
+    """A repeated submit with the same request id returns the first job's id and creates no job."""
     before = len(wire.all_jobs())
     ids = {wire.new(key="again", ms=5, size=6, labels={"a": "1"}) for _ in range(3)}
     assert len(ids) == 1
@@ -48,7 +48,7 @@ def test_same_key_and_spec_find_the_first_job(wire: Wire) -> None:
     ids=str,
 )
 def test_same_key_with_another_spec_is_refused(wire: Wire, changed: dict[str, object]) -> None:
-    """A key that was used with any other field is FAILED_PRECONDITION and makes no job."""
+    """A request id that is reused with any other field is FAILED_PRECONDITION and creates no job."""
     spec = {"job_type": "first", "ms": 5, "size": 6, "labels": {"a": "1"}}
     wire.new(key="changed", **spec)
     before = len(wire.all_jobs())
@@ -58,7 +58,7 @@ def test_same_key_with_another_spec_is_refused(wire: Wire, changed: dict[str, ob
 
 
 def test_order_of_labels_makes_no_difference(wire: Wire) -> None:
-    """The same labels in another order are the same spec, however they lie on the wire."""
+    """A submit with the same labels in another order on the wire has the same spec."""
     first = wire.new(key="labels", labels={"a": "1", "b": "2", "c": "3"})
     entries = [_label("c", "3"), _label("a", "1"), _label("b", "2")]
     spec = b"\x0a\x03sim" + b"".join(entries)
@@ -73,12 +73,12 @@ def _label(key: str, value: str) -> bytes:
 
 
 def test_without_a_key_every_submit_is_a_new_job(wire: Wire) -> None:
-    """Equal submits without a request id make as many jobs."""
+    """Equal submits without a request id each create a job."""
     assert len({wire.new(ms=1) for _ in range(3)}) == 3
 
 
 def test_a_key_finds_its_job_after_the_job_ended(wire: Wire) -> None:
-    """A request id is remembered as long as its job is, whatever became of the job."""
+    """The server remembers a request id as long as its job, also after the job has ended."""
     job_id = wire.new(key="ended")
     wire.cancel(job_id)
     again = wire.submit(key="ended")
@@ -86,7 +86,7 @@ def test_a_key_finds_its_job_after_the_job_ended(wire: Wire) -> None:
 
 
 def test_limits_themselves_are_accepted(wire: Wire) -> None:
-    """The longest type, key, label name and value, and the most labels, make a job."""
+    """The longest type, key, label name and value, and the largest number of labels, are accepted."""
     labels = {f"{number:03}".ljust(128, "k"): "v" * 1_024 for number in range(64)}
     job_id = wire.new(job_type="t" * 128, key="k" * 256, labels=labels)
     assert wire.status(job_id).status == public.QUEUED
@@ -109,7 +109,7 @@ def test_limits_themselves_are_accepted(wire: Wire) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_malformed_submit_is_an_invalid_argument(wire: Wire, reason: str, spec: dict[str, object]) -> None:
-    """What a spec may not be is INVALID_ARGUMENT with its own reason, and makes no job."""
+    """A malformed spec is INVALID_ARGUMENT with its own reason and creates no job."""
     before = len(wire.all_jobs())
     refused = refusal(lambda: wire.new(**spec))
     assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
@@ -117,7 +117,7 @@ def test_malformed_submit_is_an_invalid_argument(wire: Wire, reason: str, spec: 
 
 
 def test_request_without_a_spec_is_an_invalid_argument(wire: Wire) -> None:
-    """An empty message names no type and is refused."""
+    """A request without a spec is INVALID_ARGUMENT."""
     refused = refusal(lambda: wire.raw("/taskqueue.v1.TaskQueuePublicService/SubmitJob", b""))
     assert refused.code == grpc.StatusCode.INVALID_ARGUMENT
 
@@ -133,7 +133,7 @@ def in_thousands(submit: Callable[[list[str]], object], count: int) -> None:
 
 
 def test_memory_remembers_ten_thousand_keys_and_forgets_the_oldest(fleet: Fleet) -> None:
-    """In memory the first of 10,001 request ids is forgotten and makes a new job, the second is not."""
+    """In memory, the server forgets the oldest of 10,001 request ids and keeps the second oldest."""
     _, wire = fleet.server(data="memory://")
     first = list(wire.batch(keyed_batch(["0", "1"])).job_ids)
     in_thousands(lambda keys: wire.batch(keyed_batch(keys)), 10_000)
@@ -145,7 +145,7 @@ def test_memory_remembers_ten_thousand_keys_and_forgets_the_oldest(fleet: Fleet)
 
 
 def test_disk_remembers_more_than_ten_thousand_keys(fleet: Fleet) -> None:
-    """With storage on disk a request id is remembered as long as its job, however many there are."""
+    """With storage on disk, the server remembers a request id as long as its job, also beyond 10,000 of them."""
     _, wire = fleet.server(data="many-keys")
     first = wire.batch(keyed_batch(["0"])).job_ids
     in_thousands(lambda keys: wire.batch(keyed_batch(keys)), 12_000)

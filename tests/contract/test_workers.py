@@ -1,4 +1,4 @@
-"""The frozen calls of workers: signs of life, work, outcomes, and the tokens that fence them."""
+"""The frozen calls of workers: heartbeats, fetches, outcome reports and their fencing tokens."""
 
 import hashlib
 import time
@@ -14,11 +14,11 @@ from holdfast.server.grpc.work_service import fetch_hint_ms
 from tests.contract.jobs import NO_JOB, assigned, fetched, reported
 from tests.contract.refusals import Case, check_refusal, check_refusal_is_logged, every
 from tests.contract.served import WITH_WORKER_CALLS, Served, Serving, Topology
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import TERMINAL, Wire, refusal
+from tests.e2e.grpc_client import TERMINAL, Wire, refusal
+from tests.e2e.wait_until import eventually
 
 BRIEF_MS = 1_000
-#: The shortest time, of any topology, for which an assignment may be on its way.
+#: The shortest grace, in any topology, before a heartbeat that does not name a new assignment takes the job back.
 GRACE_S = 2.0
 OUTPUT_BYTES_MAX = 262_144
 _INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -31,19 +31,19 @@ CASES = [
 
 @pytest.fixture(scope="module", params=WITH_WORKER_CALLS, ids=lambda topology: topology.value)
 def topology(request: pytest.FixtureRequest) -> Topology:
-    """Those that serve the calls of workers."""
+    """The topologies that serve the calls of workers."""
     found: Topology = request.param
     return found
 
 
 @pytest.fixture(scope="module")
 def brief(serve: Serving) -> Served:
-    """One whose leases end soon."""
+    """A topology with short leases."""
     return serve(lease_ms=BRIEF_MS, heartbeat_ms=100)
 
 
 def taken_away(wire: Wire, worker: str) -> internal.FetchWorkResponse:
-    """A job that the worker was given and has lost again, because its heartbeats do not name it."""
+    """A job that the worker fetched and lost again, because its heartbeats do not name it."""
     work = assigned(wire, worker)
     eventually(
         lambda: (wire.heartbeat(worker, running={}), wire.status(work.job_id).status)[1],
@@ -53,20 +53,20 @@ def taken_away(wire: Wire, worker: str) -> internal.FetchWorkResponse:
 
 
 def test_heartbeat_is_accepted_and_names_the_next(wire: Wire) -> None:
-    """A heartbeat is accepted, says that the next one is due in 1000 ms, and can be repeated."""
+    """The server accepts a heartbeat, also a repeated one, and requests the next in 1000 ms."""
     answers = [wire.heartbeat("beating") for _ in range(3)]
     assert [(answer.accepted, answer.next_heartbeat_in_ms) for answer in answers] == [(True, 1_000)] * 3
 
 
 def test_idle_worker_is_told_to_wait_200_ms(wire: Wire) -> None:
-    """Without work nothing is assigned, and the hint is the default one."""
+    """A fetch without work assigns nothing and returns the default hint of 200 ms."""
     for job in wire.all_jobs(public.QUEUED):
         wire.cancel(job.job_id)
     assert wire.fetch("idle") == internal.FetchWorkResponse(retry_after_ms=200)
 
 
 def test_assignment_carries_the_spec_and_its_lease(wire: Wire) -> None:
-    """Work comes with the id, the whole spec, a token, the number of the attempt and the job's options."""
+    """An assignment has the id, the whole spec, a token, the number of the attempt and the job's options."""
     work = assigned(wire, job_type="encode", ms=5, size=6, labels={"a": "1", "b": "2"})
     spec = public.JobSpec(job_type="encode", work_duration_ms=5, payload_size_bytes=6, labels={"a": "1", "b": "2"})
     assert work.spec == spec
@@ -77,7 +77,7 @@ def test_assignment_carries_the_spec_and_its_lease(wire: Wire) -> None:
 
 
 def test_each_fetch_hands_out_another_job_in_submit_order(serve: Serving, server: Served) -> None:
-    """Fetching is not repeatable: each call gives the next oldest job (of a node), under a higher token."""
+    """Each fetch returns the next oldest job (of a node), with a higher token."""
     is_split = serve.topology is Topology.MONOLITH
     wire = (serve(lease_ms=120_000, heartbeat_ms=1_000, nodes=1) if is_split else server).wire
     first = assigned(wire)
@@ -89,7 +89,7 @@ def test_each_fetch_hands_out_another_job_in_submit_order(serve: Serving, server
 
 
 def test_first_terminal_report_stays(wire: Wire) -> None:
-    """After a success neither a failure nor another output changes anything."""
+    """After a reported success, a report of a failure or of another output changes nothing."""
     work = assigned(wire)
     assert wire.report("w", work.job_id, token=work.token, output_bytes=b"first")
     before = wire.status(work.job_id), wire.result(work.job_id)
@@ -99,14 +99,14 @@ def test_first_terminal_report_stays(wire: Wire) -> None:
 
 
 def test_repeated_report_is_accepted_again(wire: Wire) -> None:
-    """A worker that did not hear the answer may say the same again under its token."""
+    """The server accepts a repeated report with the same token again."""
     work = assigned(wire)
     answers = [wire.report("w", work.job_id, token=work.token) for _ in range(3)]
     assert answers == [True, True, True]
 
 
 def test_report_under_a_lost_token_is_refused_even_when_the_job_came_back(wire: Wire, server: Served) -> None:
-    """Whoever lost its job and fetched it again is refused under the old token, accepted under the new."""
+    """A worker that lost a job and fetched it again is refused with the old token and accepted with the new one."""
     old = taken_away(wire, "again")
     new = fetched(wire, "again")
     assert new.job_id == old.job_id
@@ -120,7 +120,7 @@ def test_report_under_a_lost_token_is_refused_even_when_the_job_came_back(wire: 
 
 
 def test_token_zero_speaks_for_the_current_holder_alone(wire: Wire) -> None:
-    """A worker that knows no tokens is believed while it holds the job, and nobody else is."""
+    """A report without a token is accepted from the worker that holds the job and refused from any other."""
     work = assigned(wire, "holder")
     assert not wire.report("stranger", work.job_id)
     assert not wire.report("stranger", work.job_id, token=work.token)
@@ -130,7 +130,7 @@ def test_token_zero_speaks_for_the_current_holder_alone(wire: Wire) -> None:
 
 
 def test_token_zero_of_a_former_holder_is_refused(wire: Wire) -> None:
-    """Once another worker holds the job, the one before it cannot report without a token either."""
+    """A report without a token is refused from a worker that lost the job to another."""
     lost = taken_away(wire, "former")
     current = fetched(wire, "current")
     assert current.job_id == lost.job_id
@@ -139,7 +139,7 @@ def test_token_zero_of_a_former_holder_is_refused(wire: Wire) -> None:
 
 
 def test_report_on_a_queued_job_is_refused(wire: Wire) -> None:
-    """A job that nobody holds cannot be finished by anybody."""
+    """A report on a queued job is refused."""
     job_id = wire.new()
     assert not wire.report("w", job_id)
     assert not wire.report("w", job_id, token=1)
@@ -147,12 +147,12 @@ def test_report_on_a_queued_job_is_refused(wire: Wire) -> None:
 
 
 def test_report_on_an_unknown_job_is_not_accepted_and_no_error(wire: Wire) -> None:
-    """The answer to a report on a job that never was is OK and not accepted."""
+    """A report on an unknown job is OK and not accepted."""
     assert not wire.report("w", NO_JOB)
 
 
 def test_report_without_an_outcome_is_an_invalid_argument(wire: Wire) -> None:
-    """An unspecified or unknown outcome is refused, and the job goes on."""
+    """A report with an unspecified or unknown outcome is refused, and the job stays RUNNING."""
     work = assigned(wire)
     for outcome in (public.JOB_OUTCOME_UNSPECIFIED, 17):
         refused = refusal(lambda outcome=outcome: wire.report("w", work.job_id, outcome))  # type: ignore[misc]
@@ -162,7 +162,7 @@ def test_report_without_an_outcome_is_an_invalid_argument(wire: Wire) -> None:
 
 @pytest.mark.parametrize("worker", ["", "w" * 129, "two words", "../w", "w\n"])
 def test_worker_id_must_be_a_name(wire: Wire, worker: str) -> None:
-    """Every call of a worker refuses an id that is no plain name."""
+    """Every call of a worker refuses a malformed worker id."""
     calls = (
         lambda: wire.heartbeat(worker),
         lambda: wire.fetch(worker),
@@ -174,7 +174,7 @@ def test_worker_id_must_be_a_name(wire: Wire, worker: str) -> None:
 
 
 def test_lost_fetch_reply_returns_the_job_after_its_grace(wire: Wire) -> None:
-    """Heartbeats that do not name a job put it back into the queue, and what was never run is no attempt."""
+    """Heartbeats that do not name an assigned job return it to the queue without counting an attempt."""
     lost = taken_away(wire, "deaf")
     again = fetched(wire, "other")
     assert (again.job_id, again.attempt) == (lost.job_id, 1)
@@ -183,9 +183,9 @@ def test_lost_fetch_reply_returns_the_job_after_its_grace(wire: Wire) -> None:
 
 
 def test_young_grant_survives_a_heartbeat_that_crossed_it(wire: Wire) -> None:
-    """A heartbeat sent before the assignment arrived does not take the job away at once."""
+    """A heartbeat that was sent before the assignment arrived does not take the job back at once."""
     is_young = False
-    while not is_young:  # a grant that grew old because the machine stood still is no young one
+    while not is_young:  # repeats while a pause of the machine was longer than the grace
         began_s = time.monotonic()
         work = assigned(wire, "quick")
         wire.heartbeat("quick", running={})
@@ -195,25 +195,25 @@ def test_young_grant_survives_a_heartbeat_that_crossed_it(wire: Wire) -> None:
 
 
 def test_heartbeat_without_a_list_takes_nothing_away(brief: Served) -> None:
-    """A worker of the bare contract, which names no jobs, keeps what it holds past its lease."""
+    """A worker whose heartbeats contain no list of jobs keeps its job beyond the length of its lease."""
     bare = Bare(brief.wire)
-    while not bare.is_heard:  # a worker that stood still for as long as a lease lasts has not been heard in time
+    while not bare.is_heard:  # repeats while a pause of the machine was longer than the lease
         bare.outlive_a_lease()
     assert (bare.status, bare.is_accepted) == (public.RUNNING, True)
 
 
 class Bare:
-    """A worker that only says that it lives."""
+    """A worker whose heartbeats name no jobs."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        #: Whether never as much time as a lease lasts lay between two signs of life.
+        #: Whether the time between two heartbeats was always shorter than the lease.
         self.is_heard = False
         self.status = public.JOB_STATUS_UNSPECIFIED
         self.is_accepted = False
 
     def outlive_a_lease(self) -> None:
-        """Holds a job until a silent worker has lost its own, and then reports."""
+        """Holds a job until a silent worker has lost its own job, and then reports."""
         wire, heard_s, is_lost = self._wire, time.monotonic(), False
         kept, others = assigned(wire, "bare").job_id, wire.new()
         lost = fetched(wire, "silent").job_id
@@ -226,7 +226,7 @@ class Bare:
             self.is_heard, heard_s = is_within_a_lease(heard_s), sent_s
         self.is_accepted = wire.report("bare", kept)
         self.is_heard &= is_within_a_lease(heard_s)
-        for job_id in (kept, lost):  # nothing comes back later
+        for job_id in (kept, lost):  # waits until both jobs have left RUNNING
             wire.wait_for(job_id, public.QUEUED, *TERMINAL)
 
 
@@ -235,7 +235,7 @@ def is_within_a_lease(began_s: float) -> bool:
 
 
 def test_silent_worker_is_given_up_and_its_job_goes_to_another(brief: Served) -> None:
-    """A worker heard no more loses its job when the lease ends, and its late report changes nothing."""
+    """A worker without heartbeats loses its job when the lease ends, and its late report changes nothing."""
     wire = brief.wire
     lost = assigned(wire, "silent")
     job_id = lost.job_id
@@ -247,7 +247,7 @@ def test_silent_worker_is_given_up_and_its_job_goes_to_another(brief: Served) ->
 
 @pytest.mark.parametrize("has_list", [True, False])
 def test_cancel_rides_on_the_heartbeat(wire: Wire, has_list: bool) -> None:  # noqa: FBT001
-    """The holder of a job whose cancel was requested hears its id with every heartbeat, others do not."""
+    """Every heartbeat response names a job with a requested cancel to its holder, and not to other workers."""
     work = assigned(wire, "rider")
     named = {work.job_id: work.token} if has_list else None
     assert list(wire.heartbeat("rider", named).cancel) == []
@@ -260,7 +260,7 @@ def test_cancel_rides_on_the_heartbeat(wire: Wire, has_list: bool) -> None:  # n
 
 
 def test_running_job_that_is_canceled_and_lost_ends_canceled(wire: Wire) -> None:
-    """A job with a requested cancel is not run again when its worker loses it, and says why it ended."""
+    """A job with a requested cancel ends CANCELED with its reason when its worker loses it."""
     work = assigned(wire, "vanishing")
     wire.cancel(work.job_id, "enough")
     eventually(lambda: (wire.heartbeat("vanishing", {}), wire.status(work.job_id).status)[1] == public.CANCELED)
@@ -268,7 +268,7 @@ def test_running_job_that_is_canceled_and_lost_ends_canceled(wire: Wire) -> None
 
 
 def test_terminal_states_never_change(wire: Wire) -> None:
-    """No cancel and no report moves a job out of DONE, FAILED or CANCELED."""
+    """Neither a cancel nor a report changes a job that is DONE, FAILED or CANCELED."""
     queued = wire.new()
     wire.cancel(queued)
     ended = [
@@ -285,7 +285,7 @@ def test_terminal_states_never_change(wire: Wire) -> None:
 
 
 def test_outcome_is_stored_as_it_was_reported(wire: Wire) -> None:
-    """The result has the reported output, summary and runtime; the server computes the checksum itself."""
+    """The result has the reported output, summary and runtime, and a checksum that the server computes."""
     fields: dict[str, Any] = {"output_bytes": b"\0output\xff", "output_summary": "fine", "runtime_ms": 12}
     job_id = reported(wire, public.JOB_OUTCOME_SUCCEEDED, **fields, checksum="a worker may say anything")
     checksum = hashlib.sha256(b"\0output\xff").hexdigest()
@@ -303,13 +303,13 @@ def test_failure_is_stored_as_it_was_reported(wire: Wire) -> None:
 
 
 def test_success_has_no_failure_reason_whatever_its_worker_reports(wire: Wire) -> None:
-    """A success whose worker also reports a failure reason has none."""
+    """A success whose report also has a failure reason is stored without that reason."""
     job_id = reported(wire, public.JOB_OUTCOME_SUCCEEDED, failure_reason="confused")
     assert wire.status(job_id).failure_reason == ""
 
 
 def test_server_accepts_output_at_the_cap_and_refuses_more(wire: Wire) -> None:
-    """256 KiB are kept whole; a report with one byte more makes the job FAILED and stores none of them."""
+    """An output of 256 KiB is stored whole; a report with one byte more makes the job FAILED and stores no output."""
     fitting = reported(wire, public.JOB_OUTCOME_SUCCEEDED, output_bytes=b"x" * OUTPUT_BYTES_MAX)
     assert len(wire.result(fitting).output_bytes) == OUTPUT_BYTES_MAX
     over = reported(wire, public.JOB_OUTCOME_SUCCEEDED, output_bytes=b"x" * (OUTPUT_BYTES_MAX + 1))
@@ -318,7 +318,7 @@ def test_server_accepts_output_at_the_cap_and_refuses_more(wire: Wire) -> None:
 
 
 def test_words_of_a_worker_that_stops_are_the_summary(wire: Wire) -> None:
-    """A worker that reports a requested cancel makes the job CANCELED, with its words rather than the canceller's."""
+    """A worker that reports a requested cancel makes the job CANCELED with the worker's summary."""
     work = assigned(wire)
     wire.cancel(work.job_id, "not needed")
     fields = {"token": work.token, "output_summary": "stopped half-way"}
@@ -336,14 +336,14 @@ def test_success_after_a_cancel_request_counts(wire: Wire) -> None:
 
 
 def test_a_cancel_that_nobody_asked_for_is_a_failure(wire: Wire) -> None:
-    """A worker cannot cancel a job by itself: the job is FAILED."""
+    """A worker that reports a cancel which no client requested makes the job FAILED."""
     work = assigned(wire)
     assert wire.report("w", work.job_id, public.JOB_OUTCOME_CANCELED, token=work.token)
     assert wire.status(work.job_id).status == public.FAILED
 
 
 def test_a_report_that_is_not_accepted_is_no_error(wire: Wire, server: Served) -> None:
-    """A report on a job that has ended is OK, not accepted, and not logged as a refused call."""
+    """A report on a finished job is OK, not accepted, and not logged as a refused call."""
     job_id, unknown = wire.new(), str(uuid4())
     wire.cancel(job_id)
     assert not wire.report("w", job_id)
@@ -356,18 +356,18 @@ def test_a_report_that_is_not_accepted_is_no_error(wire: Wire, server: Served) -
 
 @every(CASES)
 def test_refused_worker_call_carries_a_status_with_its_reason(wire: Wire, case: Case) -> None:
-    """The trailing metadata hold a google.rpc.Status that repeats code and message and names the reason."""
+    """A refused worker call has a google.rpc.Status that repeats code and message and names the reason."""
     check_refusal(wire, case)
 
 
 @every(CASES)
 def test_refused_worker_call_is_a_line_of_the_log(wire: Wire, server: Served, case: Case) -> None:
-    """Each response that is not OK is logged with time, method, code, message and the caller's address."""
+    """The server logs each refused worker call with time, method, code, message and the caller's address."""
     check_refusal_is_logged(server, wire, case)
 
 
 def test_refused_moves_are_logged_with_their_reason(wire: Wire, server: Served) -> None:
-    """A report that would move a finished job is a line in the log that names job, worker and reason."""
+    """The server logs a report on a finished job with job, worker and reason."""
     job_id = reported(wire, public.JOB_OUTCOME_SUCCEEDED)
     wire.report("latecomer", job_id, public.JOB_OUTCOME_FAILED)
     line = eventually(lambda: [line for line in server.lines("report_refused") if line["job_id"] == job_id])[0]
@@ -378,5 +378,5 @@ def test_refused_moves_are_logged_with_their_reason(wire: Wire, server: Served) 
     ("wanted_ms", "hint_ms"), [(0, 50), (49, 50), (50, 50), (200, 200), (1_000, 1_000), (9_999, 1_000)]
 )
 def test_hint_to_an_idle_worker_stays_within_its_bounds(wanted_ms: int, hint_ms: int) -> None:
-    """Whatever the server would like, a worker is told 50 to 1000 ms."""
+    """The server tells an idle worker to wait from 50 to 1000 ms, whatever value is configured."""
     assert fetch_hint_ms(wanted_ms) == hint_ms

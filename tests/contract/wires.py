@@ -1,4 +1,4 @@
-"""Clients of topologies that have more than one address."""
+"""Clients of topologies with more than one address."""
 
 from collections.abc import Callable, Mapping
 from itertools import chain, count
@@ -10,14 +10,14 @@ from holdfast.core.owner import owner_index
 from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.waiting import DEADLINE_S, eventually
-from tests.e2e.wire import TERMINAL, Wire
+from tests.e2e.grpc_client import TERMINAL, Wire
+from tests.e2e.wait_until import DEADLINE_S, eventually
 
 T = TypeVar("T")
 
 
 class SplitWire(Wire):
-    """A client of the gateway, and a worker of the coordinator."""
+    """A client of the gateway that makes the worker calls to the coordinator."""
 
     def __init__(self, gateway: str, coordinator: str) -> None:
         super().__init__(gateway)
@@ -30,7 +30,7 @@ class SplitWire(Wire):
 
 
 def unless_away(ask: Callable[[], T], otherwise: T) -> T:
-    """The answer; the other value while no server answers."""
+    """Returns the response, or the other value while no server is available."""
     try:
         return ask()
     except grpc.RpcError as error:
@@ -40,7 +40,7 @@ def unless_away(ask: Callable[[], T], otherwise: T) -> T:
 
 
 class RoutedWire(Wire):
-    """A client that finds the owner, and a worker that asks all nodes in turn."""
+    """A client that routes by owner, and a worker that fetches from all nodes in turn."""
 
     def __init__(self, nodes: list[str]) -> None:
         super().__init__(nodes[0])
@@ -53,11 +53,11 @@ class RoutedWire(Wire):
             node.close()
 
     def owner(self, key: str) -> Wire:
-        """The node that has what this key names."""
+        """The node that owns the key."""
         return self._nodes[owner_index(key, len(self._nodes))]
 
     def submit(self, job_type: str = "sim", *, key: str = "", **spec: Any) -> public.SubmitJobResponse:  # noqa: ANN401
-        """To the owner of the key, or to the nodes in turn."""
+        """Submits to the owner of the key, or to the nodes in turn."""
         node = self.owner(key) if key else self._nodes[next(self._turn) % len(self._nodes)]
         return node.submit(job_type, key=key, **spec)
 
@@ -67,7 +67,7 @@ class RoutedWire(Wire):
         return self.owner(job_id).status(job_id, timeout_s)
 
     def wait_for(self, job_id: str, *states: int) -> public.GetJobStatusResponse:
-        """A node that is away for a moment comes back with its jobs."""
+        """Waits for one of the states, and tolerates a node that is down for a moment."""
         unknown, wanted = public.GetJobStatusResponse(), frozenset(states) or TERMINAL
         return eventually(lambda: unless_away(lambda: self.status(job_id), unknown), lambda job: job.status in wanted)
 
@@ -78,7 +78,7 @@ class RoutedWire(Wire):
         return self.owner(job_id).cancel(job_id, reason) if len(self._nodes) > 1 else super().cancel(job_id, reason)
 
     def all_jobs(self, *states: int, sort: int = public.CREATED_AT_ASC) -> list[public.JobSummary]:
-        """Those of all nodes, one after the other."""
+        """The jobs of all nodes, one node after the other."""
         if len(self._nodes) == 1:
             return super().all_jobs(*states, sort=sort)
         return [*chain.from_iterable(node.all_jobs(*states, sort=sort) for node in self._nodes)]
@@ -86,7 +86,7 @@ class RoutedWire(Wire):
     def heartbeat(
         self, worker: str, running: Mapping[str, int] | None = None, capacity: int = 1
     ) -> internal.WorkerHeartbeatResponse:
-        """To all nodes, to each about the jobs that it owns."""
+        """Sends a heartbeat to every node with the jobs that the node owns."""
         merged = internal.WorkerHeartbeatResponse()
         for node in self._nodes:
             named = running

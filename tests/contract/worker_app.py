@@ -1,4 +1,4 @@
-"""The app of the contract's workers: job types that the built-in ones cannot play."""
+"""The app of the contract's workers, with job types beyond the built-in ones."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ _COROUTINES: dict[str, Callable[[Assignment], Awaitable[bytes]]] = {HOLD: _hold,
 
 
 class WorkerApp:
-    """What a worker is given with `--app`."""
+    """The object for a worker's `--app`."""
 
     def handlers(self) -> dict[str, Handler]:
         return {name: Handler(run, Mode.ASYNC) for name, run in _COROUTINES.items()}

@@ -1,21 +1,21 @@
-"""What clients do to a design in containers, the same for both."""
+"""Client checks of a topology in containers."""
 
 from collections.abc import Iterable
 
 import grpc
 
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import TERMINAL, Wire, refusal
+from tests.e2e.grpc_client import TERMINAL, Wire, refusal
+from tests.e2e.wait_until import eventually
 
-#: How many jobs run at a time, in either design.
+#: The number of jobs that run at a time, in either topology.
 SLOTS = 6
 _AN_HOUR_MS = 3_600_000
 _UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 def check_the_five_methods(wire: Wire) -> None:
-    """Every public method does what the frozen contract says of it."""
+    """Checks that every public method follows the frozen contract."""
     check_submit_status_and_result(wire)
     check_cancel_and_list(wire)
     for call in (wire.status, wire.result, wire.cancel):
@@ -23,8 +23,8 @@ def check_the_five_methods(wire: Wire) -> None:
 
 
 def check_submit_status_and_result(wire: Wire) -> None:
-    """A key finds its job, another payload under it is refused, and the job ends with its output."""
-    # Long enough that workers fetch no more jobs than they have slots; the next check counts on it.
+    """Checks that a key returns its job, that other content under it is refused, and that the job has its output."""
+    # Long enough that workers fetch no more jobs than they have slots, which the next check requires.
     spec = {"key": "a-key", "ms": 100, "size": 10, "labels": {"a": "1"}}
     accepted = wire.submit(**spec)  # type: ignore[arg-type]
     assert accepted.initial_status == public.QUEUED
@@ -39,7 +39,7 @@ def check_submit_status_and_result(wire: Wire) -> None:
 
 
 def check_cancel_and_list(wire: Wire) -> None:
-    """With every slot taken a job waits, is canceled at once, and is listed as such; what runs is asked to stop."""
+    """Checks that a waiting job is canceled at once and listed, and that a running job is stopped by a cancel."""
     running = [wire.new(ms=_AN_HOUR_MS) for _ in range(SLOTS)]
     for job_id in running:
         wire.wait_for(job_id, public.RUNNING)
@@ -59,7 +59,7 @@ def check_cancel_and_list(wire: Wire) -> None:
 
 
 def state_of(wire: Wire, job_id: str) -> int | grpc.StatusCode:
-    """The job's status, or the code of a refusal to tell."""
+    """Returns the job's status, or the status code of the error."""
     try:
         return wire.status(job_id, timeout_s=5.0).status
     except grpc.RpcError as error:
@@ -68,7 +68,7 @@ def state_of(wire: Wire, job_id: str) -> int | grpc.StatusCode:
 
 
 def check_all_end(wire: Wire, job_ids: Iterable[str]) -> None:
-    """Every one of these jobs is DONE in the end, and listed once."""
+    """Checks that all these jobs end DONE and are listed once."""
     wanted = set(job_ids)
     for job_id in wanted:
         state = eventually(lambda job_id=job_id: state_of(wire, job_id), TERMINAL.__contains__)  # type: ignore[misc]

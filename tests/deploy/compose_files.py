@@ -1,4 +1,4 @@
-"""The compose files as compose would read them, without an engine."""
+"""The compose files as compose reads them, without an engine."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ import yaml
 _DEFAULT = re.compile(r"\$\{(?P<name>\w+):-(?P<value>[^}]*)\}")
 
 
-#: The files of each stack, in the order in which compose is given them.
+#: The files of each stack, in the order of the compose command.
 FILES: Mapping[str, tuple[str, ...]] = {
     "server": ("compose.yaml",),
     "microservices": ("compose.microservices.yaml",),
@@ -22,7 +22,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
 
 
 def services_of(root: Path, design: str, **variables: str) -> dict[str, dict[str, Any]]:
-    """Each service, with the variables that are set and the defaults of those that are not."""
+    """Returns the services, with the given variables and the defaults of all others."""
     first, *more = [_document(root, name, variables)["services"] for name in FILES[design]]
     for services in more:
         for name, changes in services.items():
@@ -35,12 +35,12 @@ def networks_of(root: Path, design: str) -> dict[str, Any]:
 
 
 def volumes_of(root: Path, design: str) -> set[str]:
-    """The names of the volumes that outlive the containers."""
+    """Returns the names of the volumes that outlive the containers."""
     return set(_document(root, FILES[design][0], {})["volumes"])
 
 
 def mounts_of(service: Mapping[str, Any]) -> dict[str, str]:
-    """The path of each volume or folder in a container, with :ro after it where it is read-only."""
+    """Returns the path of each volume or folder in a container, followed by :ro if it is read-only."""
     return {source: path for source, _, path in (mount.partition(":") for mount in service.get("volumes", ()))}
 
 
@@ -51,7 +51,7 @@ def _document(root: Path, name: str, variables: Mapping[str, str]) -> dict[str, 
 
 
 def _filled(node: Any, variables: Mapping[str, str]) -> Any:  # noqa: ANN401 - any part of a document
-    """The same with every variable replaced, as compose does it: after the document is read."""
+    """Replaces every variable, as compose does after it has parsed the document."""
     if isinstance(node, dict):
         return {key: _filled(value, variables) for key, value in node.items()}
     if isinstance(node, list):
@@ -62,12 +62,12 @@ def _filled(node: Any, variables: Mapping[str, str]) -> Any:  # noqa: ANN401 - a
 
 
 def words(command: str | list[str]) -> list[str]:
-    """A command as the engine splits it."""
+    """Splits a command as the engine does."""
     return shlex.split(command) if isinstance(command, str) else [*map(str, command)]
 
 
 def instructions(root: Path) -> list[tuple[str, str]]:
-    """Those of the Dockerfile, each with what follows it."""
+    """Returns the instructions of the Dockerfile with their arguments."""
     lines = (root / "deploy/Dockerfile").read_text().replace("\\\n", " ").splitlines()
     pairs = [line.partition(" ") for line in lines if line and not line.startswith("#")]
     return [(name, rest) for name, _, rest in pairs]

@@ -1,4 +1,4 @@
-"""An engine with the image in it."""
+"""A container engine with the image under test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.engines import unavailable
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """A real engine of this session's own."""
+    """A real engine for this session."""
     with engine_running() as engine:
         yield engine
 
@@ -32,14 +32,14 @@ def checkout(engine: Engine, root: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def microservices(engine: Engine, checkout: Path) -> Iterator[Stack]:
-    """Design A, in containers."""
+    """The microservices, in containers."""
     with stack_up(engine, checkout, "microservices") as stack:
         yield stack
 
 
 @pytest.fixture(scope="module")
 def monolith(engine: Engine, checkout: Path) -> Iterator[Stack]:
-    """Design B, in containers."""
+    """The monolith, in containers."""
     with stack_up(engine, checkout, "monolith") as stack:
         yield stack
 
@@ -53,6 +53,6 @@ def server(engine: Engine, checkout: Path) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def microservices_memory(engine: Engine, checkout: Path) -> Iterator[Stack]:
-    """Design A as it is compared, in containers that keep nothing."""
+    """The microservices of the comparison, in containers that store nothing."""
     with stack_up(engine, checkout, "microservices-memory") as stack:
         yield stack

@@ -1,4 +1,4 @@
-"""A real container engine that lives in namespaces of its own: what it mounts, listens on and starts ends with it."""
+"""A real container engine in its own namespaces: its mounts, listeners and processes end with it."""
 
 import contextlib
 import http.client
@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from scripts.engines import CONTAINERS
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 from tests.engines import cannot_run, require
 
-# Programs of the system are not in everybody's path.
+# System programs are not in every user's PATH.
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-#: Long enough for a loaded machine; only what hangs ever takes this long.
+#: Long enough for a loaded machine; only a command that hangs takes this long.
 _COMMAND_S = 300.0
 _CGROUPS = Path("/sys/fs/cgroup")
 _RELAY = Path(__file__).with_name("relay.py")
 
-# Ends with the process that started it, however that ends.
+# The process ends with its parent, however the parent ends.
 _WITH_ME = ("setpriv", "--pdeathsig", "KILL")
 # The engine is the first process of its namespaces, which end with it.
 _ALONE = (
@@ -43,13 +43,13 @@ class _Line(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """As everybody is connected who knows the socket."""
+        """Connects to the Unix socket."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(str(self._path))
 
 
 class Engine:
-    """`docker` and `docker-compose`, told to use one engine."""
+    """`docker` and `docker-compose`, configured for one engine."""
 
     def __init__(self, folder: Path, popen: subprocess.Popen[bytes]) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Engine:
         self._relays: dict[int, subprocess.Popen[bytes]] = {}
 
     def run(self, *command: str, stdin: Path | None = None, cwd: Path | None = None, **variables: str) -> str:
-        """What a command prints; fails with everything it said."""
+        """Returns the output of a command; fails with all of its output."""
         done = self.attempt(*command, stdin=stdin, cwd=cwd, **variables)
         said = done.stderr.decode(errors="replace")
         assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}: {said}{done.stdout!r}"
@@ -67,7 +67,7 @@ class Engine:
     def attempt(
         self, *command: str, stdin: Path | None = None, cwd: Path | None = None, **variables: str
     ) -> "subprocess.CompletedProcess[bytes]":
-        """A command that has ended, well or not."""
+        """Returns a completed command, successful or not."""
         with (stdin or Path(os.devnull)).open("rb") as source:
             return subprocess.run(
                 command,
@@ -83,28 +83,28 @@ class Engine:
         return self.run("docker", *arguments, stdin=stdin)
 
     def ask(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        """What the engine itself answers; whoever asks again and again need not start `docker` each time."""
+        """Returns a response of the engine's API, which is faster than a start of `docker` for repeated queries."""
         with contextlib.closing(_Line(self._socket)) as line:
             line.request("GET", path)
             answer = line.getresponse()
             said = answer.read()
-        assert answer.status == http.client.OK, f"{path} was answered with {answer.status}: {said!r}"
+        assert answer.status == http.client.OK, f"{path} returned {answer.status}: {said!r}"
         return json.loads(said)
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """That of the clients: nothing of the caller's but the path to programs."""
+        """Returns the environment of the clients, which takes only PATH from the caller."""
         return {
             "PATH": PATH,
             "HOME": str(self.folder),
             "DOCKER_HOST": f"unix://{self._socket}",
-            # The plain builder, which is in every engine; newer clients have another one and need a program for it.
+            # The classic builder, which every engine has; the default one of newer clients needs another program.
             "DOCKER_BUILDKIT": "0",
             "COMPOSE_DOCKER_CLI_BUILD": "0",
             **variables,
         }
 
     def target(self, port: int) -> str:
-        """Where this process reaches a port that the engine published on loopback."""
+        """Returns the address under which this process reaches a port that the engine published on loopback."""
         path = self.folder / f"{port}.sock"
         if port not in self._relays:
             inside = (*_WITH_ME, "nsenter", "--target", str(self._first_process()), "--net", "--")
@@ -113,7 +113,7 @@ class Engine:
         return f"unix:{path}"
 
     def _first_process(self) -> int:
-        """The engine itself, as this side numbers it."""
+        """Returns the pid of the engine, as seen from outside its namespace."""
         (child,) = Path(f"/proc/{self._popen.pid}/task/{self._popen.pid}/children").read_text().split()
         return int(child)
 
@@ -121,17 +121,17 @@ class Engine:
         return (self.folder / "engine.log").read_text(errors="replace")
 
     def last_words(self) -> str:
-        """The last line of its log, which says why it ended."""
+        """Returns the last line of the log, which names the reason of its end."""
         return (self.log().strip().splitlines() or ["it logged nothing"])[-1]
 
     def answers(self) -> bool:
-        """Whether it is up; the current test is skipped when it has ended instead."""
+        """Returns whether the engine is up; skips the current test if the engine has ended."""
         if self._popen.poll() is not None:
             cannot_run(CONTAINERS, f"dockerd ended: {self.last_words()}")
         return _listens(self._socket)
 
     def end(self) -> None:
-        """Ends the first process of the namespaces: it is gone when all of them are, and what they had mounted."""
+        """Kills the first process of the namespaces, which ends all others and unmounts everything."""
         with contextlib.suppress(ValueError, OSError, subprocess.TimeoutExpired):
             os.kill(self._first_process(), signal.SIGKILL)
             self._popen.wait(timeout=_COMMAND_S)
@@ -141,7 +141,7 @@ class Engine:
 
 
 def _listens(path: Path) -> bool:
-    """Whether somebody does; the file of a socket is there a moment before."""
+    """Returns whether a process listens; the socket file exists a moment earlier."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
         return True
@@ -150,9 +150,9 @@ def _listens(path: Path) -> bool:
 
 @contextlib.contextmanager
 def engine_running() -> Iterator[Engine]:
-    """An empty engine that is gone afterwards; the current test is skipped where no engine can run."""
+    """Runs an empty engine for a block; skips the current test if no engine can run."""
     require(CONTAINERS)
-    # Not the test's own folder: names of sockets must be short.
+    # Not the test's own folder: paths of sockets must be short.
     folder = Path(tempfile.mkdtemp(prefix="holdfast-engine-"))
     with (folder / "engine.log").open("wb") as log:
         popen = subprocess.Popen(
@@ -172,13 +172,13 @@ def engine_running() -> Iterator[Engine]:
 
 
 def _dockerd(folder: Path) -> list[str]:
-    # What is only needed while it lives is in the memory that is mounted there: quick, and gone with it.
+    # Its temporary data is on the tmpfs mounted there, which is fast and ends with the engine.
     own = [f"--{option}=/run/engine/{option}" for option in ("data-root", "exec-root", "pidfile")]
     return ["dockerd", *own, f"--host=unix://{folder / 'engine.sock'}", f"--cgroup-parent=/{folder.name}"]
 
 
 def _forget(folder: Path) -> None:
-    """Removes what no namespace holds: the folder, and the groups of processes."""
+    """Removes what outlives the namespaces: the folder and the cgroups."""
     shutil.rmtree(folder)
     for group in _CGROUPS.glob(f"**/{folder.name}"):
         for path in sorted(group.glob("**/"), reverse=True):

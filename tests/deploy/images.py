@@ -1,7 +1,7 @@
 """The image under test, without a registry: its base from Debian's packages, the product from a wheelhouse.
 
-Both take time to make and seldom change, so they are kept in a cache of the user's, under the names of what they are
-made of. Only one process at a time makes them, and what is half made is never seen.
+Both are slow to make and seldom change, so they are kept in a cache of the user, under hashes of their inputs. Only one
+process at a time makes them, and incomplete ones are never visible.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from tests.engines import cannot_run
 
 BASE = "holdfast-test-base"
 _PACKAGES = ("python3", "python3-venv")
-# Nothing that runs reads these, and they are half of the size.
+# No running program reads these, and they are half of the size.
 _LEFT_OUT = ("./var/cache/apt", "./var/lib/apt/lists", "./usr/share/doc", "./usr/share/man", "./usr/share/locale")
-# In memory, because installing packages waits for a disk at every step. The mount is gone with the shell.
+# In memory, because installing packages waits for a disk at every step. The mount ends with the shell.
 _BASE_IN_MEMORY = """
 folder="$1" packages="$2" release="$3" mirror="$4" packed="$5"
 shift 5
@@ -33,23 +33,23 @@ mount -t tmpfs -o mode=0755 tmpfs "$folder"
 debootstrap --variant=minbase --include="$packages" "$release" "$folder" "$mirror"
 tar "$@" -C "$folder" -cf "$packed" .
 """
-# pip takes only what it is told when it looks for another Python than its own.
+# pip needs these tags when it downloads for another Python than its own.
 _MANYLINUX = ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_34")
 _MAKING_S = 600.0
 
 
 class NoImageError(Exception):
-    """The image cannot be made here, and why."""
+    """The image cannot be made here; the message has the reason."""
 
 
 def cache() -> Path:
-    """Where it is kept; `HOLDFAST_TEST_CACHE` names another place."""
+    """Returns the cache folder; `HOLDFAST_TEST_CACHE` overrides it."""
     usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast-tests"
     return Path(os.environ.get("HOLDFAST_TEST_CACHE") or usual)
 
 
 def import_base(engine: Engine) -> str:
-    """Gives the engine an image with a Python, and returns its version."""
+    """Imports an image with Python into the engine; returns the Python version."""
     packed = _base()
     engine.docker("import", "-", BASE, stdin=packed)
     _require_exec(engine)
@@ -58,9 +58,9 @@ def import_base(engine: Engine) -> str:
 
 
 def _require_exec(engine: Engine) -> None:
-    """Skip the current test where a command that is executed in a running container sees another root.
+    """Skips the current test if a command in a running container sees another root.
 
-    In a chroot it does: the engine cannot make the container's root the root of its mount namespace.
+    This happens in a chroot: the engine cannot make the container's root the root of its mount namespace.
     """
     options = ("--detach", "--rm", "--network", "none", "--tmpfs", "/probe")
     container = engine.docker("run", *options, BASE, "sleep", "infinity").strip()
@@ -84,7 +84,7 @@ def _base() -> Path:
 
 
 def _mirror(release: str) -> str:
-    """Where this machine takes its own packages from."""
+    """Returns the mirror from which this machine gets its own packages."""
     form = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
     listed = _made_by("apt-get", "indextargets", "--format", form, "Created-By: Packages")
     found = [uri for uri, *which in map(str.split, listed.splitlines()) if which == [release, "main"]]
@@ -94,7 +94,7 @@ def _mirror(release: str) -> str:
 
 
 def wheelhouse(root: Path, python: str) -> Path:
-    """A folder with all that pip needs to install the checkout under this Python."""
+    """Returns a folder with all packages that pip needs to install the checkout under this Python."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
     wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
 
@@ -109,7 +109,7 @@ def wheelhouse(root: Path, python: str) -> Path:
 
 
 def clean_checkout(root: Path, folder: Path, wheels: Path) -> Path:
-    """What a clone would have, with a full wheelhouse."""
+    """Copies the files that a clone would have, and adds a full wheelhouse."""
     listed = _made_by("git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listed.split("\0")):
         if (root / name).is_file():

@@ -1,6 +1,7 @@
-"""Carries connections from a socket in a folder to a port: `python relay.py SOCKET PORT`, inside the engine's network.
+"""Relays connections from a Unix socket to a port: `python relay.py SOCKET PORT`, inside the engine's network.
 
-The engine has a network of its own, so that nothing of it can meet the machine's. A file is in both.
+The engine has a network namespace of its own, so that it cannot interfere with the machine's. A socket file is visible
+in both.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One compose file that is up: its containers, their health, and their networks."""
+"""One running compose project: its containers, their health, and their networks."""
 
 import contextlib
 import json
@@ -10,15 +10,15 @@ from urllib.parse import quote
 from tests.deploy.compose_files import FILES
 from tests.deploy.engine import Engine
 from tests.deploy.images import BASE
-from tests.e2e.waiting import eventually, pause
+from tests.e2e.wait_until import eventually, pause
 
 _COMPOSE = "docker-compose"
-#: Ends before the others start.
+#: Ends before the other services start.
 _ONE_SHOT = "credentials"
 
 
 class Stack:
-    """A project of compose, driven by the commands that the documents name."""
+    """A compose project, controlled by the commands of the documents."""
 
     def __init__(self, engine: Engine, checkout: Path, name: str) -> None:
         self.engine = engine
@@ -26,30 +26,30 @@ class Stack:
         self._checkout = checkout
 
     def compose(self, *arguments: str) -> str:
-        """Runs compose on this file, at the top of the checkout."""
+        """Runs compose on this stack's files, at the root of the checkout."""
         chosen = ["--project-name", self.name]
         for file in FILES[self.name]:
             chosen += ["--file", f"deploy/{file}"]
-        # No image is pulled: the base is the engine's own, and packages come from the wheelhouse.
+        # No image is pulled: the base is already in the engine, and packages come from the wheelhouse.
         return self.engine.run(_COMPOSE, *chosen, *arguments, cwd=self._checkout, BASE_IMAGE=BASE, PIP_NO_INDEX="1")
 
     def up(self) -> None:
-        """Starts everything and waits until all of it is healthy."""
+        """Starts all services and waits until they are healthy."""
         self.compose("up", "--detach")
         with self._explained():
             self.wait_until_healthy()
 
     def down(self) -> None:
-        """Removes everything, with what is on the volumes."""
+        """Removes everything, including the volumes."""
         self.compose("down", "--volumes")
 
     def up_again(self) -> None:
-        """Removes the containers and networks, keeps the volumes, and starts everything anew."""
+        """Removes the containers and networks, keeps the volumes, and starts everything again."""
         self.compose("down")
         self.up()
 
     def containers(self) -> dict[str, dict[str, Any]]:
-        """What the engine knows of each service that stays up: `worker`, and `worker-2` of a second container."""
+        """Returns the engine's data of each service that stays up: `worker`, and `worker-2` for a second container."""
         mine = json.dumps({"label": [f"com.docker.compose.project={self.name}"]})
         found = [row["Id"] for row in self.engine.ask(f"/containers/json?all=1&filters={quote(mine)}")]
         known = {_name(container): container for container in (self._known(id_) for id_ in found)}
@@ -64,24 +64,24 @@ class Stack:
         return self.containers()[service]
 
     def health(self) -> dict[str, str]:
-        """What the healthcheck of each service said last."""
+        """Returns the last healthcheck status of each service."""
         containers = self.containers().items()
         return {service: container["State"]["Health"]["Status"] for service, container in containers}
 
     def wait_until_healthy(self) -> None:
         def read() -> dict[str, str]:
-            pause(0.2)  # they have something else to do
+            pause(0.2)  # leaves the CPU to the containers
             return self.health()
 
         eventually(read, lambda health: set(health.values()) == {"healthy"}, "the health of all services")
 
     def run_in(self, service: str, *command: str) -> str:
-        """What a command prints in the container of a service."""
+        """Returns the output of a command in the container of a service."""
         return self.engine.docker("exec", self.container(service)["Id"], *command)
 
     @contextlib.contextmanager
     def disconnected(self, service: str, network: str) -> Iterator[None]:
-        """The container is off this network for a while, and comes back under the same name."""
+        """Disconnects the container from this network for a block, and reconnects it under the same name."""
         container, name = self.container(service)["Id"], f"{self.name}_{network}"
         self.engine.docker("network", "disconnect", name, container)
         try:
@@ -91,7 +91,7 @@ class Stack:
 
     @contextlib.contextmanager
     def moved(self, service: str, network: str) -> Iterator[None]:
-        """As `disconnected`, but somebody else has its address when it comes back."""
+        """Like `disconnected`, but another container takes its address meanwhile."""
         before = self.address(service, network)
         with contextlib.ExitStack() as afterwards:
             with self.disconnected(service, network):
@@ -106,7 +106,7 @@ class Stack:
         return str(networks[f"{self.name}_{network}"]["IPAddress"])
 
     def leftovers(self) -> list[str]:
-        """What the engine still has of this project."""
+        """Returns the containers, networks and volumes of this project."""
         return [*self._own("ps", "--all"), *self._own("network", "ls"), *self._own("volume", "ls")]
 
     def _own(self, *kind: str) -> list[str]:
@@ -129,7 +129,7 @@ def _name(container: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def stack_up(engine: Engine, checkout: Path, name: str) -> Iterator[Stack]:
-    """All services of a compose file, healthy; gone afterwards."""
+    """Runs all services of a stack, healthy, for a block."""
     stack = Stack(engine, checkout, name)
     try:
         stack.up()

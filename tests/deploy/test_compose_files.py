@@ -1,4 +1,4 @@
-"""The compose files say what was locked; nothing is started here."""
+"""The compose files follow the locked rules; nothing is started here."""
 
 import json
 import tomllib
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from holdfast.cli.main import app
+from holdfast.cli.main import program as holdfast_program
 from holdfast.server.auth.service_tokens import hash_of
 from holdfast.settings_sources import secret_of
 from holdfast.topologies.microservices.services.environment import ROLES, hashes_of, read
@@ -17,7 +17,7 @@ from tests.deploy.compose_files import instructions, mounts_of, networks_of, ser
 
 DESIGNS = ("microservices", "monolith")
 OWNERS = {"JOB_SERVICE_ADDR": "job:50052", "QUEUE_SERVICE_ADDR": "queue:50053", "RESULT_SERVICE_ADDR": "result:50055"}
-#: What the document gives each service, beside what all have.
+#: The variables of each service in the document, beside the shared ones.
 VARIABLES: dict[str, dict[str, str]] = {
     "gateway": {"GATEWAY_PORT": "50051", **OWNERS},
     "job": {"JOB_PORT": "50052", "MAX_DEDUP_KEYS": "10000"},
@@ -32,7 +32,7 @@ VARIABLES: dict[str, dict[str, str]] = {
     "worker": {"COORDINATOR_ADDR": "coordinator:50054", "HEARTBEAT_INTERVAL_MS": "1000"},
 }
 SHARED = {"LOG_LEVEL": "INFO", "PYTHONUNBUFFERED": "1"}
-#: Where the files of each role's credentials are, in its container.
+#: The paths of each role's credentials in its container.
 CALLING = {role: {"SERVICE_TOKEN_FILE": f"/credentials/{role}/token"} for role in ("gateway", "coordinator", "worker")}
 HASHES = {"SERVICE_TOKEN_HASHES_FILE": "/credentials/callers/hashes"}
 CALLED = dict.fromkeys(("job", "queue", "coordinator", "result"), HASHES)
@@ -52,7 +52,7 @@ every_service = pytest.mark.parametrize(("design", "name"), EVERY)
 
 
 def checked_by(service: dict[str, Any]) -> Any:  # noqa: ANN401 - argparse's namespace
-    """How its healthcheck reads its arguments."""
+    """Returns the parsed arguments of the healthcheck."""
     check = words(service["healthcheck"]["test"])
     assert check[:4] == ["CMD", "python", "-m", "scripts.healthcheck"]
     return healthcheck.parse(check[4:])
@@ -60,13 +60,13 @@ def checked_by(service: dict[str, Any]) -> Any:  # noqa: ANN401 - argparse's nam
 
 @pytest.mark.parametrize(("design", "names"), [("microservices", [*VARIABLES]), ("monolith", [*NODES])])
 def test_each_design_has_its_six_services(root: Path, design: str, names: list[str]) -> None:
-    """The services are six, under the names that others find them by; what makes credentials has ended by then."""
+    """Each design has exactly its six services, beside the one-shot container that creates credentials."""
     assert sorted(services_of(root, design).keys() - {ONE_SHOT}) == sorted(names)
 
 
 @every_service
 def test_each_container_has_one_command(root: Path, design: str, name: str) -> None:
-    """A container has one startup command, of this program, and the image adds none of its own."""
+    """A container has one startup command, of this program, and the image has no entrypoint."""
     service = services_of(root, design)[name]
     assert "entrypoint" not in service
     assert "ENTRYPOINT" not in dict(instructions(root))
@@ -77,9 +77,9 @@ def test_each_container_has_one_command(root: Path, design: str, name: str) -> N
 
 @every_service
 def test_every_option_exists(root: Path, design: str, name: str) -> None:
-    """The program itself can read every command."""
+    """The program can parse every command of the compose files."""
     program, *arguments = words(services_of(root, design)[name]["command"])
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(holdfast_program())
     while arguments and arguments[0] in getattr(command, "commands", {}):
         command, arguments = command.commands[arguments[0]], arguments[1:]
     command.make_context(program, arguments)
@@ -87,25 +87,25 @@ def test_every_option_exists(root: Path, design: str, name: str) -> None:
 
 @every_service
 def test_services_bind_every_interface_in_plain_sight(root: Path, design: str, name: str) -> None:
-    """Inside their network services listen on every interface and say --insecure; a worker listens nowhere."""
+    """Services listen on all interfaces of their network with --insecure, and a worker listens on none."""
     command = words(services_of(root, design)[name]["command"])
     if name == "worker":
         assert not {"--host", "--insecure"} & set(command)
     else:
-        assert command[command.index("--host") + 1] == "0.0.0.0"  # noqa: S104 - of its own network
+        assert command[command.index("--host") + 1] == "0.0.0.0"  # noqa: S104 - inside the network of the stack
         assert "--insecure" in command
 
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_ports_are_published_on_loopback_alone(root: Path, design: str) -> None:
-    """Clients reach the gateway, or the six nodes, and only from the machine itself."""
+    """Only the gateway, or the six nodes, are published, and only on loopback."""
     published = {name: service["ports"] for name, service in services_of(root, design).items() if "ports" in service}
     open_ports = {"gateway": PORTS["gateway"]} if design == "microservices" else NODES
     assert published == {name: [f"127.0.0.1:{port}:{port}"] for name, port in open_ports.items()}
 
 
 def test_services_are_on_a_network_of_their_own(root: Path) -> None:
-    """Nothing outside reaches the network of the services, and only the gateway is on another one as well."""
+    """The network of the services is internal, and only the gateway is also on another one."""
     services = services_of(root, "microservices")
     assert networks_of(root, "microservices")["inside"] == {"internal": True}
     assert services["gateway"]["networks"] == ["inside", "outside"]
@@ -114,7 +114,7 @@ def test_services_are_on_a_network_of_their_own(root: Path) -> None:
 
 @pytest.mark.parametrize("name", VARIABLES)
 def test_variables_and_defaults_are_those_of_the_document(root: Path, name: str) -> None:
-    """A service is given the variables of its role with their defaults, and the files of its credentials."""
+    """A service has the variables of its role with their defaults, and the paths of its credentials."""
     given = services_of(root, "microservices")[name]["environment"]
     said = {key: str(value) for key, value in given.items()}
     assert said == SHARED | VARIABLES[name] | CALLING.get(name, {}) | CALLED.get(name, {})
@@ -122,7 +122,7 @@ def test_variables_and_defaults_are_those_of_the_document(root: Path, name: str)
 
 @pytest.mark.parametrize("name", VARIABLES)
 def test_each_role_understands_its_variables(root: Path, name: str) -> None:
-    """What compose gives by default is what the role would take by itself."""
+    """The defaults in compose equal the defaults of the role."""
     given = services_of(root, "microservices")[name]["environment"]
     required = {key: value for key, value in VARIABLES[name].items() if key.endswith("_ADDR")}
     assert read(name, given) == read(name, required)
@@ -137,14 +137,14 @@ def test_output_is_not_held_back(root: Path, design: str, name: str) -> None:
 
 @pytest.mark.parametrize(("design", "ports"), [("microservices", PORTS), ("monolith", NODES)])
 def test_listeners_are_checked_by_tcp_on_their_own_port(root: Path, design: str, ports: dict[str, int]) -> None:
-    """Whoever listens is checked in tcp mode on loopback, under its own name."""
+    """A listening service is checked in tcp mode on loopback, under its own name."""
     for name, port in ports.items():
         options = checked_by(services_of(root, design)[name])
         assert (options.mode, str(options.target), options.service) == ("tcp", f"127.0.0.1:{port}", name)
 
 
 def test_worker_is_checked_against_its_coordinator(root: Path) -> None:
-    """The worker is checked in worker mode at the address that it is given."""
+    """The worker is checked in worker mode at its coordinator's address."""
     worker = services_of(root, "microservices", COORDINATOR_PORT="6000")["worker"]
     options = checked_by(worker)
     assert (options.mode, options.service) == ("worker", "worker")
@@ -153,14 +153,14 @@ def test_worker_is_checked_against_its_coordinator(root: Path) -> None:
 
 @every_service
 def test_healthchecks_keep_the_locked_times(root: Path, design: str, name: str) -> None:
-    """Every 5 s, 2 s at most, 12 retries, 20 s to start."""
+    """A healthcheck has an interval of 5 s, a timeout of 2 s, 12 retries and a start period of 20 s."""
     check = services_of(root, design)[name]["healthcheck"]
     assert {key: value for key, value in check.items() if key != "test"} == TIMING
     assert checked_by({"healthcheck": check}).timeout_ms < 2_000
 
 
 def test_a_port_that_is_set_is_set_everywhere(root: Path) -> None:
-    """Another port moves the service, those who call it, its healthcheck and what is published."""
+    """A changed port changes the service, its callers, its healthcheck and the published port."""
     ports = {f"{name.upper()}_PORT": str(port + 1_000) for name, port in PORTS.items()}
     services = services_of(root, "microservices", **ports)
     text = json.dumps(services)
@@ -180,7 +180,7 @@ def test_a_port_that_is_set_is_set_everywhere(root: Path) -> None:
     ],
 )
 def test_services_wait_for_the_health_of_those_they_call(root: Path, name: str, needed: set[str]) -> None:
-    """A service starts once those that it calls are healthy; owners wait for their credentials."""
+    """A service starts once the services that it calls are healthy, and owners wait for their credentials."""
     after = dict(services_of(root, "microservices")[name]["depends_on"])
     credentials_first = after.pop(ONE_SHOT, None)
     assert after == {other: {"condition": "service_healthy"} for other in needed}
@@ -189,7 +189,7 @@ def test_services_wait_for_the_health_of_those_they_call(root: Path, name: str, 
 
 @pytest.mark.parametrize("index", range(6))
 def test_nodes_know_their_place(root: Path, index: int) -> None:
-    """Node i of six has index i, and the port by which the list of nodes knows it."""
+    """Node i of six has index i, and the matching port."""
     command = words(services_of(root, "monolith")[f"node-{index}"]["command"])
     values = [command[command.index(option) + 1] for option in ("--index", "--nodes", "--port")]
     assert values == [str(index), "6", str(50061 + index)]
@@ -197,7 +197,7 @@ def test_nodes_know_their_place(root: Path, index: int) -> None:
 
 @every_service
 def test_containers_may_do_little(root: Path, design: str, name: str) -> None:
-    """No capabilities, nothing to write to, and a user that is not root."""
+    """A container has no capabilities, a read-only root and a user that is not root."""
     service = services_of(root, design)[name]
     assert (service["cap_drop"], service["read_only"]) == (["ALL"], True)
     assert dict(instructions(root))["USER"] == "holdfast"
@@ -207,7 +207,7 @@ def test_containers_may_do_little(root: Path, design: str, name: str) -> None:
     ("design", "owners"), [("server", ["server"]), ("microservices", OWNING), ("monolith", [*NODES])]
 )
 def test_jobs_are_kept_on_volumes(root: Path, design: str, owners: list[str]) -> None:
-    """Each service that owns something keeps it in a directory that is a named volume of its own."""
+    """Each service that owns data stores it in a directory on a named volume of its own."""
     services, kept = services_of(root, design), set[str]()
     for name in owners:
         service = services[name]
@@ -222,7 +222,7 @@ def test_jobs_are_kept_on_volumes(root: Path, design: str, owners: list[str]) ->
 
 @pytest.mark.parametrize(("design", "owners"), [("microservices", OWNING), ("monolith", [*NODES])])
 def test_memory_is_for_the_comparison_alone(root: Path, design: str, owners: list[str]) -> None:
-    """The comparison's file takes the directory from each command, and changes nothing else."""
+    """The comparison's file removes the directory from each command, and changes nothing else."""
     durable, compared = services_of(root, design), services_of(root, f"{design}-memory")
     for name in owners:
         durable[name]["command"] = words(durable[name]["command"])[:-2]
@@ -252,7 +252,7 @@ def test_credentials_are_made_by_a_container_that_ends(root: Path, design: str, 
 
 @pytest.mark.parametrize("design", ["server", "microservices"])
 def test_containers_see_their_own_credentials_alone(root: Path, design: str) -> None:
-    """A service mounts the files that it is told of, read-only, and no other credentials."""
+    """A service mounts only its own credentials, read-only."""
     for name, service in services_of(root, design).items():
         files = [value for key, value in service.get("environment", {}).items() if key.endswith("_FILE")]
         mounted = [path for path in mounts_of(service).values() if path.startswith("/credentials/")]
@@ -261,7 +261,7 @@ def test_containers_see_their_own_credentials_alone(root: Path, design: str) -> 
 
 
 def test_tokens_fit_the_roles(root: Path, tmp_path: Path) -> None:
-    """Each caller gets a token of its own, and those who are called the hashes of all, as each role reads them."""
+    """Each calling role reads a token of its own, and each called role reads the hashes of all."""
     assert credentials.main(["services", str(tmp_path)]) == 0
     told = {name: read(name, _at(tmp_path, environment)) for name, environment in _environments(root).items()}
     tokens = {name: environment.token for name, environment in told.items() if environment.token}
@@ -276,7 +276,7 @@ def _environments(root: Path) -> dict[str, dict[str, str]]:
 
 
 def _at(folder: Path, environment: dict[str, str]) -> dict[str, str]:
-    """The environment of a service whose credentials are in this folder."""
+    """Returns the environment of a service whose credentials are in this folder."""
     files = {
         key: str(folder / Path(value).relative_to("/credentials")) if key.endswith("_FILE") else str(value)
         for key, value in environment.items()
@@ -285,13 +285,13 @@ def _at(folder: Path, environment: dict[str, str]) -> dict[str, str]:
 
 
 def test_base_image_is_an_argument(root: Path) -> None:
-    """Both stages are built on the image that is asked for, by default a usual one."""
+    """Both stages are built on the base image of the argument, by default a common one."""
     made = instructions(root)
     assert made[0] == ("ARG", "BASE_IMAGE=python:3.11-slim")
     assert [rest for name, rest in made if name == "FROM"] == ["${BASE_IMAGE} AS build", "${BASE_IMAGE}"]
 
 
 def test_wheelhouse_is_explained_with_what_builds_the_project(root: Path) -> None:
-    """The command that fills a wheelhouse names the pinned builder, which an image without an index needs too."""
+    """The command that fills a wheelhouse names the pinned build backend, which an image without an index needs too."""
     (builder,) = tomllib.loads((root / "pyproject.toml").read_text())["build-system"]["requires"]
     assert f"pip download --dest deploy/wheelhouse {builder} ." in (root / "deploy/README.md").read_text()

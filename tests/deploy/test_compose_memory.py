@@ -1,17 +1,17 @@
-"""The comparison's files in containers: the same services, which keep nothing."""
+"""The comparison's stacks in containers: the same services, which store nothing."""
 
 import pytest
 
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.deploy.stack import Stack
-from tests.e2e.wire import Wire
+from tests.e2e.grpc_client import Wire
 
-# The first test waits for the image, too.
+# The first test also waits for the image.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_comparison_writes_no_file(microservices_memory: Stack) -> None:
-    """Jobs run and end, and no owner has written anything to its volume."""
+    """Jobs run and end, and no owner writes a file to its volume."""
     wire = Wire(microservices_memory.engine.target(50051))
     try:
         job_id = wire.new(ms=1)

@@ -1,4 +1,4 @@
-"""Design A in containers: six services on a real engine, reached through the published port."""
+"""The microservices in containers: six services on a real engine, reached through the published port."""
 
 import json
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ import pytest
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.deploy.clients import SLOTS, check_all_end, check_the_five_methods, state_of
 from tests.deploy.stack import Stack
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import TERMINAL, Wire
+from tests.e2e.grpc_client import TERMINAL, Wire
+from tests.e2e.wait_until import eventually
 
-# The first test waits for the image, too.
+# The first test also waits for the image.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 LISTENING = {"gateway": 50051, "job": 50052, "queue": 50053, "coordinator": 50054, "result": 50055}
-#: Calls a method of a service without a token, with one that was never made, and with that of its container.
+#: Calls a method of a service without a token, with an invented one, and with that of its container.
 ASKING = """
 import grpc, os, pathlib, sys
 call = grpc.insecure_channel(sys.argv[1]).unary_unary(sys.argv[2])
@@ -28,7 +28,7 @@ for metadata in ([], [("authorization", "Bearer " + "x" * 43)], [("authorization
     except grpc.RpcError as error:
         print(error.code().name)
 """
-#: For each service a method, its callers in the matrix, and whom the network lets come so far.
+#: For each service a method, and the roles that may call it.
 METHODS = {
     "job:50052": ("JobInternalService/ListJobRecords", {"gateway", "coordinator"}),
     "queue:50053": ("QueueInternalService/DequeueJob", {"coordinator"}),
@@ -49,7 +49,7 @@ def test_all_services_become_healthy(microservices: Stack) -> None:
     """Each service is healthy by its own healthcheck, and the worker by that of its coordinator."""
     assert microservices.health() == dict.fromkeys([*LISTENING, "worker"], "healthy")
     for service, container in microservices.containers().items():
-        # On a slow machine one of them may take too long.
+        # On a slow machine one of the checks may time out.
         *_, healthy = [check for check in container["State"]["Health"]["Log"] if check["ExitCode"] == 0]
         said = json.loads(healthy["Output"])
         target = f"127.0.0.1:{LISTENING[service]}" if service in LISTENING else "coordinator:50054"
@@ -58,19 +58,19 @@ def test_all_services_become_healthy(microservices: Stack) -> None:
 
 
 def test_contract_holds_through_the_gateway(wire: Wire) -> None:
-    """Submit, status, result, cancel and list do what was frozen."""
+    """Submit, status, result, cancel and list follow the frozen contract through the gateway."""
     check_the_five_methods(wire)
 
 
 @pytest.mark.parametrize("service", [*LISTENING, "worker"])
 def test_services_run_unbuffered_and_not_as_root(microservices: Stack, service: str) -> None:
-    """The image's user runs the one command, with PYTHONUNBUFFERED=1."""
+    """The command runs as the image's user, with PYTHONUNBUFFERED=1."""
     asked = "import os; print(os.getuid(), os.environ['PYTHONUNBUFFERED'])"
     assert microservices.run_in(service, "python", "-c", asked).split() == ["10001", "1"]
 
 
 def test_only_the_gateway_can_be_reached_from_outside(microservices: Stack) -> None:
-    """One port is published, on loopback; the others are known inside alone."""
+    """Only the gateway's port is published, and only on loopback."""
     bound = {
         service: [binding for bindings in ports.values() for binding in bindings or ()]
         for service, container in microservices.containers().items()
@@ -82,7 +82,7 @@ def test_only_the_gateway_can_be_reached_from_outside(microservices: Stack) -> N
 @pytest.mark.parametrize("caller", ["gateway", "coordinator", "worker"])
 @pytest.mark.parametrize("target", METHODS)
 def test_services_know_who_calls(microservices: Stack, caller: str, target: str) -> None:
-    """Without any set-up, no token and a strange one are UNAUTHENTICATED, and another role's PERMISSION_DENIED."""
+    """Without any set-up, no token or an unknown one is UNAUTHENTICATED, and one of a wrong role PERMISSION_DENIED."""
     method, allowed = METHODS[target]
     said = microservices.run_in(caller, "python", "-c", ASKING, target, f"/taskqueue.internal.v1.{method}").split()
     assert said[:2] == [grpc.StatusCode.UNAUTHENTICATED.name] * 2
@@ -92,7 +92,7 @@ def test_services_know_who_calls(microservices: Stack, caller: str, target: str)
 
 @pytest.mark.parametrize("caller", ["gateway", "coordinator", "worker"])
 def test_callers_have_their_own_token_alone(microservices: Stack, caller: str) -> None:
-    """A container can read one token, its own, and may not change it."""
+    """A container can read only its own token, and cannot change it."""
     asked = "import pathlib; print(*(p for p in pathlib.Path('/credentials').glob('*/token')))"
     assert microservices.run_in(caller, "python", "-c", asked).split() == [f"/credentials/{caller}/token"]
     mounts = {mount["Destination"]: mount["RW"] for mount in microservices.container(caller)["Mounts"]}
@@ -100,8 +100,8 @@ def test_callers_have_their_own_token_alone(microservices: Stack, caller: str) -
 
 
 def test_jobs_outlive_a_disconnected_worker(microservices: Stack, wire: Wire) -> None:
-    """A worker off the network loses its jobs; they go back to the queue, and end once it is there again."""
-    # Long enough that the worker is off the network before they have ended.
+    """A disconnected worker loses its jobs, which return to the queue and end once it is connected again."""
+    # Long enough that the worker is disconnected before they have ended.
     running = [wire.new(ms=8_000) for _ in range(SLOTS)]
     for job_id in running:
         wire.wait_for(job_id, public.RUNNING)
@@ -114,7 +114,7 @@ def test_jobs_outlive_a_disconnected_worker(microservices: Stack, wire: Wire) ->
 
 
 def test_jobs_outlive_a_disconnected_queue(microservices: Stack, wire: Wire) -> None:
-    """Without the queue submits are UNAVAILABLE; what was accepted before ends once it is there again."""
+    """Without the queue service submits are UNAVAILABLE, and accepted jobs end once it is connected again."""
     accepted = [wire.new(ms=1_000) for _ in range(2 * SLOTS)]
     with microservices.disconnected("queue", "inside"):
         eventually(lambda: refused_submit(wire, accepted), grpc.StatusCode.UNAVAILABLE.__eq__)
@@ -124,7 +124,7 @@ def test_jobs_outlive_a_disconnected_queue(microservices: Stack, wire: Wire) -> 
 
 
 def test_jobs_outlive_an_owner_that_moves(microservices: Stack, wire: Wire) -> None:
-    """The owner of all jobs comes back at another address, is found by its name, and has what was accepted."""
+    """If the job service comes back at another address, it is found by its name, and accepted jobs end."""
     accepted = [wire.new(ms=1_000) for _ in range(2 * SLOTS)]
     with microservices.moved("job", "inside"):
         eventually(lambda: refused_submit(wire, accepted), grpc.StatusCode.UNAVAILABLE.__eq__)
@@ -132,7 +132,7 @@ def test_jobs_outlive_an_owner_that_moves(microservices: Stack, wire: Wire) -> N
 
 
 def refused_submit(wire: Wire, accepted: list[str]) -> grpc.StatusCode | None:
-    """Why a submit was refused; if it was not, it is one more that must not be lost."""
+    """Returns the code of a refused submit; a job that is accepted is added to `accepted`."""
     try:
         accepted.append(wire.new(ms=1))
     except grpc.RpcError as error:
@@ -142,7 +142,7 @@ def refused_submit(wire: Wire, accepted: list[str]) -> grpc.StatusCode | None:
 
 
 def test_gateway_answers_while_it_is_cut_off(microservices: Stack, wire: Wire) -> None:
-    """A gateway that reaches no owner says UNAVAILABLE, and knows its jobs again once it does."""
+    """A gateway without its owners is UNAVAILABLE, and serves its jobs again once they are connected."""
     job_id = wire.new(ms=1)
     with microservices.disconnected("gateway", "inside"):
         eventually(lambda: state_of(wire, job_id), grpc.StatusCode.UNAVAILABLE.__eq__)
@@ -150,7 +150,7 @@ def test_gateway_answers_while_it_is_cut_off(microservices: Stack, wire: Wire) -
 
 
 def test_credentials_can_be_replaced(microservices: Stack, wire: Wire) -> None:
-    """With new tokens and a restart, as the documents have it, the old token is unknown and jobs go on."""
+    """After new tokens and a restart the services accept only the new tokens, and jobs run."""
     target, (method, _) = "job:50052", METHODS["job:50052"]
     before = microservices.run_in("worker", "cat", "/credentials/worker/token")
     replace = ("python", "-m", "scripts.credentials", "services", "--replace", "/credentials")
@@ -166,7 +166,7 @@ def test_credentials_can_be_replaced(microservices: Stack, wire: Wire) -> None:
 
 
 def test_jobs_outlive_all_containers(microservices: Stack, wire: Wire) -> None:
-    """After `down` and `up` jobs have their results, those that waited run, and the roles know each other again."""
+    """After `down` and `up` jobs have their results, waiting jobs run, and the roles authenticate each other."""
     waiting: list[str] = []
     eventually(lambda: refused_submit(wire, waiting), lambda code: code is None)
     done = wire.new(ms=1, size=10)
@@ -179,7 +179,7 @@ def test_jobs_outlive_all_containers(microservices: Stack, wire: Wire) -> None:
 
 
 def test_it_goes_down_and_leaves_nothing(microservices: Stack) -> None:
-    """No container, network or volume of the project is left."""
+    """After `down --volumes` no container, network or volume of the project is left."""
     assert microservices.leftovers()
     microservices.down()
     assert microservices.leftovers() == []

@@ -1,4 +1,4 @@
-"""Design B in containers: six nodes on a real engine, reached through their published ports by who owns a job."""
+"""The monolith in containers: six nodes on a real engine, reached through their published ports by job owner."""
 
 from collections.abc import Iterator
 
@@ -9,10 +9,10 @@ from holdfast.proto import taskqueue_public_pb2 as public
 from tests.contract.wires import RoutedWire
 from tests.deploy.clients import SLOTS, check_all_end, check_the_five_methods, state_of
 from tests.deploy.stack import Stack
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import TERMINAL
+from tests.e2e.grpc_client import TERMINAL
+from tests.e2e.wait_until import eventually
 
-# The first test waits for the image, too.
+# The first test also waits for the image.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PORTS = [50061 + index for index in range(6)]
@@ -22,14 +22,14 @@ UNREACHABLE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_E
 
 @pytest.fixture(scope="module")
 def wire(monolith: Stack) -> Iterator[RoutedWire]:
-    """A client that knows all nodes."""
+    """A client of all nodes."""
     wire = RoutedWire([monolith.engine.target(port) for port in PORTS])
     yield wire
     wire.close()
 
 
 def test_all_nodes_become_healthy(monolith: Stack) -> None:
-    """Six nodes are healthy by their own healthchecks, and each is published on loopback alone."""
+    """Six nodes are healthy by their own healthchecks, and each is published only on loopback."""
     assert monolith.health() == {f"node-{index}": "healthy" for index in range(6)}
     containers = monolith.containers()
     for index, port in enumerate(PORTS):
@@ -38,12 +38,12 @@ def test_all_nodes_become_healthy(monolith: Stack) -> None:
 
 
 def test_contract_holds_through_the_owners(wire: RoutedWire) -> None:
-    """Submit, status, result, cancel and list do what was frozen, with every job asked of its owner."""
+    """Submit, status, result, cancel and list follow the frozen contract on the owner of each job."""
     check_the_five_methods(wire)
 
 
 def test_jobs_outlive_a_disconnected_node(monolith: Stack, wire: RoutedWire) -> None:
-    """A node off the network makes its own jobs unreachable and nothing else; back again, it has them all."""
+    """A disconnected node makes only its own jobs unreachable, and has them all once it is connected again."""
     accepted = [wire.new(ms=500) for _ in range(2 * SLOTS)]
     away = f"node-{AWAY}"
     lost = [job_id for job_id in accepted if wire.owner(job_id).target.endswith(f"/{PORTS[AWAY]}.sock")]
@@ -58,7 +58,7 @@ def test_jobs_outlive_a_disconnected_node(monolith: Stack, wire: RoutedWire) -> 
 
 
 def test_jobs_outlive_all_containers(monolith: Stack, wire: RoutedWire) -> None:
-    """After `down` and `up` every node has its jobs again: those that ended, and those that waited."""
+    """After `down` and `up` every node has its finished and its waiting jobs."""
     done = wire.new(ms=1, size=10)
     wire.wait_for(done)
     waiting = [wire.new(ms=2_000) for _ in range(3 * SLOTS)]
@@ -69,7 +69,7 @@ def test_jobs_outlive_all_containers(monolith: Stack, wire: RoutedWire) -> None:
 
 
 def test_it_goes_down_and_leaves_nothing(monolith: Stack) -> None:
-    """No container, network or volume of the project is left."""
+    """After `down --volumes` no container, network or volume of the project is left."""
     assert monolith.leftovers()
     monolith.down()
     assert monolith.leftovers() == []

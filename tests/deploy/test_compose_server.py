@@ -1,4 +1,4 @@
-"""One server in containers: jobs on a volume, two workers of an app, the dashboard, and a token for everybody."""
+"""One server in containers: jobs on a volume, two workers of an app, the dashboard, and tokens."""
 
 import json
 import socket
@@ -10,37 +10,37 @@ import grpc
 import pytest
 
 from tests.deploy.stack import Stack
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire, refusal
+from tests.e2e.grpc_client import Wire, refusal
+from tests.e2e.wait_until import eventually
 
-# The first test waits for the image, too.
+# The first test also waits for the image.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 GRPC, HTTP = 50051, 8080
 
 
 class _Line(HTTPConnection):
-    """HTTP over a socket that leads to the published port."""
+    """HTTP over a Unix socket that leads to the published port."""
 
     def __init__(self, path: str) -> None:
         super().__init__("127.0.0.1", HTTP, timeout=90)
         self._path = path
 
     def connect(self) -> None:
-        """The name of the host stays that of the published port."""
+        """Connects to the socket; the Host header stays that of the published port."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(self._path)
 
 
 class Http:
-    """What a program on the machine asks the published port, with a token or without."""
+    """An HTTP client of the published port, with or without a token."""
 
     def __init__(self, stack: Stack, token: str = "") -> None:
         self._path = stack.engine.target(HTTP).removeprefix("unix:")
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
-        """The status and the body of an answer."""
+        """Returns the status and the body of a response."""
         line = _Line(self._path)
         try:
             line.request(method, path, None if body is None else json.dumps(body), self._headers)
@@ -50,13 +50,13 @@ class Http:
             line.close()
 
     def submit(self, **fields: object) -> str:
-        """The id of a job that was accepted."""
+        """Submits a job; returns its id."""
         status, said = self.ask("POST", "/api/v1/jobs", fields)
         assert status == HTTPStatus.ACCEPTED, said
         return str(json.loads(said)["id"])
 
     def result(self, job_id: str) -> dict[str, Any]:
-        """How a job ended; waits for that."""
+        """Waits for the end of a job; returns its result."""
         status, said = self.ask("GET", f"/api/v1/jobs/{job_id}/result?wait_s=60")
         assert status == HTTPStatus.OK, said
         return dict(json.loads(said))
@@ -64,13 +64,13 @@ class Http:
 
 @pytest.fixture(scope="module")
 def token(server: Stack) -> str:
-    """An operator's token, made with the command of the documents."""
+    """An operator's token, created with the command of the documents."""
     return server.compose("exec", "-T", "server", "holdfast", "token", "create", "--scopes", "admin").strip()
 
 
 @pytest.fixture
 def http(server: Stack, token: str) -> Http:
-    """An operator."""
+    """An operator's client."""
     return Http(server, token)
 
 
@@ -80,7 +80,7 @@ def test_server_and_workers_become_healthy(server: Stack) -> None:
 
 
 def test_ports_are_published_on_loopback_alone(server: Stack) -> None:
-    """Clients and browsers reach the server, and from the machine itself only."""
+    """Only the server's ports are published, and only on loopback."""
     ports = {name: container["NetworkSettings"]["Ports"] for name, container in server.containers().items()}
     published = {f"{port}/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(port)}] for port in (GRPC, HTTP)}
     assert ports == {"server": published, "worker": {}, "worker-2": {}}
@@ -94,14 +94,14 @@ def test_jobs_of_the_app_run_in_the_workers(http: Http) -> None:
 
 
 def test_two_workers_are_connected(http: Http) -> None:
-    """The server knows both containers of the worker, and no other worker."""
+    """Exactly the two worker containers are connected to the server."""
     status, said = http.ask("GET", "/api/v1/workers")
     assert status == HTTPStatus.OK
     assert len(json.loads(said)["workers"]) == 2
 
 
 def test_dashboard_is_served_and_asks_for_a_token(server: Stack, http: Http) -> None:
-    """A browser on the machine gets the page; what it shows is for those who have a token."""
+    """The dashboard's page needs no token, but its data does."""
     status, page = Http(server).ask("GET", "/")
     assert (status, b"<html" in page.lower()) == (HTTPStatus.OK, True)
     assert Http(server).ask("GET", "/api/v1/stats")[0] == HTTPStatus.UNAUTHORIZED
@@ -109,7 +109,7 @@ def test_dashboard_is_served_and_asks_for_a_token(server: Stack, http: Http) -> 
 
 
 def test_clients_without_a_token_are_refused(server: Stack) -> None:
-    """The server says --insecure because nothing encrypts, and lets in nobody without a token all the same."""
+    """The server refuses clients without a token, although it runs with --insecure."""
     wire = Wire(server.engine.target(GRPC))
     try:
         assert refusal(wire.new).code is grpc.StatusCode.UNAUTHENTICATED
@@ -118,14 +118,14 @@ def test_clients_without_a_token_are_refused(server: Stack) -> None:
 
 
 def test_workers_token_does_nothing_but_work(server: Stack) -> None:
-    """The token that the workers have neither submits nor reads."""
+    """The workers' token can neither submit nor read jobs."""
     theirs = server.run_in("worker", "cat", "/credentials/worker/token").strip()
     for method, path in (("POST", "/api/v1/jobs"), ("GET", "/api/v1/jobs")):
         assert Http(server, theirs).ask(method, path, {"type": "echo"})[0] == HTTPStatus.FORBIDDEN
 
 
 def test_workers_token_can_be_replaced(server: Stack, http: Http) -> None:
-    """With a new token and a restart, as the documents have it, the old token is unknown and jobs run."""
+    """After a new token and a restart the server refuses the old token, and jobs run."""
     earlier = server.run_in("worker", "cat", "/credentials/worker/token").strip()
     replace = ("worker", "--replace", "--data", "/var/lib/holdfast", "/credentials")
     server.compose("run", "--rm", "credentials", "python", "-m", "scripts.credentials", *replace)
@@ -136,7 +136,7 @@ def test_workers_token_can_be_replaced(server: Stack, http: Http) -> None:
 
 
 def test_jobs_and_tokens_outlive_all_containers(server: Stack, http: Http) -> None:
-    """After `down` and `up` jobs have their results, those that waited run, and the tokens are still good."""
+    """After `down` and `up` jobs have their results, waiting jobs run, and the tokens are still valid."""
     done = http.submit(type="echo", payload="kept")
     assert http.result(done)["output"] == "kept"
     waiting = http.submit(type="resize", queue="images", payload=["dog.png", 100], delay_s=3)
@@ -147,7 +147,7 @@ def test_jobs_and_tokens_outlive_all_containers(server: Stack, http: Http) -> No
 
 
 def test_it_goes_down_and_leaves_nothing(server: Stack) -> None:
-    """With --volumes no container, network or volume of the project is left."""
+    """After `down --volumes` no container, network or volume of the project is left."""
     assert server.leftovers()
     server.down()
     assert server.leftovers() == []

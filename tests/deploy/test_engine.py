@@ -1,4 +1,4 @@
-"""The engine of these tests: there where it can be, and gone afterwards."""
+"""The container engine of these tests: it runs in isolation, and leaves nothing behind."""
 
 import contextlib
 from pathlib import Path
@@ -7,23 +7,23 @@ from tests.deploy.engine import Engine, engine_running
 
 
 def processes_of(engine: Engine) -> list[int]:
-    """Every process that names the engine's folder in its command."""
+    """Returns every process that has the engine's folder in its command line."""
     found: list[int] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             if engine.folder.name.encode() in path.read_bytes():
                 found.append(int(path.parent.name))
     return found
 
 
 def traces_of(engine: Engine) -> list[Path]:
-    """What is on disk or in the system of an engine: its folder, and its groups of processes."""
+    """Returns the engine's folder and cgroups, if they exist."""
     folders = [engine.folder] if engine.folder.exists() else []
     return [*folders, *Path("/sys/fs/cgroup").glob(f"**/{engine.folder.name}")]
 
 
 def test_an_engine_leaves_nothing() -> None:
-    """Its network and its mounts are never the machine's, and its processes and files end with it."""
+    """An engine's network and mounts are not visible on the machine, and its processes and files end with it."""
     with engine_running() as engine:
         network = engine.docker("network", "create", "of-its-own")
         assert not Path(f"/sys/class/net/br-{network[:12]}").exists()

@@ -1,4 +1,4 @@
-"""Processes for each test, gone after it."""
+"""Fixtures that start processes for a test and kill them after it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fleet import Fleet, fleet_in
-from tests.e2e.loaded import LoadedProgram, loaded_program
-from tests.e2e.loaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram, loaded_program
 
 
 @pytest.fixture
@@ -19,13 +19,13 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="session")
 def loaded() -> Iterator[LoadedProgram]:
-    """The program, loaded once for all commands at a prompt."""
+    """The preloaded program from which commands are forked, once per session."""
     with loaded_program() as program:
         yield program
 
 
 @pytest.fixture
 def loaded_fleet(tmp_path: Path, loaded: LoadedProgram) -> Iterator[Fleet]:
-    """A fleet for tests of which it is no part how the program is loaded."""
+    """A fleet whose processes are forked from the preloaded program, for tests that do not depend on a cold start."""
     with loaded_fleet_in(tmp_path, loaded) as fleet:
         yield fleet

@@ -1,10 +1,10 @@
-"""Runs the examples of a document, in order, in one folder: whatever a reader would paste must work.
+"""Runs the examples of a document in order, in one folder, and checks their output.
 
 A fenced block marked `python` is run in one interpreter per document, so that later blocks see the names of earlier
-ones; if its first line is a comment with a file's name, it is written to that file instead. `print(...)  # text` says
-what is printed. In a block marked `console`, lines after `$ ` are commands: `&` at the end leaves one running in the
-background once it is ready, `# exit 1` says how it ends, and the lines below say what it prints. In what is printed,
-`...` stands for anything.
+ones; if its first line is a comment with a file name, the block is written to that file instead. The comment after
+`print(...)  # text` is the expected output. In a block marked `console`, lines after `$ ` are commands: a command with
+`&` at the end stays in the background once it is ready, `# exit 1` gives the expected exit status, and the lines below
+a command are its expected output. In expected output, `...` matches any text.
 """
 
 import json
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.e2e.fleet import clean_environment, stable_port
-from tests.e2e.waiting import DEADLINE_S, pause
+from tests.e2e.wait_until import DEADLINE_S, pause
 
 PORT = "50051"
 HTTP_PORT = "8080"
@@ -44,7 +44,7 @@ for line in sys.stdin:
 
 
 class Block(NamedTuple):
-    """One example, and the line of the document on which it begins."""
+    """One example with the line of the document at which it begins."""
 
     language: str
     source: str
@@ -52,16 +52,16 @@ class Block(NamedTuple):
 
 
 class ExampleError(AssertionError):
-    """An example does not do what its document says."""
+    """An example that does not do what its document says."""
 
 
 def blocks_of(text: str) -> list[Block]:
-    """The examples of a document that can be run."""
+    """Returns the runnable examples of a document."""
     return [Block(found[1], found[2], text[: found.start()].count("\n") + 2) for found in _FENCE.finditer(text)]
 
 
 class Reader:
-    """Somebody who pastes every example of one document, in a folder of their own."""
+    """Runs every example of one document in one folder, as a reader would paste them."""
 
     def __init__(self, document: Path, folder: Path) -> None:
         self._document = document
@@ -74,7 +74,7 @@ class Reader:
         self._environment = clean_environment({"PATH": path, "COLUMNS": "160", **ports})
 
     def run(self) -> int:
-        """How many examples there were; raises ExampleError at the first one that does not work."""
+        """Returns the number of examples; raises ExampleError at the first example that fails."""
         blocks = blocks_of(self._document.read_text().replace(PORT, self._port).replace(HTTP_PORT, self._http_port))
         for block in blocks:
             if block.language == "console":
@@ -86,7 +86,7 @@ class Reader:
         return len(blocks)
 
     def end(self) -> None:
-        """Ends every process, those of the examples first."""
+        """Ends every process: first the background commands of the examples, then the interpreter."""
         for process in self._background:
             process.terminate()
         for process in self._background:
@@ -183,7 +183,7 @@ class Reader:
 
 
 def _commands(source: str) -> Iterator[tuple[str, list[str]]]:
-    """Each command with the lines that follow it."""
+    """Yields each command with its expected output lines."""
     for part in re.split(r"^\$ ", source.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
         command, *shown = part.splitlines()
         yield command.strip(), [line for line in shown if line.strip()]
@@ -199,7 +199,7 @@ def _await_end(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None
 
 @contextmanager
 def reader_of(document: Path, folder: Path) -> Iterator[Reader]:
-    """A reader whose processes end with the block."""
+    """Yields a reader and ends its processes on exit."""
     reader = Reader(document, folder)
     try:
         yield reader

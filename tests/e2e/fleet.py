@@ -1,4 +1,4 @@
-"""Real processes of the program, each of which ends with the test that started it."""
+"""Real processes of the program; the fleet ends them after the test that started them."""
 
 import contextlib
 import json
@@ -12,41 +12,41 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire
+from tests.e2e.grpc_client import Wire
+from tests.e2e.wait_until import eventually
 
 HOLDFAST = (sys.executable, "-m", "holdfast")
-#: How many processes of one test run have ports of their own.
+#: Number of pytest-xdist workers with separate port ranges.
 _SHARES = 4
 _given: set[int] = set()
 
 
 class Process(Protocol):
-    """What a fleet does with a process, as `subprocess` has it."""
+    """The methods of `subprocess.Popen` that a fleet uses."""
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
 
     @property
-    def returncode(self) -> int | Any:  # noqa: ANN401 - as it is there
-        """Its exit status, once it was asked for and is known."""
+    def returncode(self) -> int | Any:  # noqa: ANN401 - as in `subprocess.Popen`
+        """The exit status, once `poll` or `wait` has seen the end."""
 
     def poll(self) -> int | None:
-        """Its exit status, if it has ended."""
+        """Returns the exit status, or None while the process runs."""
 
     def send_signal(self, sig: int) -> None:
-        """Sends a signal, unless it has ended."""
+        """Sends a signal, unless the process has ended."""
 
     def kill(self) -> None:
-        """Ends it, unless it has ended."""
+        """Sends SIGKILL, unless the process has ended."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, once it has ended."""
+        """Waits for the end of the process and returns its exit status."""
 
 
 class Program:
-    """One process; what it prints and logs goes into files."""
+    """One process whose standard output and standard error go to files."""
 
     def __init__(self, popen: Process, out: Path, log: Path) -> None:
         self._popen = popen
@@ -63,31 +63,31 @@ class Program:
 
     @property
     def log(self) -> str:
-        """All that it wrote to standard error."""
+        """The complete standard error of the process."""
         return self._log.read_text() if self._log.exists() else ""
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
-        """The complete JSON lines of the log, of one event or of all."""
+        """Returns the complete JSON lines of the log, filtered by event if one is given."""
         whole = self.log.split("\n")[:-1]
         records = [json.loads(line) for line in whole if line.startswith("{")]
         return [record for record in records if not event or record["event"] == event]
 
     def ready(self) -> dict[str, Any]:
-        """Waits for the line that says so, and returns it."""
+        """Waits for the ready line and returns it."""
         line = eventually(self._ready_line, what="the ready line")
-        assert isinstance(line, dict), f"it ended with {line}: {self.log}"
+        assert isinstance(line, dict), f"process ended before its ready line, with {line}: {self.log}"
         return line
 
     def _ready_line(self) -> dict[str, Any] | str:
-        has_ended = self._popen.poll() is not None  # looked at first: it may get ready and end at once
-        for line in self.output.split("\n")[:-1]:  # the last one may be half of a line
+        has_ended = self._popen.poll() is not None  # polled first: it may exit right after its ready line
+        for line in self.output.split("\n")[:-1]:  # the last line may be incomplete
             record: dict[str, Any] = json.loads(line)
             if record.get("event") == "ready":
                 return record
         return f"exit status {self._popen.returncode}" if has_ended else ""
 
     def wait_or_ready(self) -> bool:
-        """Whether it got ready; False if it ended instead."""
+        """Waits for the ready line or the end of the process; returns whether the process became ready."""
         return isinstance(eventually(self._ready_line), dict)
 
     def signal(self, number: signal.Signals) -> None:
@@ -95,17 +95,17 @@ class Program:
         self._popen.send_signal(number)
 
     def wait(self) -> int:
-        """The exit status, once it has ended."""
+        """Waits for the end of the process and returns its exit status."""
         eventually(lambda: self._popen.poll() is not None, what=f"the end of process {self.pid}")
         return self._popen.returncode
 
     def stop(self) -> int:
-        """TERM, and the exit status."""
+        """Sends SIGTERM and returns the exit status."""
         self.signal(signal.SIGTERM)
         return self.wait()
 
     def kill(self) -> None:
-        """Ends it as a power cut would, even while it is stopped."""
+        """Sends SIGKILL, which also ends a stopped process."""
         with contextlib.suppress(ProcessLookupError):
             self._popen.kill()
         self._popen.wait()
@@ -114,17 +114,17 @@ class Program:
         return self._popen.poll() is None
 
     def children(self) -> list[int]:
-        """The pids of its direct children; of one that has ended none, for its own pid may be another's by now."""
+        """Returns the pids of the direct children; none after its end, when its pid may have been reused."""
         found: list[int] = []
         if self.is_running():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends while it is looked at
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the process may end during the read
                 for thread in Path(f"/proc/{self.pid}/task").iterdir():
                     found += _children_of(thread)
         return found
 
 
 class Fleet:
-    """Starts processes in one folder and sees to it that none is left."""
+    """Starts processes in one folder and kills all of them at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -152,7 +152,7 @@ class Fleet:
         )
 
     def adopt(self, popen: Process) -> Program:
-        """Takes care of a process that a test has started in its own way."""
+        """Adds a process that the test has started itself, so that the fleet ends it."""
         return self._kept(Program(popen, self.folder / "adopted.out", self.folder / "adopted.log"))
 
     def _kept(self, program: Program) -> Program:
@@ -160,25 +160,25 @@ class Fleet:
         return program
 
     def server(self, *arguments: str, data: str = "data", port: int = 0, **environment: str) -> tuple[Program, Wire]:
-        """A server without a worker that is ready, and a client of it."""
+        """Starts a server without a worker, waits until it is ready, and connects a client."""
         return self._ready(self.start("server", "--data", data, "--port", str(port), *arguments, **environment))
 
     def up(self, *arguments: str, data: str = "data", port: int = 0) -> tuple[Program, Wire]:
-        """A server with a worker that is ready, and a client of it."""
+        """Starts a server with a worker, waits until it is ready, and connects a client."""
         return self._ready(self.start("up", "--data", data, "--port", str(port), *arguments))
 
     def worker(self, target: str, *arguments: str) -> Program:
-        """A worker that is ready."""
+        """Starts a worker and waits until it is ready."""
         program = self.start("worker", "--connect", target, *arguments)
         program.ready()
         return program
 
     def wire(self, target: str) -> Wire:
-        """Another client, on a connection of its own."""
+        """Returns a new client with its own connection."""
         return self.keep(Wire(target))
 
     def keep(self, wire: Wire) -> Wire:
-        """Closes a client with the processes."""
+        """Registers a client that the fleet closes at its end."""
         self._wires.append(wire)
         return wire
 
@@ -186,7 +186,7 @@ class Fleet:
         return program, self.wire(program.ready()["grpc"])
 
     def end(self) -> None:
-        """Closes every client and kills every process, by its own pid."""
+        """Closes every client and kills every process and its children by pid."""
         for wire in self._wires:
             wire.close()
         for program in self.programs:
@@ -196,7 +196,7 @@ class Fleet:
 
 
 def _children_of(thread: Path) -> list[int]:
-    """Those that one thread has started; none if it has ended since it was seen."""
+    """Returns the child pids of one thread; none if the thread has ended."""
     try:
         return [int(pid) for pid in (thread / "children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
@@ -204,25 +204,25 @@ def _children_of(thread: Path) -> list[int]:
 
 
 def kill_all(pids: list[int]) -> None:
-    """Ends processes that may have ended by themselves."""
+    """Kills processes; ignores those that have ended."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def clean_environment(more: Mapping[str, str]) -> dict[str, str]:
-    """The environment without settings of whoever runs the tests; HTTP takes any port that is free.
+    """Returns the environment without the HOLDFAST_ settings of the caller, with any free port for HTTP.
 
-    No service is late for another: what stands still here is the machine, and it is waited for.
+    The internal timeout is long, because a slow machine must not make services give up on each other.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     return {**kept, "HOLDFAST_HTTP_PORT": "0", "INTERNAL_TIMEOUT_MS": "30000", **more}
 
 
 def stable_port() -> int:
-    """A free port outside the range that outgoing connections take theirs from, so that it stays free.
+    """Returns a free port outside the ephemeral range, so that no outgoing connection takes it.
 
-    Nobody is given it again: not in this process, and not in another one of the same test run.
+    No other call in this process, and no other pytest-xdist worker of the test run, returns the same port.
     """
     draw, ours = random.Random(), _share()
     while True:
@@ -235,7 +235,7 @@ def stable_port() -> int:
 
 
 def _share() -> range:
-    """The ports of this process of the test run."""
+    """Returns the port range of this pytest-xdist worker."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
     width = (30_000 - 15_000) // _SHARES
     return range(15_000 + number * width, 15_000 + (number + 1) * width)
@@ -243,7 +243,7 @@ def _share() -> range:
 
 @contextlib.contextmanager
 def fleet_in(folder: Path) -> Iterator[Fleet]:
-    """A fleet for the length of a block."""
+    """Yields a fleet and ends its processes on exit."""
     fleet = Fleet(folder)
     try:
         yield fleet

@@ -1,13 +1,13 @@
-"""A worker of the bare frozen contract, as a process: fetches one job, works until a file is there, reports it.
+"""A worker process of the plain frozen contract: fetches one job, waits for a file, reports success.
 
-Prints the job's id once it has it, and whether the report was accepted at the end.
+Prints the job id after the fetch, and after the report whether it was accepted.
 """
 
 import sys
 from pathlib import Path
 
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire
+from tests.e2e.grpc_client import Wire
+from tests.e2e.wait_until import eventually
 
 
 def say(line: str) -> None:

@@ -1,66 +1,42 @@
-"""What a data directory tells: read from a copy, so that looking changes nothing."""
+"""Ledgers, events and models read from a copy of a data directory."""
 
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from holdfast.core import events
-from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import AnyEvent, Granted, Reported, Revoked
-from holdfast.core.ledger import Ledger, LedgerConfig
-from holdfast.journal import Frame, JournalConfig, OsDisk
-from holdfast.ledger.recovery import recover
-from holdfast.testing.model import Model
+from holdfast.journal import Frame, OsDisk
+from holdfast.journal.reader import JournalReader
+from holdfast_lab.simulation.model import Model
+from holdfast_lab.torture.arenas.ledger_facts import copy_of
 
 Event = TypeVar("Event", bound=AnyEvent)
-FAR_FUTURE_MS = 1 << 45
 
 
-def copy_of(directory: Path) -> Path:
-    """The directory as it is now, under another name."""
-    number = sum(1 for _ in directory.parent.glob(f"{directory.name}-copy-*"))
-    copy = directory.with_name(f"{directory.name}-copy-{number}")
-    shutil.copytree(directory, copy)
-    return copy
-
-
-def ledger_in(directory: Path) -> Ledger:
-    """The state that a server would start from."""
-    return _recovered(directory)[0]
-
-
-def _recovered(directory: Path) -> tuple[Ledger, list[Frame]]:
-    recovered = recover(
-        OsDisk(copy_of(directory)),
-        JournalConfig(digest_version=DIGEST_VERSION),
-        LedgerConfig(),
-        now_ms=FAR_FUTURE_MS,
-        new_cluster_id=bytes(16),
-    )
-    try:
-        first = recovered.journal.first_position
-        return recovered.ledger, list(recovered.journal.replay(first - 1))
-    finally:
-        recovered.journal.close()
+def frames_in(directory: Path) -> list[Frame]:
+    """Every frame that the journal still holds; a restored one begins behind its snapshot."""
+    with copy_of(directory) as copy:
+        journal = JournalReader(OsDisk(copy))
+        return list(journal.frames(journal.first_position - 1))
 
 
 def events_in(directory: Path) -> list[AnyEvent]:
-    """Everything that the journal holds, in order."""
-    return [event for frame in _recovered(directory)[1] for event in events.decode(frame.body)]
+    """All events of the journal, in order."""
+    return [event for frame in frames_in(directory) for event in events.decode(frame.body)]
 
 
 def checked(directory: Path) -> Model:
-    """The second opinion's state after the whole journal, every event of which it has found lawful."""
+    """The model of the simulator after the whole journal; it raises at an unlawful event."""
     model = Model()
-    for frame in _recovered(directory)[1]:
+    for frame in frames_in(directory):
         model.feed(frame.body, frame.first_position)
     return model
 
 
 def of_kind(found: Iterable[AnyEvent], kind: type[Event]) -> Iterator[Event]:
-    """Those of one kind."""
+    """The events of one kind."""
     return (event for event in found if isinstance(event, kind))
 
 

@@ -1,4 +1,4 @@
-"""Bytes, sizes and names that no client of ours sends, for every field that a contract has."""
+"""Invalid names and oversized text for every string field of a contract."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,13 +9,13 @@ from google.protobuf.message import Message
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public
 
-#: Neither names nor keys nor ids may be like this.
+#: Invalid as a name, a key or an id.
 NAMES = ("a\0b", "a\r\nb", "a\u202eb", "n" * 2_000, "n" * 3_000_000)
-#: A job that is not there.
+#: The id of a job that does not exist.
 NOBODY = "0190a5d2-0000-7000-8000-000000000000"
-#: Texts that people write, of any kind; they are cut where they are kept.
+#: Free-text fields, where any text is valid; the server truncates it.
 FREE = frozenset({"actor", "reason", "failure_reason", "output_summary", "spec.labels.value", "options.headers.value"})
-#: What each method needs to get as far as its names; nothing here concerns a job that exists.
+#: A valid request per method, so that validation reaches the names; no request refers to an existing job.
 _REQUESTS: dict[str, Message] = {
     "CreateJob": pb.CreateJobRequest(spec=public.JobSpec(job_type="sim"), options=pb.JobOptions(simulated=True)),
     "TransitionJobStatus": pb.TransitionJobStatusRequest(
@@ -35,7 +35,7 @@ _REQUESTS: dict[str, Message] = {
 
 
 def text_fields(message: Descriptor, *before: str) -> Iterator[tuple[str, ...]]:
-    """The way to every field of text, through messages and maps."""
+    """Yields the path to every string field, through messages and maps."""
     for field in message.fields:
         if field.type == FieldDescriptor.TYPE_STRING:
             yield (*before, field.name)
@@ -44,7 +44,7 @@ def text_fields(message: Descriptor, *before: str) -> Iterator[tuple[str, ...]]:
 
 
 def with_text(method: str, kind: type[Message], way: tuple[str, ...], text: str) -> bytes:
-    """A request that is lawful but for this text in this field."""
+    """Returns a request that is valid except for this text in this field."""
     request = kind()
     if method in _REQUESTS:
         request.CopyFrom(_REQUESTS[method])

@@ -1,6 +1,6 @@
-"""An app whose handlers behave in every way that a worker must survive; the payload is the path of a file or empty.
+"""An app with handlers for every misbehaviour that a worker must survive; the payload is a file path or empty.
 
-Each function is there as `thread.NAME` and as `process.NAME`, each coroutine as `async.NAME`.
+Each function is registered as `thread.NAME` and as `process.NAME`, each coroutine as `async.NAME`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ HOUR_S = 3_600.0
 
 
 class UnshowableError(Exception):
-    """Has no words."""
+    """An exception whose message cannot be formatted."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -55,20 +55,20 @@ def allocate(_: Assignment) -> bytes:
 
 
 def hoard(_: Assignment) -> bytes:
-    """Takes all it can get, bit by bit."""
+    """Allocates memory in small steps until it fails."""
     kept = []
     while True:
         kept.append(b"." * (8 << 20))
 
 
 def close_everything(_: Assignment) -> bytes:
-    """Closes what it was given and what it was not."""
+    """Closes the file descriptors 3 to 255, including those of the worker."""
     os.closerange(3, 256)
     return b""
 
 
 def scribble(_: Assignment) -> bytes:
-    """Writes into every socket it finds."""
+    """Writes garbage into every open file descriptor."""
     for descriptor in range(3, 256):
         with contextlib.suppress(OSError):
             os.write(descriptor, b"\xff" * 64)
@@ -77,7 +77,7 @@ def scribble(_: Assignment) -> bytes:
 
 
 def make_up(assignment: Assignment) -> bytes:
-    """Says an outcome that no message can carry."""
+    """Sends the worker an outcome with an invalid runtime."""
     row = ReportRow(assignment.job_id, assignment.token, DONE, runtime_ms=1 << 60)
     os.write(int(sys.argv[1]), framed(Over(row, 0)))
     time.sleep(HOUR_S)
@@ -85,7 +85,7 @@ def make_up(assignment: Assignment) -> bytes:
 
 
 def fork_and_leave(_: Assignment) -> bytes:
-    """Leaves somebody behind who holds everything open."""
+    """Exits but leaves a child process that keeps all file descriptors open."""
     if os.fork():
         os._exit(3)
     os.setsid()
@@ -94,13 +94,13 @@ def fork_and_leave(_: Assignment) -> bytes:
 
 
 def fork_and_return(_: Assignment) -> bytes:
-    """Forks, and lets the child run on into whatever called the job."""
+    """Forks, and lets the child return into the caller of the handler too."""
     child = os.fork()
     return str(os.waitpid(child, 0)[1]).encode() if child else b"of the child"
 
 
 def fork_and_exit(_: Assignment) -> bytes:
-    """Forks, and ends the child as a program ends."""
+    """Forks, and ends the child with `sys.exit`."""
     child = os.fork()
     if not child:
         sys.exit(5)
@@ -132,21 +132,21 @@ def interrupt(_: Assignment) -> bytes:
 
 
 def spin(assignment: Assignment) -> bytes:
-    """An endless loop, once it has said that it runs."""
+    """Writes its pid and runs an endless loop."""
     _tell_pid(assignment)
     while True:
         pass
 
 
 def stuck(assignment: Assignment) -> bytes:
-    """Waits where no exception reaches it."""
+    """Waits on a lock, which an asynchronous exception does not interrupt."""
     _tell_pid(assignment)
     threading.Event().wait(HOUR_S)
     return b""
 
 
 def stubborn(assignment: Assignment) -> bytes:
-    """Ignores whatever it is told."""
+    """Ignores SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _tell_pid(assignment)
     time.sleep(HOUR_S)
@@ -154,7 +154,7 @@ def stubborn(assignment: Assignment) -> bytes:
 
 
 def parent(assignment: Assignment) -> bytes:
-    """Starts a process of its own and waits for it."""
+    """Starts a child process and waits for it."""
     with subprocess.Popen(["/bin/sleep", "3600"]) as child:
         _tell(assignment, str(child.pid))
         child.wait()
@@ -162,7 +162,7 @@ def parent(assignment: Assignment) -> bytes:
 
 
 def hold(assignment: Assignment) -> bytes:
-    """Runs until its file is gone; asks whether it should stop."""
+    """Runs until its file is removed; checks for cancellation."""
     file = _tell_pid(assignment)
     while file.exists():
         current().raise_if_canceled()
@@ -171,7 +171,7 @@ def hold(assignment: Assignment) -> bytes:
 
 
 def clean_up(assignment: Assignment) -> bytes:
-    """Is told to stop, and leaves a word."""
+    """Runs like `hold`, and writes `cleaned` into its file when it ends."""
     try:
         hold(assignment)
     finally:
@@ -180,8 +180,8 @@ def clean_up(assignment: Assignment) -> bytes:
 
 
 def say(_: Assignment) -> bytes:
-    """Speaks, and prints what must not disturb anybody."""
-    print("\x00\x00\x00\x04 not a frame", flush=True)  # noqa: T201 - what it is for
+    """Logs, reports progress, and prints bytes that must not be taken for a frame."""
+    print("\x00\x00\x00\x04 not a frame", flush=True)  # noqa: T201 - the handler must print
     context = current()
     context.log("a line")
     context.progress(0.25, "a quarter")
@@ -189,14 +189,14 @@ def say(_: Assignment) -> bytes:
 
 
 def say_and_hold(assignment: Assignment) -> bytes:
-    """Speaks, and goes on until its file is gone."""
+    """Logs, reports progress, and runs until its file is removed."""
     current().log("under way")
     current().progress(0.5, "half")
     return hold(assignment)
 
 
 def count(assignment: Assignment) -> bytes:
-    """Leaves a line for each run."""
+    """Appends one line per run to its file."""
     with Path(assignment.payload.decode()).open("a") as file:
         file.write(f"{assignment.job_id}\n")
     return str(os.getpid()).encode()
@@ -208,20 +208,20 @@ def nap(_: Assignment) -> bytes:
 
 
 def grow(_: Assignment) -> bytes:
-    """Keeps what it takes."""
+    """Allocates memory and never frees it."""
     _KEPT.append(b"." * (32 << 20))
     return str(os.getpid()).encode()
 
 
 async def ahold(assignment: Assignment) -> bytes:
     file = _tell_pid(assignment)
-    while file.exists():  # noqa: ASYNC110 - another process takes it away
+    while file.exists():  # noqa: ASYNC110 - another process removes the file
         await asyncio.sleep(0.01)
     return b"held"
 
 
 async def swallow(assignment: Assignment) -> bytes:
-    """Does not let itself be canceled while its file is there."""
+    """Ignores cancellation until its file is removed."""
     file = _tell_pid(assignment)
     while file.exists():
         try:
@@ -232,7 +232,7 @@ async def swallow(assignment: Assignment) -> bytes:
 
 
 async def block(_: Assignment) -> bytes:
-    time.sleep(1.6)  # noqa: ASYNC251 - what it is for
+    time.sleep(1.6)  # noqa: ASYNC251 - the handler must block the loop
     return b""
 
 
@@ -245,7 +245,7 @@ def _tell_pid(assignment: Assignment) -> Path:
 
 
 def _tell(assignment: Assignment, text: str) -> Path:
-    """All of it at once: nobody finds a file that is still empty."""
+    """Writes the file atomically, so that no reader finds it empty."""
     file = Path(assignment.payload.decode())
     file.with_suffix(".new").write_text(text)
     file.with_suffix(".new").rename(file)
@@ -280,7 +280,7 @@ _COROUTINES: tuple[Callable[[Assignment], Awaitable[bytes]], ...] = (ahold, swal
 
 
 class JobsApp:
-    """What `holdfast worker -A` is given."""
+    """The app for `holdfast worker -A`."""
 
     def handlers(self) -> dict[str, Handler]:
         found = {f"async.{function.__name__}": Handler(function, Mode.ASYNC) for function in _COROUTINES}

@@ -1,6 +1,6 @@
-"""A plugin for pytest that keeps what came of a campaign of kills: `make kills` loads it.
+"""A pytest plugin that stores the results of a kill campaign; `make kills` loads it.
 
-Each test is a rule; what it printed at the end says how many jobs it was about.
+Each test is one rule; the end of its captured output is stored as the reason.
 """
 
 import os
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, RuleResult, keep
+from holdfast_lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, RuleResult, keep
 
 _WORDS_MAX = 300
 
 
 class Kept:
-    """Takes down what became of every test."""
+    """Collects the result of every test."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -23,7 +23,7 @@ class Kept:
         self.findings: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A failure in any phase breaks it; a test that was skipped proves nothing."""
+        """Records a failure in any phase as BROKEN and a skipped test as UNKNOWN."""
         name = report.nodeid.rpartition("/")[2]
         known = self.results.get(name)
         if report.failed:
@@ -36,12 +36,12 @@ class Kept:
             self.results[name] = RuleResult(name, KEPT, 1, why=" ".join(report.capstdout.split())[-_WORDS_MAX:])
 
     def pytest_sessionfinish(self) -> None:
-        """Writes the file, unless nothing was run."""
+        """Writes the evidence file if any test was run."""
         if self.results:
             keep(self._folder, self.evidence())
 
     def evidence(self) -> Evidence:
-        """What is kept of the campaign; its tests have seeds of their own where none was given."""
+        """Returns the evidence of the campaign; seed 0 means that each test used its own default seed."""
         results = list(self.results.values())
         verdicts = {one.verdict for one in results}
         seed, kills = int(os.environ.get("SEED") or 0), int(os.environ.get("KILLS") or 0)
@@ -59,11 +59,11 @@ class Kept:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The same option as the other campaigns have."""
+    """Adds the `--evidence` option, as in the other campaigns."""
     parser.addoption("--evidence", type=Path, metavar="DIRECTORY", help="keep seed, commit and verdict there")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Nothing is kept unless a folder was named."""
+    """Registers the plugin if a folder is given."""
     if (folder := config.getoption("--evidence")) is not None:
         config.pluginmanager.register(Kept(folder))

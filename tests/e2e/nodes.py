@@ -1,27 +1,27 @@
-"""Several nodes as real processes, with the directories and ports that they keep."""
+"""Several monolith nodes as real processes with fixed directories and ports."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.fleet import Fleet, Program, stable_port
-from tests.e2e.waiting import DEADLINE_S
-from tests.e2e.wire import Wire
+from tests.e2e.grpc_client import Wire
+from tests.e2e.wait_until import DEADLINE_S
 
 _DEADLINES = ("_SUBMIT_S", "_CANCEL_S", "_STATUS_S", "_RESULT_S", "_LIST_S")
 
 
 def wait_for_the_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients in this process wait for a node that only stands still, and do not pass it over after a second.
+    """Raises the client deadlines of this process, so that a client waits for a node that only stalls.
 
-    One that is away is noticed at once all the same.
+    A node that is down is still noticed at once.
     """
     for name in _DEADLINES:
         monkeypatch.setattr(f"holdfast.client.remote.{name}", DEADLINE_S)
 
 
 class NodeSet:
-    """All nodes of one monolith; none has slots unless that is said."""
+    """All nodes of one monolith, without slots by default."""
 
     def __init__(self, fleet: Fleet, data: Path, *options: str, nodes: int = 3, slots: int = 0) -> None:
         self._fleet = fleet
@@ -36,17 +36,17 @@ class NodeSet:
 
     @property
     def target(self) -> str:
-        """What clients are told."""
+        """The comma-separated addresses for clients."""
         return ",".join(self.addresses)
 
     def start(self) -> None:
-        """Waits until all are ready."""
+        """Starts all nodes and waits until they are ready."""
         self.programs = [self._start_one(index) for index in range(len(self.addresses))]
         for program in self.programs:
             program.ready()
 
     def connect(self) -> list[Wire]:
-        """A plain client of each node."""
+        """Returns a plain client for each node."""
         self.wires = self.wires or [self._fleet.wire(address) for address in self.addresses]
         return self.wires
 
@@ -58,19 +58,19 @@ class NodeSet:
         )
 
     def data(self, index: int) -> Path:
-        """Where one node keeps its jobs."""
+        """Returns the data directory of one node."""
         return self._data / f"node-{index}"
 
     def begin_again(self, index: int) -> None:
-        """Starts a node that has ended; it need not be ready when this returns."""
+        """Restarts a node without waiting until it is ready."""
         self.programs[index] = self._start_one(index)
 
     def start_again(self, index: int) -> None:
-        """The same, until it is ready."""
+        """Restarts a node and waits until it is ready."""
         self.begin_again(index)
         self.programs[index].ready()
 
     def kill(self) -> None:
-        """Ends all of them as a power cut would."""
+        """Kills all nodes."""
         for program in self.programs:
             program.kill()

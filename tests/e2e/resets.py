@@ -5,7 +5,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from holdfast.lab.torture.faults.proxy import TcpProxy
+from holdfast_lab.torture.faults.proxy import TcpProxy
 
 
 class ResettingProxy:

@@ -1,4 +1,4 @@
-"""The app that processes of the SDK's tests share; the directory is named by the environment."""
+"""The app of the SDK's tests; the environment variable SDK_JOBS names its directory."""
 
 import os
 import sys
@@ -12,20 +12,20 @@ app = Holdfast(os.environ["SDK_JOBS"], settings={"lease_ms": int(os.environ["SDK
 
 @app.job(max_losses=100)
 def double(number: int) -> int:
-    """Takes a moment, so that some of them run whenever somebody is killed."""
+    """Takes 5 ms, so that some of these jobs run at the moment of a kill."""
     time.sleep(0.005)
     return 2 * number
 
 
 @app.job(max_attempts=2)
 def pid() -> int:
-    """Which process runs it."""
+    """Returns the pid of the process that runs the job."""
     return os.getpid()
 
 
 @app.job(max_losses=100)
 def gate(path: str) -> int:
-    """Says that it runs, and does so until the file is there."""
+    """Creates a `.begun` file, and runs until the file at the path exists."""
     Path(f"{path}.begun").touch()
     while not Path(path).exists():
         current().raise_if_canceled()

@@ -1,4 +1,4 @@
-"""The program as people and scripts use it: at a prompt, in a pipe, on a terminal."""
+"""Runs the program as people and scripts do: with pipes, or on a terminal."""
 
 import contextlib
 import os
@@ -9,30 +9,30 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.e2e.fleet import HOLDFAST, clean_environment
-from tests.e2e.waiting import DEADLINE_S
+from tests.e2e.wait_until import DEADLINE_S
 
 Done = subprocess.CompletedProcess[str]
 
 
 class Running(Protocol):
-    """A process that was started."""
+    """A started process."""
 
     def kill(self) -> None:
-        """Ends it, if it has not ended."""
+        """Kills the process, unless it has ended."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status."""
+        """Waits for the end of the process and returns its exit status."""
 
 
 class Shell:
-    """Runs commands in one folder, for one server unless they name another."""
+    """Runs commands in one folder, with one default server."""
 
     def __init__(self, folder: Path, connect: str = "") -> None:
         self.folder = folder
         self.environment = {"HOLDFAST_CONNECT": connect} if connect else {}
 
     def run(self, *arguments: str, stdin: str = "", patience_s: float = DEADLINE_S, **environment: str) -> Done:
-        """What it printed and how it ended, with pipes on every side."""
+        """Runs a command with pipes for its streams and returns its output and exit status."""
         return subprocess.run(
             [*HOLDFAST, *arguments],
             input=stdin,
@@ -47,7 +47,7 @@ class Shell:
     def at_terminal(
         self, *arguments: str, typed: str = "", awaited: str = "", then: Callable[[], object] = str
     ) -> tuple[int, str]:
-        """Its exit code and everything that the terminal was sent; `then` is called once the awaited text is there."""
+        """Returns exit status and terminal output of a command; calls `then` once the awaited text has appeared."""
         ours, theirs = pty.openpty()
         environment = {**self.environment, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
         process = self._on_terminal(theirs, arguments, environment)
@@ -75,7 +75,7 @@ class Shell:
 
 def _read_all(terminal: int, awaited: str, then: Callable[[], object]) -> str:
     text, is_seen = b"", False
-    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+    with contextlib.suppress(OSError):  # EIO: the other end of the terminal is closed
         while part := os.read(terminal, 65_536):
             text += part
             if not is_seen and awaited.encode() in text:

@@ -1,4 +1,4 @@
-"""`holdfast journal backup` beside a running server, and what `restore` makes of the backup."""
+"""`holdfast journal backup` of a running server, and `holdfast journal restore`."""
 
 import json
 import shutil
@@ -17,18 +17,18 @@ from holdfast.proto import taskqueue_public_pb2 as public
 from holdfast.topologies.backup import take_backup
 from holdfast.topologies.backup_restore import restore_backup
 from tests.e2e.fleet import Fleet, stable_port
+from tests.e2e.grpc_client import Wire
 from tests.e2e.history import events_in, of_kind, refused_reports
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 from tests.e2e.shell import Done, Shell
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire
+from tests.e2e.wait_until import eventually
 
 SMALL = ("--segment-bytes", "65536", "--snapshot-bytes", "65536")
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
@@ -38,21 +38,21 @@ def shell(loaded: LoadedProgram, tmp_path: Path) -> Shell:
 
 
 def told(done: Done) -> dict[str, Any]:
-    """What a command says with --json; fails if it did not work."""
+    """Returns the JSON output of a command; fails if the command failed."""
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
 
 def back_up(shell: Shell, target: str = "backup", data: str = "data") -> dict[str, Any]:
-    """In this process, which is another than the server's."""
+    """Makes a backup from this process while the server runs in another."""
     made = take_backup(shell.folder / data, shell.folder / target, now_ms=SystemClock().wall_ms(), watch=quiet)
     answer: dict[str, Any] = msgspec.to_builtins(made)
     return answer
 
 
 def restore(shell: Shell, backup: str = "backup", data: str = "restored", later_ms: int = 0) -> dict[str, Any]:
-    """The same for what is made of it, now or later."""
+    """Restores a backup from this process, with the clock ahead by `later_ms`."""
     folder, now_ms = shell.folder, SystemClock().wall_ms() + later_ms
     made = restore_backup(folder / backup, folder / data, None, now_ms=now_ms, watch=quiet)
     answer: dict[str, Any] = msgspec.to_builtins(made)
@@ -69,7 +69,7 @@ def batch(wire: Wire, name: str, count: int = 20, size: int = 500) -> list[str]:
 
 
 class Load:
-    """Submits, finishes and cancels on a connection of its own until it is told to stop."""
+    """Submits, finishes and cancels jobs on its own connection until it is stopped."""
 
     def __init__(self, fleet: Fleet, target: str) -> None:
         self._wire = fleet.wire(target)
@@ -94,7 +94,7 @@ class Load:
 
 
 def test_backup_under_load_holds_everything_accepted_before_it_began(fleet: Fleet, shell: Shell) -> None:
-    """While files are closed and snapshots made; its state is that of the journal at its position, byte for byte."""
+    """A backup under load has all jobs accepted before it began, and its digest is the journal's at its position."""
     _, wire = fleet.server(*SMALL, "--log-level", "warning")
     data = shell.folder / "data"
     load = Load(fleet, wire.target)
@@ -119,7 +119,7 @@ def test_backup_under_load_holds_everything_accepted_before_it_began(fleet: Flee
 
 
 def test_report_under_a_token_from_after_the_backup_is_refused(fleet: Fleet, shell: Shell) -> None:
-    """Also where the same worker was given the same job again: it is another lease, and the token tells."""
+    """A restored server refuses reports with old tokens, even from the worker that holds the new lease of the job."""
     port = stable_port()
     server, wire = fleet.server(port=port)
     running, waiting = wire.new(), wire.new()
@@ -151,13 +151,13 @@ def test_report_under_a_token_from_after_the_backup_is_refused(fleet: Fleet, she
 
 
 def test_second_restore_of_one_backup_repeats_nothing_of_the_first(fleet: Fleet, shell: Shell) -> None:
-    """Tokens, positions and epochs of the line that the first began are below where the second begins."""
+    """A second restore of one backup starts above all tokens, positions and epochs that the first restore has used."""
     server, wire = fleet.server()
     job_id = wire.new()
     server.stop()
     back_up(shell)
     lines = []
-    for data, later_ms in (("first", 0), ("second", 2_000)):  # a restore and an opening take an epoch each, of a second
+    for data, later_ms in (("first", 0), ("second", 2_000)):  # a restore and an opening use up one epoch each
         restore(shell, data=data, later_ms=later_ms)
         server, wire = fleet.server(data=data)
         token = wire.fetch("w").token
@@ -171,13 +171,13 @@ def test_second_restore_of_one_backup_repeats_nothing_of_the_first(fleet: Fleet,
 
 
 def test_worker_that_outlives_a_restore_gives_its_work_up_and_begins_anew(fleet: Fleet, shell: Shell) -> None:
-    """A worker process in the middle of a job: its attempt is void, and the job ends by another one."""
+    """A worker that outlives a restore drops its running attempt, and the restored server grants the job again."""
     port = stable_port()
     server, wire = fleet.server(port=port)
     job_id = wire.new(ms=1_500)
     back_up(shell)
     fleet.worker(wire.target, "--worker-id", "survivor")
-    wire.wait_for(job_id, public.RUNNING, public.DONE)  # on a slow machine its end is lost with the server
+    wire.wait_for(job_id, public.RUNNING, public.DONE)  # DONE on a slow machine; the restore loses it too
     server.kill()
     shutil.move(shell.folder / "data", shell.folder / "lost")
     (shell.folder / "lost" / "holdfast.sock").unlink()
@@ -192,7 +192,7 @@ def test_worker_that_outlives_a_restore_gives_its_work_up_and_begins_anew(fleet:
 
 
 def test_reader_of_events_from_before_is_told_so(fleet: Fleet, shell: Shell) -> None:
-    """A position of the lost future leads to an error, also once the restored journal has had as many events."""
+    """A reader with a position from after the backup gets an error, even once the restored journal is longer."""
     server, wire = fleet.server()
     batch(wire, "kept", 3)
     back_up(shell)
@@ -211,7 +211,7 @@ def test_reader_of_events_from_before_is_told_so(fleet: Fleet, shell: Shell) -> 
 
 
 def test_past_moment_is_restored(fleet: Fleet, shell: Shell) -> None:
-    """By position: what was accepted up to it is there, what came later is not; past the end is refused."""
+    """Restore with --at keeps the jobs up to that position, drops later ones and refuses a position past the end."""
     server, wire = fleet.server()
     early = batch(wire, "early", 2)
     server.stop()
@@ -229,7 +229,7 @@ def test_past_moment_is_restored(fleet: Fleet, shell: Shell) -> None:
 
 
 def test_tokens_of_a_server_come_back_and_a_backup_is_not_served(fleet: Fleet, shell: Shell) -> None:
-    """Whoever restores is told what old tokens mean; whoever serves a backup is told to restore it."""
+    """A restore warns that tokens revoked since the backup work again, and a server refuses to serve a backup."""
     assert shell.run("token", "create", "--name", "ci", "--scopes", "admin", "--data", "data").returncode == 0
     fleet.start("server", "--data", "data", "--port", "0").ready()
     back_up(shell)
@@ -243,7 +243,7 @@ def test_tokens_of_a_server_come_back_and_a_backup_is_not_served(fleet: Fleet, s
 
 
 def test_services_are_backed_up_one_by_one(fleet: Fleet, shell: Shell) -> None:
-    """The directory of all names the commands; what ran when they were backed up runs again and ends."""
+    """Backup of a microservices directory names one command per owner, and a job that ran at that time runs again."""
     up = ("up", "--topology", "microservices", "--port", "0", "--data")
     program = fleet.start(*up, "data")
     wire = fleet.wire(program.ready()["grpc"])

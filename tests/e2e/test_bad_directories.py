@@ -1,4 +1,4 @@
-"""Directories and settings that no server should start from: said plainly, changing nothing."""
+"""Directories and settings with which a server refuses to start, without any change on disk."""
 
 import os
 import shutil
@@ -10,23 +10,23 @@ import pytest
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, Program
-from tests.e2e.loaded import LoadedProgram
-from tests.e2e.loaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram
 from tests.e2e.test_full_disk import mounted
 
 FRAME_MAGIC_OFFSET = 512
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - what must be refused
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - the server must refuse it
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.fixture(scope="module")
 def whole(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with twenty jobs in twenty frames, closed in good order."""
+    """A cleanly closed directory with twenty jobs in twenty frames."""
     with loaded_fleet_in(tmp_path_factory.mktemp("whole"), loaded) as fleet:
         server, wire = fleet.server()
         for number in range(20):
@@ -37,12 +37,12 @@ def whole(loaded: LoadedProgram, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def data(whole: Path, tmp_path: Path) -> Path:
-    """Such a directory, to be damaged."""
+    """A copy of such a directory, for a test to damage."""
     return shutil.copytree(whole, tmp_path / "data")
 
 
 def refused_start(fleet: Fleet, data: Path | str, *arguments: str, **environment: str) -> Program:
-    """A server that did not start, said why, and showed nobody a traceback."""
+    """Starts a server that must fail without a traceback and without a ready line."""
     server = fleet.start("server", "--data", str(data), "--port", "0", *arguments, **environment)
     assert server.wait() != 0
     assert "Traceback" not in server.log
@@ -51,26 +51,26 @@ def refused_start(fleet: Fleet, data: Path | str, *arguments: str, **environment
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file but the lock."""
+    """Returns the contents of every file except the lock."""
     return {
         path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.is_file() and path.name != "LOCK"
     }
 
 
 def first_segment(directory: Path) -> Path:
-    """The oldest segment, which is the only one with frames here."""
+    """Returns the oldest segment, the only one with frames here."""
     return min(directory.glob("*.seg"))
 
 
 def flip(path: Path, offset: int) -> None:
-    """Turns one bit over."""
+    """Flips one bit."""
     damaged = bytearray(path.read_bytes())
     damaged[offset] ^= 1
     path.write_bytes(damaged)
 
 
 def test_all_problems_of_the_settings_are_told_at_once(fleet: Fleet) -> None:
-    """Bad flags and variables are listed together, with exit code 2."""
+    """The server lists all bad flags and variables together and exits with code 2."""
     server = refused_start(
         fleet,
         "data",
@@ -82,36 +82,36 @@ def test_all_problems_of_the_settings_are_told_at_once(fleet: Fleet) -> None:
         HOLDFAST_LAESE_MS="5",
     )
     assert server.wait() == ExitCode.USAGE
-    assert "expected lease_ms to be a whole number of milliseconds" in server.log
-    assert "expected slots to be" in server.log
+    assert "--lease-ms must be a whole number of milliseconds" in server.log
+    assert "HOLDFAST_SLOTS must be" in server.log
     assert "HOLDFAST_LAESE_MS; did you mean HOLDFAST_LEASE_MS?" in server.log
 
 
 def test_listening_beyond_loopback_must_be_asked_for(fleet: Fleet) -> None:
-    """An address that others can reach is refused unless --insecure is given."""
+    """The server refuses a non-loopback address without --insecure, and names that flag."""
     server = refused_start(fleet, "data", "--host", EVERYWHERE)
     assert server.wait() == ExitCode.USAGE
     assert "--insecure" in server.log
 
 
 def test_unknown_option_is_a_usage_error(fleet: Fleet) -> None:
-    """A misspelt flag is exit code 2 and a sentence."""
+    """A misspelt flag leads to exit code 2 and a message that names the flag."""
     server = refused_start(fleet, "data", "--leese-ms", "5")
     assert server.wait() == ExitCode.USAGE
     assert "--leese-ms" in server.log
 
 
 def test_worker_with_a_bad_name_is_told_so(fleet: Fleet) -> None:
-    """A worker id that is no plain name ends the worker with exit code 2 and a sentence."""
+    """A worker with an invalid worker id exits with code 2 and a message."""
     _, wire = fleet.server()
     worker = fleet.start("worker", "--connect", wire.target, "--worker-id", "not a name")
     assert worker.wait() == ExitCode.USAGE
-    assert "worker_id" in worker.log
+    assert "--worker-id must be" in worker.log
     assert "Traceback" not in worker.log
 
 
 def test_damage_before_the_end_is_refused_with_its_place(fleet: Fleet, data: Path) -> None:
-    """A flipped bit that frames follow is named by file, offset and position, and nothing is changed."""
+    """A server refuses a damaged frame before the last one, names file, offset and position, and changes nothing."""
     segment = first_segment(data)
     flip(segment, segment.stat().st_size // 2)
     before = contents(data)
@@ -124,7 +124,7 @@ def test_damage_before_the_end_is_refused_with_its_place(fleet: Fleet, data: Pat
 
 
 def test_damaged_last_frame_is_refused_and_can_be_repaired(fleet: Fleet, data: Path) -> None:
-    """The message names the repair command, which cuts that frame, keeps a copy and lets the rest start."""
+    """A server names the repair command for a damaged last frame, and repair cuts the frame and keeps a copy."""
     flip(first_segment(data), first_segment(data).stat().st_size - 30)
     before = contents(data)
     server = refused_start(fleet, data)
@@ -140,7 +140,7 @@ def test_damaged_last_frame_is_refused_and_can_be_repaired(fleet: Fleet, data: P
 
 
 def test_repair_of_a_healthy_journal_says_that_there_is_nothing_to_do(fleet: Fleet, data: Path) -> None:
-    """It changes nothing, and says so in a sentence."""
+    """Repair of a healthy journal changes nothing and prints that there is nothing to repair."""
     before = contents(data)
     repair = fleet.start("journal", "repair", str(data))
     assert repair.wait() == 0, repair.log
@@ -149,7 +149,7 @@ def test_repair_of_a_healthy_journal_says_that_there_is_nothing_to_do(fleet: Fle
 
 
 def test_repair_refuses_what_it_cannot_repair(fleet: Fleet, data: Path) -> None:
-    """Damage before the last frame stays as it is, and so does a directory that a server has open."""
+    """Repair refuses a journal that is damaged before the last frame, and changes nothing."""
     segment = first_segment(data)
     flip(segment, segment.stat().st_size // 2)
     before = contents(data)
@@ -160,7 +160,7 @@ def test_repair_refuses_what_it_cannot_repair(fleet: Fleet, data: Path) -> None:
 
 
 def test_repair_refuses_an_open_directory(fleet: Fleet) -> None:
-    """While a server has the directory, repair names its process and does nothing."""
+    """Repair refuses a directory that a server has open, and names the server's process."""
     server, _ = fleet.server()
     repair = fleet.start("journal", "repair", "data")
     assert repair.wait() == ExitCode.UNREACHABLE
@@ -168,15 +168,15 @@ def test_repair_refuses_an_open_directory(fleet: Fleet) -> None:
 
 
 def test_repair_of_a_missing_directory_says_so(fleet: Fleet) -> None:
-    """A path that is not there is refused, and not made."""
+    """Repair refuses a missing directory and does not create it."""
     repair = fleet.start("journal", "repair", "nowhere")
     assert repair.wait() == ExitCode.REFUSED
-    assert "no directory" in repair.log
+    assert "does not exist" in repair.log
     assert not (fleet.folder / "nowhere").exists()
 
 
 def test_torn_tail_is_cut_with_a_copy(fleet: Fleet, data: Path) -> None:
-    """An unfinished frame is cut by itself, kept aside, and costs nothing that was acknowledged."""
+    """A server cuts an incomplete last frame at its start, keeps a copy, and loses no acknowledged job."""
     segment = first_segment(data)
     with segment.open("ab") as file:
         file.write(segment.read_bytes()[FRAME_MAGIC_OFFSET : FRAME_MAGIC_OFFSET + 20])
@@ -187,7 +187,7 @@ def test_torn_tail_is_cut_with_a_copy(fleet: Fleet, data: Path) -> None:
 
 @pytest.mark.parametrize("name", ["segment", "MANIFEST"])
 def test_newer_format_is_refused_by_its_version(fleet: Fleet, data: Path, name: str) -> None:
-    """A file of a later version is named with both versions, and nothing is changed."""
+    """A server refuses a file with a newer format, names both versions and changes nothing."""
     path = first_segment(data) if name == "segment" else data / name
     head = path.read_bytes()[:8] + (3).to_bytes(4, "big")
     path.write_bytes(head + zlib.crc32(head).to_bytes(4, "big") + path.read_bytes()[16:])
@@ -199,14 +199,14 @@ def test_newer_format_is_refused_by_its_version(fleet: Fleet, data: Path, name: 
 
 
 def test_missing_segment_is_refused(fleet: Fleet, data: Path) -> None:
-    """A directory that lost a segment does not start as if it were young."""
+    """A server refuses a directory with a missing segment instead of starting empty."""
     first_segment(data).unlink()
     assert refused_start(fleet, data).wait() == ExitCode.REFUSED
 
 
 @pytest.mark.parametrize("command", ["server", "up"])
 def test_data_path_that_is_a_file_is_refused(fleet: Fleet, tmp_path: Path, command: str) -> None:
-    """A file where the directory should be is named, and left alone."""
+    """A server refuses a file as its data directory, names it and leaves it unchanged."""
     (tmp_path / "file").write_text("mine")
     server = fleet.start(command, "--data", "file", "--port", "0")
     assert server.wait() == ExitCode.REFUSED
@@ -216,13 +216,13 @@ def test_data_path_that_is_a_file_is_refused(fleet: Fleet, tmp_path: Path, comma
 
 
 def test_data_path_below_a_file_is_refused(fleet: Fleet, tmp_path: Path) -> None:
-    """A directory that cannot be made is named, with the reason."""
+    """A server that cannot create its data directory names the path."""
     (tmp_path / "file").write_text("mine")
     assert "file/data" in refused_start(fleet, "file/data").log
 
 
 def test_directory_that_cannot_be_written_is_refused(fleet: Fleet, tmp_path: Path) -> None:
-    """A read-only directory is named, with the reason, and no traceback."""
+    """A server refuses a read-only directory, and names it without a traceback."""
     if os.geteuid() == 0:
         with mounted(tmp_path / "read-only", "ro") as folder:
             server = refused_start(fleet, folder)

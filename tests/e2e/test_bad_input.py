@@ -1,4 +1,4 @@
-"""Bytes that no client of ours sends: answered or dropped, and never written down."""
+"""Invalid bytes from clients: the server refuses them and never writes them to the journal."""
 
 import random
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_public_pb2
 from tests.e2e.fleet import Program
-from tests.e2e.loaded import LoadedProgram
-from tests.e2e.loaded_fleet import loaded_fleet_in
+from tests.e2e.grpc_client import Wire, refusal
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram
 from tests.e2e.test_bad_directories import contents
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire, refusal
+from tests.e2e.wait_until import eventually
 
 SEED = 7
 UNARY = [
@@ -31,12 +31,12 @@ STREAM = "/holdfast.v1.WorkService/Work"
 
 
 def hostile_bodies() -> Iterator[bytes]:
-    """Messages that cannot be read, or that say nothing lawful."""
+    """Yields messages that cannot be parsed or that are invalid."""
     yield b"\x0a"  # a field without its length
-    yield b"\x0a\x05abc"  # shorter than it says
+    yield b"\x0a\x05abc"  # shorter than its length prefix
     yield b"\x0a\x04\xff\xfe\xc3\x28"  # text that is not UTF-8
     yield b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f"  # a length of nearly 2**63
-    yield b"\x0b" * 100_000  # groups within groups
+    yield b"\x0b" * 100_000  # nested groups
     yield nested(200)
     yield b"\xff" * 1_000
     yield b"\x00" * 1_000
@@ -47,7 +47,7 @@ def hostile_bodies() -> Iterator[bytes]:
 
 
 def nested(depth: int) -> bytes:
-    """A message in a message in a message."""
+    """Returns a message nested to this depth."""
     body = b""
     for _ in range(depth):
         length = len(body)
@@ -58,7 +58,7 @@ def nested(depth: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[tuple[Program, Wire, Path]]:
-    """A server with one queued job, and its directory."""
+    """A server with one queued job, a client and the data directory."""
     folder = tmp_path_factory.mktemp("hostile")
     with loaded_fleet_in(folder, loaded) as fleet:
         server, wire = fleet.server()
@@ -67,7 +67,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> 
 
 
 def outcome(wire: Wire, path: str, body: bytes) -> grpc.StatusCode:
-    """How the call ended."""
+    """Returns the status code of the call."""
     try:
         wire.raw(path, body)
     except grpc.RpcError as error:
@@ -80,10 +80,10 @@ CLEAR = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.NOT_FOUND,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,  # what gRPC itself says of messages that are too large
+        grpc.StatusCode.RESOURCE_EXHAUSTED,  # gRPC's own status for oversized messages
     }
 )
-#: These are lawful with any bytes that can be read: unknown fields are ignored.
+#: Methods that accept any parsable bytes, because they ignore unknown fields.
 READS = (
     "/taskqueue.v1.TaskQueuePublicService/ListJobs",
     "/holdfast.v1.JobService/FindJobs",
@@ -93,7 +93,7 @@ READS = (
 
 @pytest.mark.parametrize("path", UNARY)
 def test_bytes_that_are_no_request_change_nothing(serving: tuple[Program, Wire, Path], path: str) -> None:
-    """Every unary method answers them with a clear status, and the journal stays as it was, byte for byte."""
+    """Every unary method refuses invalid bytes with a clear status, and the journal does not change."""
     server, wire, data = serving
     before = contents(data)
     for body in hostile_bodies():
@@ -106,7 +106,7 @@ def test_bytes_that_are_no_request_change_nothing(serving: tuple[Program, Wire, 
 
 @pytest.mark.parametrize("path", UNARY)
 def test_message_over_the_limit_is_refused(serving: tuple[Program, Wire, Path], path: str) -> None:
-    """Six megabytes in one field are refused by every method, and nothing is written."""
+    """Every method refuses a field of six megabytes, and the journal does not change."""
     _, wire, data = serving
     before = contents(data)
     size = 6 << 20
@@ -116,7 +116,7 @@ def test_message_over_the_limit_is_refused(serving: tuple[Program, Wire, Path], 
 
 
 def test_hostile_streams_are_ended_and_change_nothing(serving: tuple[Program, Wire, Path]) -> None:
-    """A worker's stream of garbage ends with a status that is not OK, and the journal stays as it was."""
+    """The server ends a worker stream of garbage with INVALID_ARGUMENT, and the journal does not change."""
     server, wire, data = serving
     before = contents(data)
     for body in hostile_bodies():
@@ -130,7 +130,7 @@ def test_hostile_streams_are_ended_and_change_nothing(serving: tuple[Program, Wi
 
 
 def test_unreadable_request_is_told_and_logged_as_such(serving: tuple[Program, Wire, Path]) -> None:
-    """It carries the reason MESSAGE_MALFORMED, and the log names its method."""
+    """The server refuses an unreadable request with the reason MESSAGE_MALFORMED and logs its method."""
     server, wire, _ = serving
     before = len(server.lines("refused"))
     refused = refusal(lambda: wire.raw("/taskqueue.v1.TaskQueuePublicService/CancelJob", b"\x0a"))
@@ -140,7 +140,7 @@ def test_unreadable_request_is_told_and_logged_as_such(serving: tuple[Program, W
 
 
 def test_server_is_as_good_as_new_after_all_of_it(serving: tuple[Program, Wire, Path]) -> None:
-    """After the garbage the one job is there, its key is known, and the server ends with 0."""
+    """After all invalid input the server still has its job, knows the job's key and exits with 0."""
     server, wire, _ = serving
     (job,) = wire.all_jobs()
     assert wire.new(key="innocent") == job.job_id

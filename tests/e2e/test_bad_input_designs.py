@@ -1,7 +1,7 @@
-"""Garbage, sizes and hostile names against every service of the microservices and against a node: nothing is written.
+"""Garbage, oversized messages and hostile names against every microservice and a monolith node: nothing is written.
 
-Whoever has a token is no more trusted in what it sends than anybody else. Methods and fields come from the contracts
-themselves, so that a new one cannot be forgotten.
+The services validate the requests of authenticated callers too. Methods and fields are taken from the contracts, so
+that new ones are covered.
 """
 
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ import pytest
 
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from tests.e2e.fleet import Fleet, Program
+from tests.e2e.grpc_client import Wire
 from tests.e2e.hostile import FREE, NAMES, text_fields, with_text
-from tests.e2e.loaded import LoadedProgram
-from tests.e2e.loaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram
 from tests.e2e.test_bad_directories import contents
 from tests.e2e.test_bad_input import CLEAR, READS, UNARY, hostile_bodies, outcome
 from tests.e2e.test_caller_matrix import ALLOWED, HASHES, ROWS, TOKENS, call
-from tests.e2e.wire import Wire
 
 OWNERS = ("job", "queue", "result")
 OK = grpc.StatusCode.OK
-#: These are lawful with any bytes that can be read: unknown fields are ignored.
+#: Methods that accept any parsable bytes, because they ignore unknown fields.
 READ_ONLY = frozenset({"ListJobRecords"})
-#: Names that are only looked for, or of which it is only said that nobody has them.
+#: Name fields of lookups, which answer OK with no match.
 LOOKED_FOR = frozenset(
     {
         *("ListJobRecords search.queue", "ListJobRecords search.type"),
@@ -44,7 +44,7 @@ PUBLIC = [path for path in UNARY if "CoordinatorInternalService" not in path]
 
 
 class Designs:
-    """The services behind their tokens, with one job that waits; and one node of two, with another."""
+    """Token-protected services with one waiting job, and one node of two with another waiting job."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._folder = fleet.folder
@@ -71,27 +71,27 @@ class Designs:
         return str(program.ready()["grpc"])
 
     def kept(self) -> dict[str, object]:
-        """Every byte that anybody keeps."""
+        """Returns all bytes that the owners and the node have stored."""
         folders = [self._folder / "kept" / role for role in OWNERS]
         return {str(folder): contents(folder) for folder in (*folders, self._folder / "node")}
 
 
 @pytest.fixture(scope="module")
 def designs(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[Designs]:
-    """One set for all questions."""
+    """One set of processes for all tests of the module."""
     with loaded_fleet_in(tmp_path_factory.mktemp("designs"), loaded) as fleet:
         yield Designs(fleet)
 
 
 def code(wire: Wire, path: str, method: str, body: bytes) -> grpc.StatusCode:
-    """How the call of somebody who may make it ended; the coordinator before the gateway, for it may do more."""
+    """Returns the status code of a call by an allowed role; the coordinator is preferred, because it may do more."""
     role = min(ALLOWED[method])
     found = call(wire, path, TOKENS[role], body)
     return found.code if found else OK
 
 
 def oversized() -> bytes:
-    """Six megabytes in one field."""
+    """Returns a message with one field of six megabytes."""
     size = 6 << 20
     length = bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127 | 128, size >> 21])
     return b"\x0a" + length + b"a" * size
@@ -99,7 +99,7 @@ def oversized() -> bytes:
 
 @pytest.mark.parametrize(("server", "path", "method"), ROWS, ids=[method for _, _, method in ROWS])
 def test_bytes_that_are_no_request_change_nothing(designs: Designs, server: str, path: str, method: str) -> None:
-    """Every internal method answers its own callers' garbage with a clear status, and every journal stays as it was."""
+    """Every internal method refuses garbage from an allowed caller with a clear status, and no journal changes."""
     for body in (*hostile_bodies(), oversized()):
         found = code(designs.services[server], path, method, body)
         assert found in CLEAR or (method in READ_ONLY and found == OK), body[:20]
@@ -112,7 +112,7 @@ def test_bytes_that_are_no_request_change_nothing(designs: Designs, server: str,
 def test_hostile_names_change_nothing(
     designs: Designs, server: str, path: str, method: str, way: tuple[str, ...]
 ) -> None:
-    """NUL, line ends, reversed and endless text are refused in every name, or found to be nobody's."""
+    """Every internal method refuses NUL, line breaks, reversed and very long text in names, or finds no match."""
     field = ".".join(way)
     kind = getattr(pb, f"{method}Request")
     for text in NAMES:
@@ -123,18 +123,18 @@ def test_hostile_names_change_nothing(
 
 @pytest.mark.parametrize("path", PUBLIC)
 def test_public_garbage_reaches_no_journal(designs: Designs, path: str) -> None:
-    """Bytes that are no request, and too many, are refused by the gateway over services, and no owner hears of them."""
+    """The gateway refuses invalid and oversized requests, and the owners store nothing."""
     check_garbage(designs, designs.gateway, path)
 
 
 @pytest.mark.parametrize("path", UNARY)
 def test_garbage_changes_no_node(designs: Designs, path: str) -> None:
-    """The same of a node of several, for its clients' methods and its workers'."""
+    """A monolith node refuses invalid and oversized requests of clients and workers, and stores nothing."""
     check_garbage(designs, designs.node, path)
 
 
 def check_garbage(designs: Designs, wire: Wire, path: str) -> None:
-    """A clear status for each, or UNIMPLEMENTED for what this design lacks, and every byte as before."""
+    """Checks that each body gets a clear status or UNIMPLEMENTED, and that no stored byte changes."""
     for body in (*hostile_bodies(), oversized()):
         found = outcome(wire, path, body)
         assert found in CLEAR or found == grpc.StatusCode.UNIMPLEMENTED or (path in READS and found == OK), body[:20]
@@ -142,7 +142,7 @@ def check_garbage(designs: Designs, wire: Wire, path: str) -> None:
 
 
 def test_all_are_as_good_as_new_after_all_of_it(designs: Designs) -> None:
-    """Nobody has ended or met a bug, no line of the log is endless, and both jobs wait where they waited."""
+    """After all garbage every process runs without a bug or a long log line, and both jobs are still there."""
     assert all(program.is_running() for program in designs.programs)
     for program in designs.programs:
         assert program.lines("bug") == []

@@ -1,6 +1,6 @@
-"""Every role, every method, over the wire: with the right token, with a wrong one, and with none.
+"""Every role and every internal method over the wire: with the right token, with a wrong one, and with none.
 
-Methods come from the contracts themselves, so that a new one cannot be forgotten.
+Methods are taken from the contracts, so that new ones are covered.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,15 +14,15 @@ from holdfast.proto import holdfast_pb2 as own
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, Program
-from tests.e2e.loaded import LoadedProgram
-from tests.e2e.loaded_fleet import loaded_fleet_in
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Refused, Wire, refusal
+from tests.e2e.grpc_client import Refused, Wire, refusal
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram
+from tests.e2e.wait_until import eventually
 
 TOKENS = {role: f"{role}-{'t' * 32}" for role in ("gateway", "coordinator", "worker")}
 STRANGER = "stranger-" + "t" * 32
 HASHES = ",".join(f"{role}:{sha256(token.encode()).hexdigest()}" for role, token in TOKENS.items())
-#: Who may call what, once more and in other words than the program has it.
+#: The caller matrix, written independently of the product's own.
 ALLOWED = {
     "CreateJob": {"gateway"},
     "DeleteJobIfStatus": {"gateway"},
@@ -45,7 +45,7 @@ SERVERS = {
     "result": "ResultInternalService",
     "coordinator": "CoordinatorInternalService",
 }
-#: Methods whose right depends on the request.
+#: Valid requests of methods whose permission depends on the request.
 GUARDED: Mapping[str, Message] = {
     "TransitionJobStatus": pb.TransitionJobStatusRequest(expected_from_status=public.QUEUED, to_status=public.CANCELED),
     "StoreResult": pb.StoreResultRequest(terminal_status=public.CANCELED),
@@ -66,7 +66,7 @@ GARBAGE = b"\xff\xff\xff"
 
 
 class Guarded:
-    """The four services that are called by others, with the hashes of those who may."""
+    """The four services with internal callers, configured with the token hashes of those callers."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._folder = fleet.folder
@@ -87,20 +87,20 @@ class Guarded:
         self.gateway = fleet.wire(fleet.start("service", "gateway", GATEWAY_PORT="0", **peers).ready()["grpc"])
 
     def kept(self, role: str) -> dict[str, bytes]:
-        """Every byte that an owner keeps."""
+        """Returns all bytes that an owner has stored."""
         folder = self._folder / "kept" / role
         return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[Guarded]:
-    """One set of services for all questions."""
+    """One set of services for all tests of the module."""
     with loaded_fleet_in(tmp_path_factory.mktemp("guarded"), loaded) as fleet:
         yield Guarded(fleet)
 
 
 def call(wire: Wire, path: str, token: str = "", body: bytes = b"") -> Refused | None:
-    """How the call was refused; None if it was answered."""
+    """Returns the refusal of the call, or None if the call succeeded."""
     metadata = (("authorization", f"Bearer {token}"),) if token else ()
     invoke = wire.channel.unary_unary(path, bytes, bytes)
     try:
@@ -121,7 +121,7 @@ def code(wire: Wire, path: str, token: str = "", body: bytes = b"") -> grpc.Stat
 
 
 def test_every_method_is_in_the_matrix() -> None:
-    """A method that is added to the contract has to be added here, too."""
+    """Every method of the internal contracts has a row in the matrix of this test."""
     services = pb.DESCRIPTOR.services_by_name.values()
     assert {name for _, _, name in ROWS} == {method.name for service in services for method in service.methods}
     assert {name for _, _, name in ROWS} == set(ALLOWED)
@@ -129,7 +129,7 @@ def test_every_method_is_in_the_matrix() -> None:
 
 @pytest.mark.parametrize(("server", "path", "method"), ROWS, ids=[name for _, _, name in ROWS])
 def test_only_roles_with_the_right_are_answered(guarded: Guarded, server: str, path: str, method: str) -> None:
-    """No token and a stranger's are UNAUTHENTICATED, another role's is PERMISSION_DENIED, and nothing is changed."""
+    """A service answers no or an unknown token UNAUTHENTICATED, another role PERMISSION_DENIED, and changes nothing."""
     wire, before = guarded.wires[server], guarded.kept(server)
     for body in (b"", GARBAGE):
         missing, strange = call(wire, path, body=body), call(wire, path, STRANGER, body)
@@ -151,7 +151,7 @@ def test_only_roles_with_the_right_are_answered(guarded: Guarded, server: str, p
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_methods_of_other_contracts_are_nobodys_right(guarded: Guarded, server: str) -> None:
-    """A service answers its own callers' methods, and no public one, whoever asks."""
+    """A service refuses every method that is not part of its internal contract, with any token."""
     wire = guarded.wires[server]
     for path in (*FOREIGN, "/no.Such/Method"):
         assert code(wire, path) == UNKNOWN
@@ -160,19 +160,19 @@ def test_methods_of_other_contracts_are_nobodys_right(guarded: Guarded, server: 
 
 @pytest.mark.parametrize("path", [path for _, path, _ in ROWS])
 def test_gateway_passes_no_internal_call_on(guarded: Guarded, path: str) -> None:
-    """Whoever reaches the gateway does not reach the services behind it, with whichever token."""
+    """The gateway answers every internal method with UNIMPLEMENTED, with any token."""
     assert {code(guarded.gateway, path, token) for token in ("", *TOKENS.values())} == {grpc.StatusCode.UNIMPLEMENTED}
 
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_health_is_open_to_all(guarded: Guarded, server: str) -> None:
-    """A healthcheck has no token."""
+    """The health check of a service needs no token."""
     assert guarded.wires[server].health() == 1
 
 
 @pytest.mark.parametrize("start", [*public.JobStatus.values()])
 def test_gateway_moves_jobs_from_queued_to_canceled_only(guarded: Guarded, start: int) -> None:
-    """Every other pair of statuses is refused to the gateway before anybody looks for the job."""
+    """The job service allows the gateway only moves from QUEUED to CANCELED."""
     path = "/taskqueue.internal.v1.JobInternalService/TransitionJobStatus"
     for end in public.JobStatus.values():
         body = pb.TransitionJobStatusRequest(
@@ -187,7 +187,7 @@ def test_gateway_moves_jobs_from_queued_to_canceled_only(guarded: Guarded, start
 
 @pytest.mark.parametrize("status", [*public.JobStatus.values()])
 def test_gateway_stores_envelopes_of_canceled_jobs_only(guarded: Guarded, status: int) -> None:
-    """An envelope of any other status is refused to the gateway, and not kept."""
+    """The result service allows the gateway only envelopes of CANCELED jobs and stores no others."""
     path = "/taskqueue.internal.v1.ResultInternalService/StoreResult"
     body = pb.StoreResultRequest(
         job_id=f"0190a5d2-0000-7000-8000-00000000000{status}",
@@ -204,7 +204,7 @@ def test_gateway_stores_envelopes_of_canceled_jobs_only(guarded: Guarded, status
 
 
 def test_refusals_are_logged_without_the_token(guarded: Guarded) -> None:
-    """Who looks at the log sees what was tried and by whom, and nothing to try it with."""
+    """A service logs a refused call with method, code and reason, and never logs a token or a hash."""
     path = "/taskqueue.internal.v1.QueueInternalService/DequeueJob"
     call(guarded.wires["queue"], path, TOKENS["worker"])
     words = f"the worker may not call {path}"

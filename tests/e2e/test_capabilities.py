@@ -1,4 +1,4 @@
-"""What a topology can do is said by every interface, and what an app needs and does not get is said at its start."""
+"""Every interface lists the capabilities of a topology, and a worker reports at its start what its app lacks."""
 
 import json
 from collections.abc import Iterator
@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, HoldfastError
-from holdfast.core.capabilities import LEDGER, MICROSERVICES, MONOLITH, ZOOKEEPER, Capabilities, Capability
+from holdfast.core.capabilities import LEDGER, MONOLITH, Capabilities, Capability
 from holdfast.errors import ExitCode, UnimplementedError
+from holdfast.topologies.microservices import MICROSERVICES
+from holdfast.topologies.zookeeper import ZOOKEEPER
 from tests.e2e.fleet import Fleet
-from tests.e2e.http_asking import ask
-from tests.e2e.loaded import LoadedProgram, LoadedShell
-from tests.e2e.loaded_fleet import loaded_fleet_in
-from tests.e2e.waiting import eventually
+from tests.e2e.http_requests import ask
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
+from tests.e2e.wait_until import eventually
 from tests.zookeeper import Place
 
 APP = """
@@ -51,18 +53,18 @@ class Site:
 def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram
 ) -> Iterator[Site]:
-    """Each in memory, on ports that are free."""
+    """Each topology in memory, on free ports."""
     with loaded_fleet_in(tmp_path_factory.mktemp(request.param), loaded) as fleet:
         yield Site(fleet, loaded, request.param)
 
 
 def names(capabilities: Capabilities) -> list[str]:
-    """As they are on the wire."""
+    """Returns the names of the capabilities as they are on the wire."""
     return sorted(one.value for one in capabilities.present)
 
 
 def test_every_interface_says_the_same(site: Site) -> None:
-    """HTTP, `holdfast stats --json` and the SDK list what the topology declares, and a sentence for the rest."""
+    """HTTP, `holdfast stats --json` and the SDK list the declared capabilities, and HTTP explains each missing one."""
     over_http = ask(site.http, "/api/v1/capabilities").json
     assert (over_http["backend"], over_http["capabilities"]) == (site.declared.backend, names(site.declared))
     assert over_http["missing"] == {one.value: text for one, text in site.declared.missing.items()}
@@ -76,7 +78,7 @@ def test_every_interface_says_the_same(site: Site) -> None:
 
 
 def test_stats_work_without_administration(site: Site) -> None:
-    """`holdfast stats` shows the backend and what it lacks, and the numbers where there are any."""
+    """`holdfast stats` prints the backend and its missing capabilities, and counts only with ADMINISTRATION."""
     shown = site.shell.run("stats")
     assert (shown.returncode, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
@@ -88,12 +90,12 @@ def test_stats_work_without_administration(site: Site) -> None:
 
 @pytest.fixture
 def url(zookeeper: Place) -> str:
-    """Where an app and its workers meet over ZooKeeper."""
+    """The URL of an app and its workers over ZooKeeper."""
     return f"zk://{zookeeper.hosts}{zookeeper.root}?lease_ms=2000"
 
 
 def test_ensemble_says_what_it_lacks(url: str, loaded: LoadedProgram, tmp_path: Path) -> None:
-    """Without any server of ours, commands and apps list the same."""
+    """Commands and apps list ZooKeeper's capabilities without a Holdfast server."""
     printed = json.loads(LoadedShell(loaded, tmp_path, url).run("stats", "--json").stdout)
     assert (printed["backend"], printed["capabilities"]) == ("zookeeper", names(ZOOKEEPER))
     with Holdfast(url) as app:
@@ -103,7 +105,7 @@ def test_ensemble_says_what_it_lacks(url: str, loaded: LoadedProgram, tmp_path: 
 def test_worker_of_an_app_with_schedules_does_not_start_over_zookeeper(
     url: str, loaded: LoadedProgram, tmp_path: Path
 ) -> None:
-    """`holdfast worker -A` ends with exit code 4 and names the schedules and the topology."""
+    """`holdfast worker -A` exits with code 4 and names the schedules and the backend that lacks them."""
     (tmp_path / "shop.py").write_text(APP.format(url=url) + SCHEDULE)
     ended = LoadedShell(loaded, tmp_path).run("worker", "-A", "shop:app")
     assert (ended.returncode, ended.stdout) == (ExitCode.REFUSED, "")
@@ -111,7 +113,7 @@ def test_worker_of_an_app_with_schedules_does_not_start_over_zookeeper(
 
 
 def test_worker_in_a_program_with_schedules_does_not_start_over_zookeeper(url: str) -> None:
-    """`app.worker()` raises, in the background and in the foreground, and the app can still submit."""
+    """`app.worker()` raises in the background and in the foreground, and the app can still submit."""
     with Holdfast(url) as app:
 
         @app.schedule("0 3 * * *", name="nightly")
@@ -125,7 +127,7 @@ def test_worker_in_a_program_with_schedules_does_not_start_over_zookeeper(url: s
 
 
 def test_worker_says_at_its_start_that_notes_are_dropped(fleet: Fleet, url: str) -> None:
-    """One warning before the ready line names progress() and log(); the jobs run all the same."""
+    """A worker logs one warning that names progress() and log(), and runs its jobs."""
     (fleet.folder / "shop.py").write_text(APP.format(url=url))
     worker = fleet.start("worker", "-A", "shop:app")
     worker.ready()
@@ -137,7 +139,7 @@ def test_worker_says_at_its_start_that_notes_are_dropped(fleet: Fleet, url: str)
 
 
 def test_services_do_not_start_with_an_app_that_has_schedules(loaded_fleet: Fleet) -> None:
-    """`holdfast up --topology microservices -A` ends with exit code 4, and its worker says why."""
+    """`holdfast up --topology microservices -A` exits with code 4, and the log names the schedules."""
     (loaded_fleet.folder / "shop.py").write_text(APP.format(url="memory://") + SCHEDULE)
     program = loaded_fleet.start("up", "--topology", "microservices", "--port", "0", "-A", "shop:app")
     assert program.wait() == ExitCode.REFUSED

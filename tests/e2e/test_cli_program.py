@@ -1,4 +1,4 @@
-"""The program itself: help, completion, settings, and how it ends."""
+"""The program itself: help, completion, settings, exit codes."""
 
 import json
 import os
@@ -9,24 +9,24 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fleet import clean_environment
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
-from tests.e2e.waiting import DEADLINE_S
+from tests.e2e.wait_until import DEADLINE_S
 
 SCRIPT = Path(sys.executable).parent / "holdfast"
-#: Everything that would make help slow, and that help does not need.
+#: Slow imports that help does not need.
 HEAVY = ("grpc", "google.protobuf", "rich", "uvloop", "structlog", "prometheus_client", "asyncio")
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A prompt without a server."""
+    """A shell without a server."""
     return Shell(tmp_path)
 
 
 @pytest.fixture
 def loaded_shell(loaded: LoadedProgram, tmp_path: Path) -> Shell:
-    """The same, where it is no part of the test how the program is loaded."""
+    """A shell without a server that forks its commands from the preloaded program."""
     return LoadedShell(loaded, tmp_path)
 
 
@@ -34,7 +34,7 @@ def loaded_shell(loaded: LoadedProgram, tmp_path: Path) -> Shell:
     "arguments", [("--help",), ("job", "--help"), ("worker", "--help"), ("nonsense",), ("--version",)]
 )
 def test_module_is_the_same_program_as_the_script(shell: Shell, arguments: tuple[str, ...]) -> None:
-    """`python -m holdfast` and `holdfast` cannot be told apart."""
+    """`python -m holdfast` and `holdfast` print the same and exit with the same status."""
     module = shell.run(*arguments)
     script = subprocess.run(
         [SCRIPT, *arguments],
@@ -49,7 +49,7 @@ def test_module_is_the_same_program_as_the_script(shell: Shell, arguments: tuple
 
 
 def test_help_loads_nothing_that_it_does_not_need() -> None:
-    """What makes it quick, said in a way that no busy machine can disturb."""
+    """`holdfast --help` imports none of the slow libraries."""
     code = (
         "import sys\nfrom holdfast.cli import main\nsys.argv = ['holdfast', '--help']\nassert main() == 0\n"
         f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
@@ -60,9 +60,9 @@ def test_help_loads_nothing_that_it_does_not_need() -> None:
 
 @pytest.fixture(scope="module")
 def completion() -> str:
-    """What the program prints for bash."""
+    """The completion script that the program prints for bash."""
     return subprocess.run(
-        ["/bin/bash", "-c", '"$0" --show-completion bash; exit $?', str(SCRIPT)],  # it looks at who started it
+        ["/bin/bash", "-c", '"$0" --show-completion bash; exit $?', str(SCRIPT)],  # it checks its parent process
         capture_output=True,
         text=True,
         env=clean_environment({}),
@@ -72,7 +72,7 @@ def completion() -> str:
 
 
 def complete(shell: Shell, script: str, line: str) -> list[str]:
-    """What bash would offer at the end of this line."""
+    """Returns the completions that bash offers at the end of this line."""
     words = line.split(" ")
     ask = (
         f"{script}\nCOMP_WORDS=({' '.join(words)} {'' if words[-1] else repr('')})\nCOMP_CWORD={len(words) - 1}\n"
@@ -107,12 +107,12 @@ def complete(shell: Shell, script: str, line: str) -> list[str]:
 def test_bash_completes_commands_options_and_values(
     shell: Shell, completion: str, line: str, offered: list[str]
 ) -> None:
-    """The script that the program prints makes a real bash offer what fits."""
+    """The printed completion script makes bash offer the matching commands, options and values."""
     assert sorted(complete(shell, completion, line)) == offered
 
 
 def test_config_shows_values_and_their_origins(loaded_shell: Shell) -> None:
-    """Every setting is there, as a line for holdfast.toml, as a table or as JSON."""
+    """`config show` prints every setting as a line for holdfast.toml, as a table with origins or as JSON."""
     (loaded_shell.folder / "holdfast.toml").write_text('lease_ms = 5000\nqueues = "high"\n')
     lines = loaded_shell.run("config", "show", HOLDFAST_PORT="1234").stdout.splitlines()
     assert {"lease_ms = 5000", "port = 1234", 'queues = "high"', "metrics_port = 0"} <= set(lines)
@@ -127,19 +127,19 @@ def test_config_shows_values_and_their_origins(loaded_shell: Shell) -> None:
 
 
 def test_shown_config_is_a_file_that_can_be_read(loaded_shell: Shell) -> None:
-    """What it prints can be kept as holdfast.toml, and changes nothing then."""
+    """The output of `config show` is a valid holdfast.toml with the same settings."""
     first = loaded_shell.run("config", "show", HOLDFAST_PORT="1234").stdout
     (loaded_shell.folder / "holdfast.toml").write_text(first)
     assert loaded_shell.run("config", "show").stdout == first
 
 
 def test_config_names_every_problem(loaded_shell: Shell) -> None:
-    """Wrong settings are not shown but explained."""
+    """`config show` with invalid settings exits with code 2 and prints one line per problem."""
     done = loaded_shell.run("config", "show", HOLDFAST_PORT="x", HOLDFAST_LEASE="1", HOLDFAST_QUEUES="a b")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "expected port to be" in done.stderr
+    assert "HOLDFAST_PORT must be" in done.stderr
     assert "HOLDFAST_LEASE_MS" in done.stderr
-    assert "expected queues to be" in done.stderr
+    assert "HOLDFAST_QUEUES must be" in done.stderr
     assert len(done.stderr.splitlines()) == 3
 
 
@@ -147,14 +147,14 @@ def test_config_names_every_problem(loaded_shell: Shell) -> None:
     ("line", "statuses", "said"),
     [
         ("config show --origin | true", {0, 141}, ""),
-        ("config show --origin > /dev/full", {4}, "holdfast: the system refused: No space left on device\n"),
+        ("config show --origin > /dev/full", {4}, "holdfast: operating system error: No space left on device\n"),
         ("config show --origin >&-", {0}, ""),
         ("config show --origin 2>&-", {0}, ""),
     ],
     ids=["seen-enough", "full", "no-output", "no-errors"],
 )
 def test_output_that_cannot_be_written_is_no_bug(shell: Shell, line: str, statuses: set[int], said: str) -> None:
-    """A reader who has seen enough gets no word, a full disk a sentence, and closed streams are respected."""
+    """The program ignores a closed pipe and closed streams, and reports a full disk in one line."""
     done = subprocess.run(
         ["/bin/bash", "-c", f"{SCRIPT} {line}; exit ${{PIPESTATUS[0]}}"],
         capture_output=True,
@@ -169,7 +169,7 @@ def test_output_that_cannot_be_written_is_no_bug(shell: Shell, line: str, status
 
 
 def test_bench_measures_this_machine(shell: Shell) -> None:
-    """Elsewhere than on a terminal it says a line for each run, and the figures are one line of JSON."""
+    """Without a terminal `holdfast bench` prints one line per run, and its figures as one line of JSON."""
     done = shell.run("bench", "--runs", "1", "--share", "0.02", "--json", patience_s=110)
     assert (done.returncode, done.stderr) == (0, "submits, run 1 of 1\nreplay, run 1 of 1\n")
     measures = json.loads(done.stdout)["measures"]

@@ -8,32 +8,32 @@ import pytest
 
 from holdfast.core.footprint import JOB_BYTES
 from tests.e2e.fleet import Fleet
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.fixture
 def shell(loaded: LoadedProgram, fleet: Fleet) -> Shell:
-    """A prompt beside a server without a worker."""
+    """A shell with a server without a worker."""
     program, _ = fleet.server()
     return LoadedShell(loaded, fleet.folder, program.ready()["grpc"])
 
 
 @pytest.fixture
 def queues(shell: Shell) -> Callable[[], dict[str, Any]]:
-    """What `queue list --json` tells, by name."""
+    """A function that returns the rows of `queue list --json` by queue name."""
     return lambda: {one["queue"]: one for one in json.loads(shell.run("queue", "list", "--json").stdout)}
 
 
 def test_queues_tell_what_waits(shell: Shell, queues: Callable[[], dict[str, Any]]) -> None:
-    """Ready and delayed jobs are told apart, for programs and for people."""
+    """`queue list` counts ready and delayed jobs separately, in JSON and in the table."""
     shell.run("job", "submit", "echo", "--queue", "high")
     shell.run("job", "submit", "echo", "--queue", "high", "--delay", "600")
     high = queues()["high"]
@@ -46,7 +46,7 @@ def test_queues_tell_what_waits(shell: Shell, queues: Callable[[], dict[str, Any
 def test_paused_queue_grants_nothing_until_it_is_resumed(
     shell: Shell, fleet: Fleet, queues: Callable[[], dict[str, Any]]
 ) -> None:
-    """A worker beside it stays idle, the job says why, and runs after the resume."""
+    """A worker gets no job of a paused queue, `job why` names the pause, and the job runs after the resume."""
     paused = shell.run("queue", "pause", "default", "--reason", "lunch")
     assert (paused.returncode, paused.stdout) == (0, "default is paused\n")
     fleet.worker(shell.environment["HOLDFAST_CONNECT"])
@@ -58,7 +58,7 @@ def test_paused_queue_grants_nothing_until_it_is_resumed(
 
 
 def test_drained_queue_takes_nothing_and_runs_empty(shell: Shell, fleet: Fleet) -> None:
-    """`drain --wait` ends when the last job has, and tells how many are left meanwhile."""
+    """A draining queue refuses new jobs, and `drain --wait` prints the jobs left and ends after the last one."""
     for _ in range(3):
         shell.run("job", "submit", "echo")
     waiting = fleet.start("queue", "drain", "default", "--wait", **shell.environment)
@@ -72,7 +72,7 @@ def test_drained_queue_takes_nothing_and_runs_empty(shell: Shell, fleet: Fleet) 
 
 
 def test_purge_must_be_meant(shell: Shell) -> None:
-    """Without a terminal it needs --yes, and says so."""
+    """Without a terminal `queue purge` refuses to run without --yes and names that flag."""
     shell.run("job", "submit", "echo")
     refused = shell.run("queue", "purge", "default")
     assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
@@ -84,7 +84,7 @@ def test_purge_must_be_meant(shell: Shell) -> None:
 
 
 def test_purge_asks_at_a_terminal(shell: Shell, queues: Callable[[], dict[str, Any]]) -> None:
-    """The question says how many jobs it is about; anything but yes changes nothing."""
+    """On a terminal `queue purge` asks with the number of jobs, and cancels them only after yes."""
     for _ in range(2):
         shell.run("job", "submit", "echo")
     status, text = shell.at_terminal("queue", "purge", "default", typed="n\n")
@@ -96,19 +96,19 @@ def test_purge_asks_at_a_terminal(shell: Shell, queues: Callable[[], dict[str, A
 
 
 def test_stats_count_everything(shell: Shell) -> None:
-    """States are counted by name, for programs and for people."""
+    """`holdfast stats` counts jobs by state and memory in bytes, in JSON and as text."""
     shell.run("job", "submit", "echo", "12345")
     numbers = json.loads(shell.run("stats", "--json").stdout)
     assert (numbers["states"]["QUEUED"], numbers["workers"]) == (1, 0)
     held, limit = numbers["bytes_held"], numbers["bytes_held_max"]
     assert JOB_BYTES < held < 2 * JOB_BYTES < limit
     lines = dict(line.split(None, 1) for line in shell.run("stats").stdout.splitlines())
-    assert (lines["queued"], lines["held"]) == ("1", f"{held:,} bytes of memory, limit {limit:,}")
+    assert (lines["queued"], lines["memory"]) == ("1", f"{held:,} bytes held by jobs, limit {limit:,}")
 
 
 @pytest.mark.parametrize("name", ["", "two words", "\x1b[2J"])
 def test_name_that_no_queue_can_have_is_refused(shell: Shell, name: str) -> None:
-    """A queue's name is checked wherever it is given, and shown without harm."""
+    """`queue pause` refuses an invalid queue name and prints it without escape sequences."""
     done = shell.run("queue", "pause", name)
     assert (done.returncode, done.stdout) == (2, "")
     assert "\x1b" not in done.stderr

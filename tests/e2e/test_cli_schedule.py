@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 
 from tests.e2e.fleet import Fleet, fleet_in
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 NIGHTLY = ("schedule", "create", "nightly", "--cron", "30 2 * * *", "--tz", "Europe/Paris", "--type", "echo")
 
-#: What was typed, the exit code, and part of what is said.
+#: The arguments, the exit code, and a part of the error message.
 MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
-    (("create", "s", "--type", "echo"), 2, "say exactly one of --cron, --every and --at"),
-    (("create", "s", "--type", "echo", "--cron", "0 9", "--every", "5m"), 2, "say exactly one of"),
+    (("create", "s", "--type", "echo"), 2, "give exactly one of --cron, --every and --at"),
+    (("create", "s", "--type", "echo", "--cron", "0 9", "--every", "5m"), 2, "give exactly one of"),
     (
         ("create", "s", "--type", "echo", "--cron", "61 * * * *"),
         2,
-        "expected cron to be a cron expression (bad minute: 0 to 59), got '61 * * * *'",
+        "cron must be a cron expression (bad minute: 0 to 59), got '61 * * * *'",
     ),
-    (("create", "s", "--type", "echo", "--cron", "0 0 31 2 *"), 2, "(bad day-of-month: 1 to 31, and there must be"),
+    (("create", "s", "--type", "echo", "--cron", "0 0 31 2 *"), 2, "(bad day-of-month: 1 to 31, and the month"),
     (("create", "s", "--type", "echo", "--cron", "* * *"), 2, "two fields (minute hour)"),
-    (("create", "s", "--type", "echo", "--every", "0"), 2, "expected --every to be a second or more, got '0'"),
+    (("create", "s", "--type", "echo", "--every", "0"), 2, "--every must be at least one second, got '0'"),
     (
         ("create", "s", "--type", "echo", "--cron", "0 9", "--tz", "Mars/Base"),
         2,
@@ -35,16 +35,16 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
     (
         ("create", "s", "--type", "echo", "--at", "2036-03-30T02:30", "--tz", "Europe/Paris"),
         2,
-        "the clocks of Europe/Paris leave out 2036-03-30T02:30",
+        "2036-03-30T02:30 does not exist in Europe/Paris because of a clock change",
     ),
-    (("create", "s", "--type", "echo", "--every", "soon"), 2, "a time such as 90s, 5m"),
+    (("create", "s", "--type", "echo", "--every", "soon"), 2, "a duration such as 90s, 5m"),
     (("create", "s", "--type", "echo", "--every", "10ms"), 2, "a whole number of seconds"),
     (("create", "s", "--type", "echo", "--every", "1h", "--overlap", "maybe"), 2, "one of allow, skip, cancel_running"),
     (("create", "s", "--type", "echo", "--every", "1h", "--catch-up", "some"), 2, "one of none, latest, all"),
     (("preview", "s", "--cron", "0 9"), 2, "not both"),
-    (("preview",), 2, "say exactly one of"),
-    (("preview", "*/5 * * * *"), 2, "an expression is given with --cron"),
-    (("preview", "@daily"), 2, "an expression is given with --cron"),
+    (("preview",), 2, "give exactly one of"),
+    (("preview", "*/5 * * * *"), 2, "use --cron for a cron expression"),
+    (("preview", "@daily"), 2, "use --cron for a cron expression"),
     (("show", "nobody"), 4, "no schedule 'nobody'"),
     (("pause", "nobody"), 4, "no schedule 'nobody'"),
     (("trigger", "nobody"), 4, "no schedule 'nobody'"),
@@ -55,20 +55,20 @@ MISTAKES: list[tuple[tuple[str, ...], int, str]] = [
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where one server without a worker is, for all who leave it without schedules."""
+    """The address of one server without a worker; each test removes its schedules again."""
     with fleet_in(tmp_path_factory.mktemp("schedules")) as fleet:
         yield fleet.server()[0].ready()["grpc"]
 
 
 @pytest.fixture
 def shell(loaded: LoadedProgram, fleet: Fleet, server: str) -> Iterator[Shell]:
-    """A prompt beside a server without a worker and without schedules, in the zone of New York."""
+    """A shell in New York's time zone, with a server without a worker and without schedules."""
     shell = LoadedShell(loaded, fleet.folder, server)
     shell.environment["TZ"] = "America/New_York"
     assert told(shell, "list") == []
@@ -77,15 +77,15 @@ def shell(loaded: LoadedProgram, fleet: Fleet, server: str) -> Iterator[Shell]:
         assert shell.run("schedule", "delete", one["name"]).returncode == 0
 
 
-def told(shell: Shell, *arguments: str) -> Any:  # noqa: ANN401 - whatever the JSON holds
-    """What a command tells programs."""
+def told(shell: Shell, *arguments: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Returns the JSON output of a schedule command."""
     done = shell.run("schedule", *arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_schedule_from_creation_to_its_end(shell: Shell) -> None:
-    """Created with everything, listed, shown, paused, resumed, triggered and deleted."""
+    """A schedule is created with all options, listed, shown, paused, resumed, triggered and deleted by commands."""
     rules = (
         "--catch-up",
         "all",
@@ -129,7 +129,7 @@ def test_schedule_from_creation_to_its_end(shell: Shell) -> None:
 
 
 def test_tables_show_both_clocks(shell: Shell) -> None:
-    """The next tick as it is called here, and as it is called in the schedule's zone."""
+    """`schedule list` prints the next tick in the local time zone and in the schedule's own."""
     shell.run(*NIGHTLY)
     heading, row = shell.run("schedule", "list").stdout.splitlines()
     assert heading.split()[:4] == ["NAME", "WHEN", "ZONE", "TYPE"]
@@ -142,32 +142,32 @@ def test_tables_show_both_clocks(shell: Shell) -> None:
 
 
 def test_time_that_is_past_makes_its_job_at_once(shell: Shell) -> None:
-    """The answer says so, and names the job; the same again makes no other one."""
+    """A one-shot schedule in the past creates its job at once and prints its id, and a repeat creates no second job."""
     past = ("schedule", "create", "late", "--type", "echo", "--at", "2020-01-01T00:00Z")
     first = shell.run(*past)
     job_id = told(shell, "show", "late")["last_job_id"]
-    assert first.stdout == f"late: its time is past, and it has made the job {job_id}; it fires no more\n"
+    assert first.stdout == f"late: its time has passed, and it created the job {job_id}; it will not fire again\n"
     assert shell.run(*past).stdout == first.stdout
     assert shell.run("job", "get", job_id).returncode == 0
 
 
 def test_tables_are_narrow_on_a_terminal(shell: Shell) -> None:
-    """Times without seconds, and one clock where both are the same."""
+    """On a terminal `schedule list` prints times without seconds, and one column if both zones are the same."""
     shell.environment["TZ"] = "UTC"
     shell.run("schedule", "create", "daily", "--type", "echo", "--cron", "0 9", "--timezone", "UTC")
     _, listed = shell.at_terminal("schedule", "list")
-    assert "NEXT HERE" in listed
-    assert "NEXT THERE" not in listed
+    assert "NEXT (LOCAL)" in listed
+    assert "NEXT (ZONE)" not in listed
     assert "09:00  " in listed
     _, ahead = shell.at_terminal("schedule", "preview", "daily", "-n", "1")
     assert ahead.count("09:00:00") == 1
     shell.run("schedule", "create", "paris", "--type", "echo", "--cron", "0 9", "--tz", "Europe/Paris")
-    assert "NEXT THERE" in shell.at_terminal("schedule", "list")[1]
+    assert "NEXT (ZONE)" in shell.at_terminal("schedule", "list")[1]
     assert shell.at_terminal("schedule", "preview", "paris", "-n", "1")[1].count(":00:00") == len(("here", "there"))
 
 
 def test_preview_tells_what_clock_changes_do(shell: Shell) -> None:
-    """Over the last Sunday of March: after the gap, and as usual the day after; nothing is made."""
+    """`schedule preview` moves a tick out of the spring clock change, keeps the next day's time and creates nothing."""
     described = ("preview", "--cron", "30 2 * * *", "--tz", "Europe/Paris", "--after", "2026-03-28T12:00", "-n", "2")
     assert told(shell, *described) == {
         "timezone": "Europe/Paris",
@@ -187,7 +187,7 @@ def test_preview_tells_what_clock_changes_do(shell: Shell) -> None:
         ],
     }
     lines = shell.run("schedule", *described).stdout.splitlines()
-    assert lines[0].split() == ["HERE", "Europe/Paris", "UTC"]
+    assert lines[0].split() == ["LOCAL", "Europe/Paris", "UTC"]
     assert " ".join(lines[1].split()) == (
         "2026-03-28 21:00:00-04:00 2026-03-29 03:00:00+02:00 2026-03-29 01:00:00+00:00"
     )
@@ -197,14 +197,14 @@ def test_preview_tells_what_clock_changes_do(shell: Shell) -> None:
 
 
 def test_one_shot_goes_by_the_clocks_of_its_zone(shell: Shell) -> None:
-    """Six in the evening in Paris is five in UTC in winter; it fires once, in its time."""
+    """A one-shot schedule takes its time in its own zone and has one tick."""
     arguments = ("create", "eve", "--at", "2036-12-24T18:00", "--tz", "Europe/Paris", "--type", "echo")
     assert told(shell, *arguments)["at_ms"] == 2_113_750_800_000
     assert len(told(shell, "preview", "eve")["ticks"]) == 1
 
 
 def test_interval_makes_jobs(shell: Shell, fleet: Fleet) -> None:
-    """Every second one job, until it is deleted; with --overlap skip, none beside one that waits."""
+    """An interval schedule creates a job every second, and with --overlap skip none while the last one waits."""
     told(shell, "create", "often", "--every", "1s", "--type", "echo", "--payload", "x")
     told(shell, "create", "alone", "--every", "1", "--type", "echo", "--queue", "nobody", "--overlap", "skip")
     fleet.worker(shell.environment["HOLDFAST_CONNECT"], "-Q", "default")
@@ -216,7 +216,7 @@ def test_interval_makes_jobs(shell: Shell, fleet: Fleet) -> None:
 
 
 def test_errors_say_what_to_do(shell: Shell) -> None:
-    """In a sentence, without a traceback, and nothing is made."""
+    """A wrong schedule command prints a message without a traceback and creates nothing."""
     for arguments, status, sentence in MISTAKES:
         done = shell.run("schedule", *arguments)
         assert (done.returncode, sentence in done.stderr, done.stdout) == (status, True, ""), (arguments, done.stderr)
@@ -225,7 +225,7 @@ def test_errors_say_what_to_do(shell: Shell) -> None:
 
 
 def test_schedules_of_a_directory_need_no_server(loaded: LoadedProgram, fleet: Fleet) -> None:
-    """A command that finds nobody there serves the directory for its own length."""
+    """A schedule command serves the directory itself while it runs, if no server does."""
     program, _ = fleet.server(data="jobs")
     assert program.stop() == 0
     shell = LoadedShell(loaded, fleet.folder, str(fleet.folder / "jobs"))
@@ -252,7 +252,7 @@ def report(kind: str) -> str:
 
 
 def test_worker_sets_the_schedules_of_its_app_where_it_works(loaded: LoadedProgram, fleet: Fleet) -> None:
-    """Before it is ready: with `up -A`, and once more by another worker, which changes nothing."""
+    """A worker creates the schedules of its app, and a second worker of the app does not change them."""
     (fleet.folder / "timed.py").write_text(APP)
     program, _ = fleet.up("-A", "timed:app")
     shell = LoadedShell(loaded, fleet.folder, program.ready()["grpc"])
@@ -269,7 +269,7 @@ def test_worker_sets_the_schedules_of_its_app_where_it_works(loaded: LoadedProgr
 
 
 def test_several_nodes_keep_each_schedule_at_its_owner(loaded: LoadedProgram, fleet: Fleet) -> None:
-    """Set by whichever node owns its name, found and looked after through all of them."""
+    """The nodes of a monolith keep each schedule at its owner, and every schedule is listed, fired and triggered."""
     (fleet.folder / "timed.py").write_text(APP)
     program = fleet.start(
         "up", "--topology", "monolith", "--nodes", "2", "--data", "nodes", "--port", "0", "-A", "timed:app"
@@ -285,7 +285,7 @@ def test_several_nodes_keep_each_schedule_at_its_owner(loaded: LoadedProgram, fl
 
 
 def test_described_schedule_is_previewed_without_a_server(tmp_path: Path, loaded: LoadedProgram) -> None:
-    """The ticks of a cron expression are printed, and its mistakes told, where no server answers."""
+    """`schedule preview` prints the ticks of a cron expression, or its error, without a server."""
     alone = LoadedShell(loaded, tmp_path, "127.0.0.1:1")
     daily = ("schedule", "preview", "--cron", "30 2 * * *", "--tz", "Europe/Paris", "--after", "2026-03-28T12:00")
     done = alone.run(*daily, "-n", "2", "--json")
@@ -295,4 +295,4 @@ def test_described_schedule_is_previewed_without_a_server(tmp_path: Path, loaded
         "2026-03-30T00:30:00Z",
     ]
     wrong = alone.run("schedule", "preview", "--cron", "61 * * * *")
-    assert (wrong.returncode, "expected cron to be" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "cron must be" in wrong.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""What a person reads when a server or a worker starts."""
+"""The start messages of servers and workers for people."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from tests.e2e.fleet import Fleet
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 
 SHOP = """
 from holdfast import Holdfast
@@ -22,12 +22,12 @@ def resize(path: str) -> str:
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 def test_worker_says_at_a_terminal_what_it_runs(loaded: LoadedProgram, fleet: Fleet) -> None:
-    """A sentence names the functions, the place and the way out; a pipe gets JSON."""
+    """On a terminal a worker prints its functions, its directory and how to stop it, and no JSON."""
     (fleet.folder / "shop.py").write_text(SHOP)
     shell = LoadedShell(loaded, fleet.folder)
 
@@ -42,7 +42,7 @@ def test_worker_says_at_a_terminal_what_it_runs(loaded: LoadedProgram, fleet: Fl
 
 
 def test_server_says_at_a_terminal_how_to_reach_it(loaded: LoadedProgram, fleet: Fleet) -> None:
-    """A sentence can be copied into a program or a command."""
+    """On a terminal a server prints its URL for a program and its address for a command."""
     shell = LoadedShell(loaded, fleet.folder)
 
     def stop() -> None:
@@ -55,18 +55,18 @@ def test_server_says_at_a_terminal_how_to_reach_it(loaded: LoadedProgram, fleet:
 
 
 def test_up_warns_of_an_app_that_keeps_its_jobs_elsewhere(fleet: Fleet) -> None:
-    """Its jobs would wait for ever in a directory that this worker does not look into."""
+    """The worker of `holdfast up` warns if its app submits to another directory."""
     (fleet.folder / "shop.py").write_text(SHOP)
     other, _ = fleet.up("-A", "shop:app", data="other")
-    assert "shop:app submits to './shop-data', while this worker runs the jobs of 'other'" in other.log
+    assert "shop:app submits to './shop-data', but this worker runs the jobs of 'other'" in other.log
     same, _ = fleet.up("-A", "shop:app", data="shop-data")
     assert "submits to" not in same.log
 
 
 def test_worker_warns_of_an_app_that_keeps_its_jobs_elsewhere(fleet: Fleet) -> None:
-    """The same for a worker that is told another directory than its app."""
+    """A worker warns if its app submits to another directory."""
     (fleet.folder / "shop.py").write_text(SHOP)
     fleet.server(data="other")
     worker = fleet.worker("other", "-A", "shop:app")
     where = str(fleet.folder / "other")
-    assert f"shop:app submits to './shop-data', while this worker runs the jobs of {where!r}" in worker.log
+    assert f"shop:app submits to './shop-data', but this worker runs the jobs of {where!r}" in worker.log

@@ -1,4 +1,4 @@
-"""Following what happens: `job watch`, `events`, `worker list` and `worker drain`."""
+"""Commands that follow jobs and workers: `job watch`, `events`, `worker list` and `worker drain`."""
 
 import json
 import signal
@@ -6,11 +6,11 @@ import signal
 import pytest
 
 from tests.e2e.fleet import Fleet, stable_port
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
-#: Tells how far it is, then waits until a file is there.
+#: An app with a job that reports progress and then waits for a file, and a job that fails.
 STEPS = """
 import time
 from pathlib import Path
@@ -37,13 +37,13 @@ app = App()
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.fixture
 def shell(loaded: LoadedProgram, fleet: Fleet) -> Shell:
-    """A prompt beside a server whose workers speak often."""
+    """A shell with a server whose workers send heartbeats often."""
     program, _ = fleet.server("--heartbeat-ms", "50")
     return LoadedShell(loaded, fleet.folder, program.ready()["grpc"])
 
@@ -54,7 +54,7 @@ def start_worker(fleet: Fleet, shell: Shell, *arguments: str) -> None:
 
 
 def test_watch_shows_changes_and_progress_until_the_end(fleet: Fleet, shell: Shell) -> None:
-    """Elsewhere than on a terminal each change is a line, written when it happens."""
+    """Without a terminal `job watch` prints each change as a line when it happens."""
     job_id = shell.run("job", "submit", "steps", "go").stdout.strip()
     watching = fleet.start("job", "watch", job_id, **shell.environment)
     eventually(lambda: watching.output, lambda text: "QUEUED" in text)
@@ -66,7 +66,7 @@ def test_watch_shows_changes_and_progress_until_the_end(fleet: Fleet, shell: She
 
 
 def test_watch_of_a_job_that_fails_is_no_success(shell: Shell) -> None:
-    """It exits with 1, for programs too, and the last line has the end."""
+    """`job watch` of a canceled job exits with 1, and the last JSON line has the terminal state."""
     job_id = shell.run("job", "submit", "echo", "--delay", "600").stdout.strip()
     shell.run("job", "cancel", job_id)
     done = shell.run("job", "watch", job_id, "--json")
@@ -75,7 +75,7 @@ def test_watch_of_a_job_that_fails_is_no_success(shell: Shell) -> None:
 
 
 def test_watch_at_a_terminal_draws_a_bar(fleet: Fleet, shell: Shell) -> None:
-    """While the job tells its progress a bar shows it, and when it has ended only lines are left."""
+    """On a terminal `job watch` draws a progress bar and ends with a plain line."""
     start_worker(fleet, shell)
     job_id = shell.run("job", "submit", "steps", "go").stdout.strip()
     go = (fleet.folder / "go").touch
@@ -87,7 +87,7 @@ def test_watch_at_a_terminal_draws_a_bar(fleet: Fleet, shell: Shell) -> None:
 
 
 def test_failure_shows_its_traceback_at_a_terminal(fleet: Fleet, shell: Shell) -> None:
-    """A person reads lines of the job's own code, and no output is printed where there is none."""
+    """`job result` prints the traceback of a failed job, without escape sequences and without output."""
     start_worker(fleet, shell)
     job_id = shell.run("job", "submit", "fail").stdout.strip()
     piped = shell.run("job", "result", job_id)
@@ -100,14 +100,14 @@ def test_failure_shows_its_traceback_at_a_terminal(fleet: Fleet, shell: Shell) -
 
 
 def test_nothing_is_a_word_at_a_terminal(shell: Shell) -> None:
-    """A heading without lines would say less."""
+    """On a terminal an empty listing prints a sentence instead of a heading."""
     assert shell.at_terminal("queue", "list") == (0, "no queue has jobs, and all are open\r\n")
     assert shell.at_terminal("worker", "list") == (0, "no workers\r\n")
     assert shell.at_terminal("job", "list") == (0, "no jobs\r\n")
 
 
 def test_up_runs_the_jobs_of_an_app(loaded: LoadedProgram, fleet: Fleet) -> None:
-    """Server, worker and app in one command."""
+    """`holdfast up -A` runs the jobs of an app."""
     (fleet.folder / "steps.py").write_text(STEPS)
     program, _ = fleet.up("-A", "steps:app")
     shell = LoadedShell(loaded, fleet.folder, program.ready()["grpc"])
@@ -116,7 +116,7 @@ def test_up_runs_the_jobs_of_an_app(loaded: LoadedProgram, fleet: Fleet) -> None
 
 
 def test_up_ends_with_an_app_that_cannot_be_had(fleet: Fleet) -> None:
-    """The mistake is told once, and no server stays behind that could run nothing."""
+    """`holdfast up` with an app that cannot be imported prints the error once and exits."""
     program = fleet.start("up", "--data", "data", "--port", "0", "-A", "nowhere:app")
     assert (program.wait(), program.output) == (2, "")
     assert program.log.count("there is no module 'nowhere'") == 1
@@ -125,7 +125,7 @@ def test_up_ends_with_an_app_that_cannot_be_had(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("way", ["address", "directory"])
 def test_waiting_outlasts_a_server_that_is_killed(loaded: LoadedProgram, fleet: Fleet, way: str) -> None:
-    """Whoever waits for a job, or watches it, gets its end from the server that is started after the first one."""
+    """A command that waits for a job or watches it reconnects after a kill of the server and prints the job's end."""
     port = stable_port()
     program, _ = fleet.server(port=port)
     shell = LoadedShell(loaded, fleet.folder, "data" if way == "directory" else program.ready()["grpc"])
@@ -134,9 +134,9 @@ def test_waiting_outlasts_a_server_that_is_killed(loaded: LoadedProgram, fleet: 
     watching = fleet.start("job", "watch", job_id, **shell.environment)
     eventually(lambda: watching.output, lambda text: "QUEUED" in text)
     program.kill()
-    eventually(lambda: watching.log, lambda text: "the server went away" in text)
+    eventually(lambda: watching.log, lambda text: "lost the connection to the server" in text)
     gone = shell.run("job", "get", job_id)
-    if way == "directory":  # a single question opens it for itself, and gives it back
+    if way == "directory":  # a single request serves the directory itself, then releases it
         assert (gone.returncode, "QUEUED" in gone.stdout) == (0, True)
     else:
         assert (gone.returncode, "start" in gone.stderr, gone.stdout) == (3, True, "")
@@ -146,7 +146,7 @@ def test_waiting_outlasts_a_server_that_is_killed(loaded: LoadedProgram, fleet: 
 
 
 def test_events_tell_all_without_a_gap_and_can_be_resumed(shell: Shell) -> None:
-    """From the beginning, or from behind the position where somebody stopped."""
+    """`holdfast events` prints all events from a position on, and refuses a position past the end."""
     ids = [shell.run("job", "submit", "echo", "--delay", "600").stdout.strip() for _ in range(3)]
     lines = [json.loads(line) for line in shell.run("events", "--after", "0", "-n", "3", "--json").stdout.splitlines()]
     assert [(line["job_id"], line["what"]) for line in lines] == [(job_id, "submitted") for job_id in ids]
@@ -158,28 +158,28 @@ def test_events_tell_all_without_a_gap_and_can_be_resumed(shell: Shell) -> None:
 
 
 def test_stopped_events_say_where_to_go_on(fleet: Fleet, shell: Shell) -> None:
-    """Ctrl-C ends it with the position for the next time, and so does a server that goes away."""
+    """`holdfast events` prints the position to resume from after Ctrl-C and after the server has ended."""
     shell.run("job", "submit", "echo")
     following = [fleet.start("events", "--after", "0", **shell.environment) for _ in range(2)]
     eventually(lambda: [one.output for one in following], lambda texts: all("submitted" in text for text in texts))
     following[0].signal(signal.SIGINT)
     assert following[0].wait() == 130
-    assert following[0].log.startswith("holdfast: go on with --after ")
+    assert following[0].log.startswith("holdfast: continue with --after ")
     fleet.programs[0].stop()
     assert following[1].wait() == 3
-    assert "holdfast: go on with --after " in following[1].log
+    assert "holdfast: continue with --after " in following[1].log
     assert "Traceback" not in following[1].log
 
 
 def test_workers_are_listed_and_drained(fleet: Fleet, shell: Shell) -> None:
-    """A drained worker ends by itself, and one that nobody knows is refused."""
+    """`worker list` shows a worker, `worker drain` ends it, and draining an unknown worker is refused."""
     worker = fleet.worker(
         shell.environment["HOLDFAST_CONNECT"], "--worker-id", "w1", "--queues", "high,low", "--slots", "3"
     )
     (seen,) = json.loads(shell.run("worker", "list", "--json").stdout)
     assert (seen["worker_id"], seen["queues"], seen["slots"], seen["running"]) == ("w1", ["high", "low"], 3, 0)
     lines = shell.run("worker", "list").stdout.splitlines()
-    assert lines[0].split() == ["WORKER", "STATE", "RUNNING", "HEARD", "QUEUES", "TYPES"]
+    assert lines[0].split() == ["WORKER", "STATE", "RUNNING", "HEARTBEAT", "QUEUES", "TYPES"]
     assert lines[1].split()[:3] == ["w1", "connected", "0/3"]
     assert shell.run("worker", "drain", "w1").stdout.startswith("w1 was asked to drain")
     assert worker.wait() == 0

@@ -1,4 +1,4 @@
-"""`holdfast dashboard`: the page, HTTP and metrics beside a directory, a server, nodes and an ensemble."""
+"""`holdfast dashboard`: page, HTTP API and metrics for a directory, a server, nodes and an ensemble."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import ExitCode
 from tests.e2e.fleet import Fleet, Program
-from tests.e2e.http_asking import Reply, ask
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.http_requests import Reply, ask
 from tests.e2e.nodes import NodeSet
-from tests.e2e.waiting import eventually
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
+from tests.e2e.wait_until import eventually
 from tests.zookeeper import Place
 
-#: An address that is no loopback address; nothing ever listens there.
+#: A non-loopback address without a listener.
 ELSEWHERE = "203.0.113.9"
 APP = """
 from holdfast import Holdfast
@@ -28,13 +28,13 @@ def double(number: int) -> int:
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.fixture
 def data(fleet: Fleet) -> Path:
-    """A directory with one job in it, and an app beside it; no process has it open."""
+    """A directory with one job and an app beside it; no process has the directory open."""
     (fleet.folder / "shop.py").write_text(APP)
     with Holdfast(fleet.folder / "data") as app:
         app.submit("double", {"number": 1})
@@ -42,31 +42,31 @@ def data(fleet: Fleet) -> Path:
 
 
 def shown(fleet: Fleet, place: str, *arguments: str, **environment: str) -> tuple[Program, str]:
-    """A dashboard that is ready, and its address."""
+    """Starts a dashboard, waits until it is ready and returns its address."""
     program = fleet.start("dashboard", place, "--port", "0", *arguments, **environment)
     return program, program.ready()["http"]
 
 
 def look(address: str, path: str) -> Reply:
-    """The answer, once whatever serves the jobs is there."""
+    """Returns the response; retries while it is 503."""
     return eventually(lambda: ask(address, path), lambda reply: reply.status != 503)
 
 
 def states(address: str) -> dict[str, int]:
-    """How many jobs are in which state."""
+    """Returns the number of jobs per state."""
     counts: dict[str, int] = look(address, "/api/v1/stats").json["states"]
     return counts
 
 
 def test_directory_has_page_api_and_metrics(fleet: Fleet, data: Path) -> None:
-    """With no other process there, the dashboard serves the directory itself, and gives it back when it ends."""
+    """The dashboard serves a directory that no process has open, and releases it when it ends."""
     program, address = shown(fleet, "data")
     assert "<title>Holdfast</title>" in ask(address, "/").text
     assert [job["type"] for job in ask(address, "/api/v1/jobs").json["jobs"]] == ["double"]
     assert 'holdfast_queue_jobs{queue="default",state="ready"} 1.0' in ask(address, "/metrics").text.splitlines()
     told = ask(address, "/api/v1/capabilities").json
     assert (told["backend"], [*told["missing"]]) == ("ledger", ["totals"])
-    with Holdfast(data) as app:  # another process of the directory: it finds the dashboard, and its jobs are seen
+    with Holdfast(data) as app:  # another client of the directory: it connects to the dashboard
         app.submit("double", {"number": 2})
         assert states(address)["QUEUED"] == 2
     assert program.stop() == 0
@@ -75,7 +75,7 @@ def test_directory_has_page_api_and_metrics(fleet: Fleet, data: Path) -> None:
 
 
 def test_directory_passes_to_the_dashboard_and_on(fleet: Fleet, data: Path) -> None:
-    """It shows what another process serves, takes over when that one ends, and hands on to the next."""
+    """The dashboard shows a directory that a worker serves, takes over when that ends, and hands over at its end."""
     first = fleet.start("worker", "-A", "shop:app")
     first.ready()
     program, address = shown(fleet, "data")
@@ -101,7 +101,7 @@ def test_directory_passes_to_the_dashboard_and_on(fleet: Fleet, data: Path) -> N
 def test_directory_keeps_finished_jobs_by_the_settings_of_the_dashboard(
     fleet: Fleet, data: Path, arguments: tuple[str, ...], environment: dict[str, str]
 ) -> None:
-    """While the dashboard serves a directory, finished jobs beyond its limits are removed, as by any server."""
+    """A dashboard that serves a directory evicts finished jobs by its own retention settings."""
     _, address = shown(fleet, str(data), *arguments, **environment)
     (job,) = ask(address, "/api/v1/jobs").json["jobs"]
     assert ask(address, f"/api/v1/jobs/{job['id']}/cancel", {}).status == 200
@@ -110,7 +110,7 @@ def test_directory_keeps_finished_jobs_by_the_settings_of_the_dashboard(
 
 
 def test_tokens_of_the_directory_are_asked_for(fleet: Fleet, data: Path, loaded: LoadedProgram) -> None:
-    """A directory with a tokens.json is shown to callers with a token, as by a server."""
+    """A dashboard of a directory with a tokens.json requires a token and checks its scope."""
     shell = LoadedShell(loaded, fleet.folder)
     made = shell.run("token", "create", "--name", "eyes", "--scopes", "read", "--data", "data").stdout.strip()
     _, address = shown(fleet, str(data))
@@ -120,7 +120,7 @@ def test_tokens_of_the_directory_are_asked_for(fleet: Fleet, data: Path, loaded:
 
 
 def test_server_is_shown_with_the_token_of_the_dashboard(fleet: Fleet, loaded: LoadedProgram) -> None:
-    """Callers on loopback act with the dashboard's own token; beyond loopback that is refused, --insecure or not."""
+    """The dashboard uses its own token for callers on loopback, and refuses to do so on another address."""
     shell = LoadedShell(loaded, fleet.folder)
     token = shell.run("token", "create", "--name", "eyes", "--scopes", "read", "--data", "kept").stdout.strip()
     target = fleet.start("server", "--data", "kept", "--port", "0", "--no-http").ready()["grpc"]
@@ -135,7 +135,7 @@ def test_server_is_shown_with_the_token_of_the_dashboard(fleet: Fleet, loaded: L
 
 
 def test_nodes_are_shown_together(fleet: Fleet, tmp_path: Path) -> None:
-    """All nodes by their addresses; what they lack together is missing."""
+    """The dashboard shows the jobs of all nodes together, and lists the capabilities that the monolith lacks."""
     nodes = NodeSet(fleet, tmp_path, nodes=2, slots=1)
     nodes.start()
     _, address = shown(fleet, nodes.target)
@@ -146,7 +146,7 @@ def test_nodes_are_shown_together(fleet: Fleet, tmp_path: Path) -> None:
 
 
 def test_ensemble_is_shown_without_a_server(fleet: Fleet, zookeeper: Place) -> None:
-    """Jobs of zk:// are listed, and what ZooKeeper lacks answers 501."""
+    """The dashboard lists the jobs of a zk:// URL, and answers CAPABILITY_MISSING for stats."""
     url = f"zk://{zookeeper.hosts}{zookeeper.root}"
     _, address = shown(fleet, url)
     with Holdfast(url) as app:
@@ -156,7 +156,7 @@ def test_ensemble_is_shown_without_a_server(fleet: Fleet, zookeeper: Place) -> N
 
 
 def test_port_that_is_taken_is_said(fleet: Fleet, data: Path, loaded: LoadedProgram) -> None:
-    """The error names the option that chooses another."""
+    """A dashboard whose port is taken exits with an error that names --port."""
     _, address = shown(fleet, str(data))
     port = address.rpartition(":")[2]
     refused = LoadedShell(loaded, fleet.folder).run("dashboard", "data", "--port", port)
@@ -164,11 +164,11 @@ def test_port_that_is_taken_is_said(fleet: Fleet, data: Path, loaded: LoadedProg
 
 
 def test_place_without_jobs_is_refused(loaded: LoadedProgram, tmp_path: Path) -> None:
-    """A directory that never held jobs is not made into one, and beyond loopback there must be TLS."""
+    """The dashboard refuses a directory without jobs and leaves it empty, and refuses a non-loopback address."""
     (tmp_path / "empty").mkdir()
     shell = LoadedShell(loaded, tmp_path)
     empty = shell.run("dashboard", "empty", "--port", "0")
-    assert (empty.returncode, "there are no jobs in it" in empty.stderr) == (ExitCode.UNREACHABLE, True)
+    assert (empty.returncode, "the directory contains no jobs" in empty.stderr) == (ExitCode.UNREACHABLE, True)
     assert [*(tmp_path / "empty").iterdir()] == []
     with Holdfast(tmp_path / "data") as app:
         app.submit("anything")

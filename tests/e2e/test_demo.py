@@ -1,4 +1,4 @@
-"""`make demo`: everything that it shows is true, and nothing of it is left behind."""
+"""`make demo`: its output is correct, and it leaves no files and no processes."""
 
 import os
 import pty
@@ -15,17 +15,17 @@ import msgspec
 import pytest
 
 from holdfast import Job, JobView, State
-from holdfast.lab.demo import plan
-from holdfast.lab.demo.jobs import app
+from holdfast_lab.demo import plan
+from holdfast_lab.demo.jobs import app
 from tests.e2e.fleet import clean_environment
-from tests.e2e.waiting import DEADLINE_S, eventually
+from tests.e2e.wait_until import DEADLINE_S, eventually
 
-DEMO = (sys.executable, "-m", "holdfast.lab.demo")
+DEMO = (sys.executable, "-m", "holdfast_lab.demo")
 
 
 @contextmanager
 def demo(folder: Path, output: int) -> Iterator[subprocess.Popen[bytes]]:
-    """The demo, keeping its directory in this folder; it has ended after the block."""
+    """Starts the demo with this folder for its directory, and kills it on exit."""
     environment = clean_environment({"TMPDIR": str(folder), "TERM": "xterm", "COLUMNS": "120", "PYTHONUNBUFFERED": "1"})
     process = subprocess.Popen(DEMO, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
@@ -36,7 +36,7 @@ def demo(folder: Path, output: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Files of the demo, and processes that were started with its folder in their environment."""
+    """Returns the files of the demo, and the processes with its folder in their environment."""
     processes = [str(path) for path in Path("/proc").glob("[0-9]*") if speaks_of(path, folder)]
     return [*(str(path) for path in folder.iterdir()), *processes]
 
@@ -44,7 +44,7 @@ def left_behind(folder: Path) -> list[str]:
 def speaks_of(process: Path, folder: Path) -> bool:
     try:
         return f"DEMO_DATA={folder}".encode() in (process / "environ").read_bytes()
-    except OSError:  # it has ended, or is somebody else's
+    except OSError:  # the process has ended or belongs to another user
         return False
 
 
@@ -53,7 +53,7 @@ def workers_ready(log: Path) -> bool:
 
 
 class Shown(NamedTuple):
-    """What the demo shows, and what is left of it."""
+    """The outputs of two demos, and the files and processes that they left."""
 
     plain: str
     drawn: str
@@ -62,7 +62,7 @@ class Shown(NamedTuple):
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
-    """Two demos side by side, as most of their time is waiting: one into a file, one on a terminal."""
+    """Runs two demos concurrently, because they mostly wait: one into a file, one on a terminal."""
     folder, place = tmp_path_factory.mktemp("demo"), tmp_path_factory.mktemp("place")
     master, slave = pty.openpty()
     with (folder / "out").open("wb") as out, demo(place, out.fileno()) as plain, demo(place, slave) as drawn:
@@ -75,7 +75,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
 
 
 def read(terminal: int) -> bytes:
-    """What comes next; nothing once the other end is closed."""
+    """Returns the next part of the output; empty once the other end is closed."""
     try:
         return os.read(terminal, 65_536)
     except OSError:
@@ -84,7 +84,7 @@ def read(terminal: int) -> bytes:
 
 @pytest.mark.slow
 def test_demo_shows_a_recovered_job_and_leaves_nothing(shown: Shown) -> None:
-    """Without a terminal it prints plain lines, ends well, and the history has the lost lease and the second grant."""
+    """Without a terminal the demo prints plain lines, shows a lost lease and the second grant, and leaves nothing."""
     assert "\x1b" not in shown.plain
     assert re.search(r"granted.*\n(?:.*progress.*\n)*.*lease lost.*disconnected.*\n.*granted.*RUNNING", shown.plain)
     assert "ZeroDivisionError" in shown.plain
@@ -94,41 +94,41 @@ def test_demo_shows_a_recovered_job_and_leaves_nothing(shown: Shown) -> None:
 
 @pytest.mark.slow
 def test_demo_draws_bars_on_a_terminal(shown: Shown) -> None:
-    """On a terminal there is a bar for each kind of job."""
+    """On a terminal the demo draws a bar for each kind of job."""
     assert "\x1b[" in shown.drawn
     assert "24/24" in shown.drawn
 
 
 @pytest.mark.slow
 def test_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
-    """A Ctrl-C in the middle ends the workers and removes the directory."""
+    """Ctrl-C ends the demo's workers and removes its directory."""
     place = tmp_path / "place"
     place.mkdir()
     log = tmp_path / "out"
     with log.open("wb") as out, demo(place, out.fileno()) as process:
         eventually(lambda: workers_ready(log), what="the first line of the running demo")
-        assert len(left_behind(place)) >= 2, "the directory, and a worker that lives"
+        assert len(left_behind(place)) >= 2, "expected the directory and a running worker"
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 130, log.read_text()
     assert "Traceback" not in log.read_text()
-    # A process for jobs that a worker has just started sees by itself that the worker is gone.
+    # A child process that a worker has just started ends by itself when it notices the worker's death.
     eventually(lambda: left_behind(place), lambda left: not left, "the end of all that was started")
 
 
 def test_demo_notices_what_is_wrong(tmp_path: Path) -> None:
-    """A job in another state than expected, a retry or a recovery that did not happen: each is a problem."""
+    """The demo reports a job in an unexpected state, a missing retry and a missing recovery as problems."""
     with app:
         submitted = plan.submit(tmp_path)
         seen = {job.id: job.seen for job in app.find() if job.seen}
         right = {job.id: ended(job, seen[job.id], submitted) for job in plan.all_jobs(submitted.groups)}
-        assert len(plan.problems(submitted, right, "anna")) == 1, "nobody was killed"
+        assert len(plan.problems(submitted, right, "anna")) == 1, "expected one problem: no worker was killed"
         broken = {**right, submitted.flaky.id: msgspec.structs.replace(right[submitted.flaky.id], failures=0)}
         assert len(plan.problems(submitted, broken, "anna")) == 2
         assert len(plan.problems(submitted, seen, "anna")) > len(right)
 
 
 def ended(job: Job[object], view: JobView, submitted: plan.Plan) -> JobView:
-    """The job as it should end."""
+    """Returns the job in its expected terminal state."""
     expected = next(group.expected for group in submitted.groups if job in group.jobs)
     failures = 2 if job == submitted.flaky else 0
     return msgspec.structs.replace(view, state=State(expected), failures=failures)

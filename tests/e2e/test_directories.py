@@ -1,4 +1,4 @@
-"""A directory of jobs means the same to workers, commands and apps: the first process that opens it serves it."""
+"""Workers, commands and apps use a directory in the same way: the first process that opens it serves it."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 
 from holdfast.errors import ExitCode
 from tests.e2e.fleet import Fleet
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 SHOP = """
 from holdfast import Holdfast
@@ -25,13 +25,13 @@ def resize(path: str) -> str:
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.fixture
 def shell(loaded: LoadedProgram, fleet: Fleet) -> Shell:
-    """Commands in the folder of the processes."""
+    """A shell in the folder of the fleet."""
     return LoadedShell(loaded, fleet.folder)
 
 
@@ -40,7 +40,7 @@ def write_shop(folder: Path, url: str = '"./data"') -> None:
 
 
 def holder(directory: Path) -> int:
-    """The pid of the process that serves the directory; 0 while it is written."""
+    """Returns the pid of the process that serves the directory; 0 while the lock file is written."""
     return int((directory / "LOCK").read_text() or 0)
 
 
@@ -49,7 +49,7 @@ def holder(directory: Path) -> int:
 def test_worker_serves_the_directory_that_it_is_told(
     fleet: Fleet, shell: Shell, told_by: str, app: tuple[str, ...]
 ) -> None:
-    """However the worker is told of a directory that no process serves, it serves the directory and runs the jobs."""
+    """A worker that gets a directory by flag, environment or file serves it and runs its jobs."""
     write_shop(fleet.folder)
     submitted = shell.run("job", "submit", "echo", "hello", "--connect", "data")
     flags = ("--connect", "./data") if told_by == "flag" else ()
@@ -65,19 +65,19 @@ def test_worker_serves_the_directory_that_it_is_told(
 
 
 def test_worker_says_that_it_makes_the_directory_of_its_app(fleet: Fleet) -> None:
-    """In a folder without the jobs of its app, the worker names the new directory with its path, and only then."""
+    """A worker prints the path of its app's directory only if it creates the directory."""
     write_shop(fleet.folder)
     worker = fleet.start("worker", "-A", "shop:app")
     assert worker.ready()["grpc"] == str(fleet.folder / "data")
-    made = f"holdfast: making the directory '{fleet.folder / 'data'}' for jobs"
+    made = f"holdfast: creating the data directory '{fleet.folder / 'data'}'"
     assert worker.log.count(made) == 1
     second = fleet.start("worker", "-A", "shop:app")
     second.ready()
-    assert "making the directory" not in second.log
+    assert "creating the data directory" not in second.log
 
 
 def test_directory_passes_to_the_next_worker(fleet: Fleet, shell: Shell) -> None:
-    """When the worker that serves a directory is killed, another worker serves it and goes on."""
+    """After a kill of the worker that serves a directory, another worker serves it and runs its jobs."""
     first = fleet.worker("data")
     second = fleet.worker("data")
     assert holder(fleet.folder / "data") == first.pid
@@ -88,7 +88,7 @@ def test_directory_passes_to_the_next_worker(fleet: Fleet, shell: Shell) -> None
 
 
 def test_app_and_worker_share_the_directory_of_the_environment(fleet: Fleet, shell: Shell) -> None:
-    """An app without a URL keeps its jobs where HOLDFAST_CONNECT sends its worker."""
+    """An app without a URL uses the directory in HOLDFAST_CONNECT, like its worker."""
     write_shop(fleet.folder, url="")
     worker = fleet.start("worker", "-A", "shop:app", HOLDFAST_CONNECT="elsewhere")
     worker.ready()
@@ -100,19 +100,19 @@ def test_app_and_worker_share_the_directory_of_the_environment(fleet: Fleet, she
 
 
 def test_only_commands_that_write_make_a_directory(fleet: Fleet, shell: Shell) -> None:
-    """A command that reads says that there is no such directory; one that submits makes it, and says so."""
+    """A command that reads refuses a missing directory, and a submit creates it and prints its path."""
     read = shell.run("job", "list", "--connect", "new")
     assert (read.returncode, (fleet.folder / "new").exists()) == (2, False)
-    assert "got 'new', which is no directory here" in read.stderr
+    assert "got 'new', which is not an existing directory" in read.stderr
     submitted = shell.run("job", "submit", "echo", "--connect", "new")
-    assert f"making the directory '{fleet.folder / 'new'}'" in submitted.stderr
+    assert f"creating the data directory '{fleet.folder / 'new'}'" in submitted.stderr
     listed = shell.run("job", "list", "--json", "--connect", "new")
     assert submitted.stdout.strip() in listed.stdout
 
 
 @pytest.mark.parametrize("command", [("worker",), ("job", "list"), ("job", "submit", "echo")], ids=" ".join)
 def test_directory_of_another_topology_is_refused(fleet: Fleet, shell: Shell, command: tuple[str, ...]) -> None:
-    """Workers and commands name the topology that a directory belongs to, and the command that starts it."""
+    """Workers and commands refuse a directory of another topology and name the command that starts that one."""
     sign = fleet.folder / "data" / "zookeeper" / "ports.json"
     sign.parent.mkdir(parents=True)
     sign.touch()
@@ -124,15 +124,15 @@ def test_directory_of_another_topology_is_refused(fleet: Fleet, shell: Shell, co
 
 
 def test_command_that_serves_a_directory_prints_its_own_error_alone(shell: Shell) -> None:
-    """A request that is refused is not logged above the error of the command that made it."""
+    """A command that serves a directory itself prints its own error, and no log line of the refused request."""
     shell.run("job", "submit", "echo", "--connect", "data")
     done = shell.run("job", "get", "nothing-like-it", "--connect", "data")
-    assert done.stderr.startswith("holdfast: no job 'nothing-like-it': it never existed, or its retention is over; a ")
+    assert done.stderr.startswith("holdfast: no job 'nothing-like-it': it never existed, or it finished")
     assert done.stderr.count("\n") == 1
 
 
 def test_worker_ends_where_the_directory_is_damaged(fleet: Fleet, shell: Shell) -> None:
-    """No later try would succeed, so the worker does not try again, and says what is damaged and what to do."""
+    """A worker exits at once on a damaged directory, and names the damage and the restore command."""
     shell.run("job", "submit", "echo", "hello", "--connect", "./data")
     (segment,) = (fleet.folder / "data").glob("*.seg")
     content = segment.read_bytes()

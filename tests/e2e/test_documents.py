@@ -1,4 +1,4 @@
-"""Every example in the documents for users is run, and does what the document says."""
+"""Runs every example in the user documents and checks its output."""
 
 from codeop import CommandCompiler
 from pathlib import Path
@@ -31,7 +31,7 @@ DOCUMENTS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_examples_of_a_document_work(name: str, root: Path, tmp_path: Path) -> None:
-    """Whoever pastes the examples of a document one after the other sees what it says."""
+    """The examples of a document work when they are run one after the other."""
     if "\n$ curl " in (root / name).read_text():
         require(CURL)
     with reader_of(root / name, tmp_path) as reader:
@@ -53,7 +53,7 @@ def test_examples_of_a_document_work(name: str, root: Path, tmp_path: Path) -> N
     ],
 )
 def test_wrong_example_is_found(text: str, problem: str, tmp_path: Path) -> None:
-    """An example that does not do what its document says fails, and says where."""
+    """A wrong example fails with its line number and the reason."""
     document = tmp_path / "wrong.md"
     document.write_text(text)
     with reader_of(document, tmp_path) as reader, pytest.raises(ExampleError) as error:
@@ -62,7 +62,7 @@ def test_wrong_example_is_found(text: str, problem: str, tmp_path: Path) -> None
 
 
 def test_right_examples_pass(tmp_path: Path) -> None:
-    """Names last from block to block, a named block is a file, and dots stand for anything."""
+    """Names persist from block to block, a block with a file name is saved, and dots match any text."""
     document = tmp_path / "right.md"
     document.write_text(
         "```python\n# shop/jobs.py\nNAME = 'shop'\n```\n"
@@ -76,7 +76,7 @@ def test_right_examples_pass(tmp_path: Path) -> None:
 
 
 def typed_at_a_prompt(source: str) -> None:
-    """What Python's own prompt makes of these lines, one after the other; raises SyntaxError as it would."""
+    """Compiles the lines one by one like Python's prompt; raises SyntaxError as the prompt would."""
     compiler = CommandCompiler()
     waiting: list[str] = []
     for line in [*source.splitlines(), ""]:
@@ -88,20 +88,20 @@ def typed_at_a_prompt(source: str) -> None:
 
 @pytest.mark.parametrize("block", ["for x in (1, 2):\n    x\nprint(x)\n", "def f():\n    pass\n\n    pass\n"])
 def test_prompt_wants_an_empty_line_behind_a_block(block: str) -> None:
-    """And none within it."""
+    """Python's prompt requires an empty line after a block and rejects one inside it."""
     with pytest.raises(SyntaxError):
         typed_at_a_prompt(block)
 
 
 def test_examples_of_the_tutorial_can_be_pasted_into_a_prompt(root: Path) -> None:
-    """It says so; those that are files are no part of it."""
+    """The Python examples of the tutorial, except saved files, can be pasted into a prompt."""
     for block in blocks_of((root / "docs/tutorial.md").read_text()):
         if block.language == "python" and not FILE.match(block.source):
             typed_at_a_prompt(block.source)
 
 
 def test_every_example_is_in_a_language_that_is_run(root: Path) -> None:
-    """A document for users has no example that the tests do not see: fences are python, console or text."""
+    """User documents have only examples that the tests run: all fences are python, console or text."""
     for name in DOCUMENTS:
         text = (root / name).read_text()
         fences = [line for line in text.splitlines() if line.startswith("```") and line != "```"]

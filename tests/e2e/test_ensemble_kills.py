@@ -15,7 +15,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from tests.e2e.campaign import kills_each, seed, victims
-from tests.e2e.waiting import eventually, pause
+from tests.e2e.wait_until import eventually, pause
 from tests.zookeeper import TICK_MS, differences, known_by, require_zookeeper
 
 SEED = seed(20_261_121)

@@ -1,4 +1,4 @@
-"""A failed job as people inspect it: its arguments, every attempt with its traceback, and how it ended."""
+"""Commands that show a failed job: its arguments, every attempt with its traceback, and its end."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Backoff, Holdfast, JobFailedError
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
 
 WORDS = ("first", "second", "third \x1b[2J")
@@ -14,13 +14,13 @@ WORDS = ("first", "second", "third \x1b[2J")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the jobs are."""
+    """The folder with the directory of jobs."""
     return tmp_path_factory.mktemp("failed")
 
 
 @pytest.fixture(scope="module")
 def job_id(folder: Path) -> str:
-    """A job in a directory that failed three times, each time with other words."""
+    """The id of a job that failed three times with different messages."""
     app = Holdfast(folder / "data")
     left = list(WORDS)
 
@@ -37,12 +37,12 @@ def job_id(folder: Path) -> str:
 
 @pytest.fixture
 def shell(loaded: LoadedProgram, folder: Path) -> Shell:
-    """A prompt beside the directory."""
+    """A shell that connects to the directory."""
     return LoadedShell(loaded, folder, str(folder / "data"))
 
 
 def test_job_is_shown_with_its_arguments_and_the_traceback_of_every_attempt(shell: Shell, job_id: str) -> None:
-    """One command shows what the job was called with and why each attempt failed, and nothing harms the terminal."""
+    """`job get` on a terminal prints arguments and every attempt's traceback, without escape sequences."""
     status, text = shell.at_terminal("job", "get", job_id)
     assert status == 0
     assert '{"path": "cat \\u001b[2J.png", "width": 200}' in text
@@ -55,7 +55,7 @@ def test_job_is_shown_with_its_arguments_and_the_traceback_of_every_attempt(shel
 
 
 def test_programs_read_arguments_and_attempts_as_json(shell: Shell, job_id: str) -> None:
-    """--json has the arguments as a value and each attempt with worker, times, outcome, reason and traceback."""
+    """`job get --json` has the arguments as a value, and worker, times, outcome and traceback of each attempt."""
     job = json.loads(shell.run("job", "get", job_id, "--json").stdout)
     attempts = job["attempt_details"]
     assert (job["arguments"], job["attempts"]) == ({"path": "cat \x1b[2J.png", "width": 200}, 3)
@@ -69,7 +69,7 @@ def test_programs_read_arguments_and_attempts_as_json(shell: Shell, job_id: str)
 
 
 def test_result_of_a_failed_job_is_its_traceback_as_text(shell: Shell, job_id: str) -> None:
-    """There is no output, the failure is readable on standard error, and --json has it as an object."""
+    """`job result` of a failed job prints the failure on standard error and no output, or an object with --json."""
     piped = shell.run("job", "result", job_id)
     assert (piped.returncode, piped.stdout) == (1, "")
     assert "holdfast: the job ended FAILED: ValueError: third" in piped.stderr
@@ -82,7 +82,7 @@ def test_result_of_a_failed_job_is_its_traceback_as_text(shell: Shell, job_id: s
 
 
 def test_history_shows_the_traceback_of_every_attempt(shell: Shell, job_id: str) -> None:
-    """What happened is one line each, and the tracebacks follow."""
+    """`job history` prints the traceback of every attempt after its line."""
     text = shell.run("job", "history", job_id).stdout
     assert text.count("\n  Traceback (most recent call last):\n") == len(WORDS)
     entries = json.loads(shell.run("job", "history", job_id, "--json").stdout)
@@ -100,15 +100,15 @@ def test_history_shows_the_traceback_of_every_attempt(shell: Shell, job_id: str)
     ],
 )
 def test_arguments_of_any_kind_can_be_shown(shell: Shell, job_id: str, payload: str, shown: str) -> None:
-    """Arguments are JSON, text or neither; long ones are a block."""
-    del job_id  # the directory is there
+    """`job get` prints arguments that are JSON, text or neither, and long ones as a block."""
+    del job_id  # the fixture has created the directory
     text = shell.run("job", "get", shell.run("job", "submit", "echo", payload).stdout.strip()).stdout
     assert shown in text
     assert ("arguments" in text) == bool(shown)
 
 
 def test_large_arguments_are_cut_for_people_and_whole_for_programs(shell: Shell, job_id: str) -> None:
-    """A screen gets the beginning and the size, --json gets everything."""
+    """`job get` truncates large arguments and prints their size, and --json prints them whole."""
     del job_id
     value = {"words": ["word"] * 6_000}
     large = shell.run("job", "submit", "echo", "-", stdin=json.dumps(value)).stdout.strip()

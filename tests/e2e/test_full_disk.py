@@ -1,4 +1,4 @@
-"""No space: what is refused, what goes on, and how it heals."""
+"""Full disk: which requests the server refuses, which go on, and how it recovers."""
 
 import contextlib
 import errno
@@ -14,14 +14,14 @@ from holdfast.proto import holdfast_pb2 as own
 from holdfast.proto import taskqueue_public_pb2 as public
 from scripts.engines import MOUNT
 from tests.e2e.fleet import Fleet
+from tests.e2e.grpc_client import Refused, Wire, refusal
 from tests.e2e.history import checked
-from tests.e2e.wire import Refused, Wire, refusal
 from tests.engines import cannot_run, require
 
 
 @contextlib.contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A file system in memory; the current test is skipped where it cannot be mounted."""
+    """Mounts a tmpfs; skips the test if that is not possible."""
     require(MOUNT)
     folder.mkdir()
     command = ["/bin/mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
@@ -36,19 +36,19 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """32 MiB that can be filled up; unmounted after the processes of the test are gone."""
+    """A disk of 32 MiB, unmounted after the processes of the test have ended."""
     with mounted(tmp_path / "small", "size=32m") as folder:
         yield folder
 
 
 @pytest.fixture
-def fleet(small_disk: Path, loaded_fleet: Fleet) -> Fleet:  # noqa: ARG001 - for its place in the order of ends
-    """Processes that end before the disk is taken away."""
+def fleet(small_disk: Path, loaded_fleet: Fleet) -> Fleet:  # noqa: ARG001 - its processes end before the unmount
+    """A fleet whose processes end before the disk is unmounted."""
     return loaded_fleet
 
 
 def fill(path: Path) -> None:
-    """Takes every byte that is left."""
+    """Writes a file until the disk is full."""
     with path.open("wb") as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(65_536))
@@ -63,7 +63,7 @@ def batch(wire: Wire, key: str, size: int = 900_000) -> str:
 
 
 def submit_until_refused(wire: Wire, accepted: dict[str, str]) -> Refused:
-    """Submits ever smaller jobs until there is no room for the smallest; leases that ended make some."""
+    """Submits ever smaller jobs until even the smallest is refused, because ended leases free some space."""
     for size in (900_000, 100_000, 10_000, 1_000, 0):
         with contextlib.suppress(grpc.RpcError):
             while True:
@@ -77,7 +77,7 @@ def size_of(key: str) -> int:
 
 
 def test_full_disk_refuses_submits_and_nothing_else(fleet: Fleet, small_disk: Path) -> None:
-    """Submits are refused while grants and reports go on, until space returns, without a restart."""
+    """A server with a full disk refuses submits but accepts fetches and reports, and recovers once space is free."""
     data = str(small_disk / "data")
     server, wire = fleet.server("--lease-ms", "600000", data=data)
     accepted = {f"small-{number}": batch(wire, f"small-{number}") for number in range(3)}
@@ -107,7 +107,7 @@ def test_full_disk_refuses_submits_and_nothing_else(fleet: Fleet, small_disk: Pa
 
 
 def test_server_that_was_full_starts_again_while_still_full(fleet: Fleet, small_disk: Path) -> None:
-    """A kill on a full disk loses nothing: the next server serves or says why not, and all is there later."""
+    """A server killed on a full disk loses no job: the next one serves them or names the full disk."""
     data = str(small_disk / "data")
     server, wire = fleet.server(data=data)
     accepted = {"900000-first": batch(wire, "900000-first")}

@@ -1,4 +1,4 @@
-"""The HTTP gateway of real processes: where it is, what runs, and how it ends."""
+"""The HTTP gateway of a real server: address, jobs and shutdown."""
 
 import json
 import signal
@@ -12,17 +12,17 @@ import pytest
 
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, stable_port
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 def asked(address: str, path: str, content: object = None) -> Any:  # noqa: ANN401 - any JSON
-    """What is answered; a POST if there is something to say."""
+    """Returns the JSON response to a GET, or to a POST if there is content."""
     data = None if content is None else json.dumps(content).encode()
     request = urllib.request.Request(f"http://{address}{path}", data, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
@@ -30,7 +30,7 @@ def asked(address: str, path: str, content: object = None) -> Any:  # noqa: ANN4
 
 
 def test_job_that_is_posted_runs(fleet: Fleet) -> None:
-    """The ready line names the address; echo returns its payload, and the same job is there over gRPC."""
+    """A job posted to the HTTP address of the ready line runs and is visible over gRPC."""
     program, wire = fleet.up()
     address = program.ready()["http"]
     payload = {"text": "é\u2028<script>", "numbers": [1, 2.5, -0.0, 10**20], "nothing": None}
@@ -41,7 +41,7 @@ def test_job_that_is_posted_runs(fleet: Fleet) -> None:
 
 
 def test_posted_job_runs_a_function_of_an_app(fleet: Fleet) -> None:
-    """By names, in order, or with nothing; what does not fit fails, and says why."""
+    """A posted job gets its payload as named or positional arguments, and fails with a reason if they do not match."""
     (fleet.folder / "posted.py").write_text(
         "from holdfast import Holdfast\n\napp = Holdfast('memory://')\n\n\n"
         "@app.job\ndef join(a: str, b: str = '!') -> str:\n    return a + b\n"
@@ -58,7 +58,7 @@ def test_posted_job_runs_a_function_of_an_app(fleet: Fleet) -> None:
 
 
 def test_port_that_is_taken_stops_the_start(fleet: Fleet) -> None:
-    """The server says which option to change, and ends; nothing of it stays."""
+    """A server whose HTTP port is taken names the option, exits and releases its directory."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         program = fleet.start("server", "--data", "data", "--port", "0", "--http-port", str(port))
@@ -69,25 +69,25 @@ def test_port_that_is_taken_stops_the_start(fleet: Fleet) -> None:
 
 
 def test_server_without_http_has_none(fleet: Fleet) -> None:
-    """GRPC alone, and no word of HTTP in the ready line."""
+    """A server with --no-http serves gRPC only and has no HTTP address in its ready line."""
     program, wire = fleet.server("--no-http")
     assert "http" not in program.ready()
     assert wire.new()
 
 
 def test_port_is_the_one_that_was_asked_for(fleet: Fleet) -> None:
-    """And one of the others cannot be the same."""
+    """A server uses the given HTTP port and refuses one that equals its gRPC port."""
     port = stable_port()
     program, _ = fleet.server("--http-port", str(port))
     assert program.ready()["http"] == f"127.0.0.1:{port}"
     same = fleet.start("server", "--data", "other", "--port", str(port), "--http-port", str(port))
     assert same.wait() == 2
-    assert "expected http_port to be another than port" in same.log
+    assert "http_port must differ from port" in same.log
 
 
 @pytest.mark.parametrize("is_listening", [False, True])
 def test_stop_ends_in_good_order(fleet: Fleet, is_listening: bool) -> None:  # noqa: FBT001
-    """Feeds are ended, and who waits for a result is told to come back; the exit status is 0."""
+    """A stopping server ends event streams, answers waiting result requests with 503, and exits with 0."""
     program, wire = fleet.server()
     address = program.ready()["http"]
     job_id = wire.new()
@@ -107,17 +107,17 @@ def test_stop_ends_in_good_order(fleet: Fleet, is_listening: bool) -> None:  # n
 
 
 def _is_read(line: socket.socket) -> bool:
-    """Whether all that was sent over a connection has come to its other end and was read there, as the system knows."""
+    """Whether the peer has received and read everything sent over the connection, according to the kernel."""
     ours, theirs = line.getsockname()[1], line.getpeername()[1]
     unsent, _ = _queued_bytes(ours, theirs)
-    if unsent:  # on its way, and so not yet unread
+    if unsent:  # still in transit: the receive queue cannot show it yet
         return False
     _, unread = _queued_bytes(theirs, ours)
     return unread == 0
 
 
 def _queued_bytes(port: int, other: int) -> tuple[int, int]:
-    """What one end of a connection has sent and nobody has acknowledged, and what has come to it unread."""
+    """Returns the unacknowledged and the unread bytes of one end of a connection."""
     ends = [f"0100007F:{number:04X}" for number in (port, other)]
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()]
     (queued,) = [row[4] for row in rows if row[1:3] == ends]
@@ -126,7 +126,7 @@ def _queued_bytes(port: int, other: int) -> tuple[int, int]:
 
 
 def test_jobs_over_http_survive_a_kill(fleet: Fleet) -> None:
-    """What was answered with 202 is there after the server was killed, and so is its key."""
+    """Jobs acknowledged over HTTP survive a kill of the server, with their request ids."""
     program, _ = fleet.server()
     made = [
         asked(program.ready()["http"], "/api/v1/jobs", {"type": "echo", "request_id": f"k{n}"})["id"] for n in range(20)
@@ -139,7 +139,7 @@ def test_jobs_over_http_survive_a_kill(fleet: Fleet) -> None:
 
 
 def test_flood_of_nonsense_leaves_the_server_whole(fleet: Fleet) -> None:
-    """After thousands of bad requests nothing is held, and jobs run."""
+    """After hundreds of malformed requests the server has closed their connections and still runs jobs."""
     program, _ = fleet.up()
     address = program.ready()["http"]
     host, _, port = address.rpartition(":")
@@ -157,7 +157,7 @@ def _descriptors(pid: int) -> int:
 
 
 def test_unknown_path_is_a_problem(fleet: Fleet) -> None:
-    """For people and for programs."""
+    """The server answers an unknown path with a problem and the reason PATH_UNKNOWN."""
     program, _ = fleet.server()
     with pytest.raises(urllib.error.HTTPError) as error:
         asked(program.ready()["http"], "/nothing")

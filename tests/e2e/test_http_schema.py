@@ -1,4 +1,4 @@
-"""The served OpenAPI document holds for whatever is sent: no server error, and no answer that it does not know."""
+"""The served OpenAPI document is complete: no request causes a server error or an undocumented response."""
 
 import json
 import os
@@ -10,15 +10,15 @@ import pytest
 
 from tests.e2e.fleet import Fleet, clean_environment
 
-#: Not `positive_data_acceptance`: a schema cannot say everything that a request must be, such as a real time zone.
+#: Without `positive_data_acceptance`: a schema cannot express every rule, such as a valid time zone.
 CHECKS = (
     *("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance"),
     *("response_schema_conformance", "negative_data_rejection", "unsupported_method", "allow_header_conformance"),
     "missing_required_header",
 )
-#: Random requests of each kind on each route, beside the examples and edges of all; more of them with EXAMPLES=.
+#: Number of random requests per kind and route, besides examples and edge cases; set EXAMPLES= for more.
 EXAMPLES = os.environ.get("EXAMPLES", "2")
-#: A request that is wrong and too large besides may be told of either.
+#: A request that is both invalid and too large may be refused for either reason.
 SETTINGS = """
 [checks.negative_data_rejection]
 expected-statuses = ["400", "401", "403", "404", "405", "406", "413", "414", "415", "422", "428", "431"]
@@ -27,13 +27,13 @@ expected-statuses = ["400", "401", "403", "404", "405", "406", "413", "414", "41
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.mark.slow
 def test_no_request_finds_an_undocumented_answer(fleet: Fleet, tmp_path: Path) -> None:
-    """Examples, edges and random requests, valid and not, on every route but the endless one."""
+    """The server answers example, edge-case and random requests as documented on every route but the event stream."""
     program, _ = fleet.up()
     address = program.ready()["http"]
     report = tmp_path / "report.json"

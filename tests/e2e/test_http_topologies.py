@@ -1,4 +1,4 @@
-"""HTTP of the topologies of several processes: the same API and rights, and what they lack said plainly."""
+"""HTTP of the multi-process topologies: the same API and scopes, and clear errors for missing capabilities."""
 
 import os
 import signal
@@ -10,19 +10,19 @@ import pytest
 
 from holdfast.core.owner import owner_index
 from tests.e2e.fleet import Fleet, Program
-from tests.e2e.http_asking import Reply, ask
-from tests.e2e.loaded import LoadedProgram, LoadedShell
-from tests.e2e.loaded_fleet import loaded_fleet_in
+from tests.e2e.http_requests import Reply, ask
 from tests.e2e.nodes import NodeSet
-from tests.e2e.waiting import eventually
-from tests.integration.certificates_here import Authority
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
+from tests.e2e.wait_until import eventually
+from tests.integration.made_certificates import Authority
 
 UP = {
     "microservices": ("up", "--topology", "microservices", "--port", "0"),
     "monolith": ("up", "--topology", "monolith", "--port", "0", "--nodes", "2"),
 }
 JOB = "/api/v1/jobs/00000000-0000-4000-8000-000000000000"
-#: What can be asked of each that it cannot do.
+#: Paths that need a capability which the topology lacks.
 MISSING: dict[str, dict[str, tuple[str, ...]]] = {
     "microservices": {
         "administration": ("/api/v1/stats", "/api/v1/queues", "/api/v1/workers"),
@@ -38,12 +38,12 @@ MISSING: dict[str, dict[str, tuple[str, ...]]] = {
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 def look(http: str, path: str) -> Reply:
-    """The answer to a question that changes nothing; a node that stands still for a second is asked again."""
+    """Returns the response to a GET; retries while a stalled node causes 503 or 504."""
     return eventually(lambda: ask(http, path), lambda reply: reply.status not in {503, 504})
 
 
@@ -59,7 +59,7 @@ class Site:
         return look(self.http, path) if body is None else ask(self.http, path, body)
 
     def ended(self, job_id: str) -> Reply:
-        """Its result, once it has one."""
+        """Waits for the result of a job and returns the response."""
         return self.ask(f"/api/v1/jobs/{job_id}/result?wait_s=60")
 
 
@@ -67,13 +67,13 @@ class Site:
 def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram
 ) -> Iterator[Site]:
-    """Each in memory, on any port that is free."""
+    """Each topology in memory, on a free port."""
     with loaded_fleet_in(tmp_path_factory.mktemp(request.param), loaded) as fleet:
         yield Site(fleet, request.param)
 
 
 def test_jobs_are_submitted_found_and_canceled(site: Site) -> None:
-    """One or many, by the long forms; what is accepted runs, and what waits can be taken back."""
+    """Jobs are submitted singly and in batches, found, canceled and retried over HTTP."""
     made = site.ask("/api/v1/jobs", {"type": "echo", "payload": {"n": 1}, "labels": {"of": "one"}})
     assert (made.status, made.headers["location"]) == (202, f"/api/v1/jobs/{made.json['id']}")
     result = site.ended(made.json["id"]).json
@@ -94,7 +94,7 @@ def test_jobs_are_submitted_found_and_canceled(site: Site) -> None:
 
 
 def test_short_forms_are_there(site: Site) -> None:
-    """The source documents' own paths."""
+    """The short paths /api/jobs, /job and /jobs submit and find jobs."""
     job_id = site.ask("/api/jobs", {"type": "once", "payload": "short", "priority": "high"}).json["job_id"]
     site.ended(job_id)
     assert site.ask(f"/job?job_id={job_id}").json["status"] == "DONE"
@@ -102,7 +102,7 @@ def test_short_forms_are_there(site: Site) -> None:
 
 
 def test_what_is_missing_is_said(site: Site) -> None:
-    """Each thing is named once where everything is asked for, and answers 501 with the same words."""
+    """A topology lists each missing capability once, and answers its paths with 501 and the same text."""
     told = site.ask("/api/v1/capabilities").json
     missing = MISSING[site.topology]
     assert (told["backend"], set(told["missing"])) == (site.topology, set(missing))
@@ -119,7 +119,7 @@ def test_what_is_missing_is_said(site: Site) -> None:
 
 
 def test_probes_metrics_and_the_page(site: Site) -> None:
-    """For whoever keeps the processes, for Prometheus, and for people."""
+    """A topology serves probes, metrics, the OpenAPI document and the dashboard over HTTP."""
     assert [site.ask(path).text for path in ("/livez", "/readyz")] == ["alive\n", "ready\n"]
     site.ask("/api/v1/jobs", {"type": "echo", "queue": "counted"})
     lines = site.ask("/metrics").text.splitlines()
@@ -132,7 +132,7 @@ def test_probes_metrics_and_the_page(site: Site) -> None:
 
 
 def test_who_serves_http_comes_back_where_it_was(site: Site) -> None:
-    """Killed, it is started again on its port, and finds everything that is kept elsewhere."""
+    """The supervisor restarts the killed HTTP process on its port, and jobs submitted before are still there."""
     role = {"microservices": "gateway", "monolith": "front"}[site.topology]
     job_id = site.ask("/api/v1/jobs", {"type": "echo", "payload": "before"}).json["id"]
     pids = [line["pid"] for line in site.program.lines("role_ready") if line["role"] == role]
@@ -142,7 +142,7 @@ def test_who_serves_http_comes_back_where_it_was(site: Site) -> None:
 
 
 def test_who_keeps_jobs_is_found_again(site: Site) -> None:
-    """A node or an owner that was started again is asked as before; nobody else has to be."""
+    """The HTTP process reconnects to a node or an owner that was killed and restarted."""
     role = {"microservices": "queue", "monolith": "node-0"}[site.topology]
     (pid,) = [line["pid"] for line in site.program.lines("role_ready") if line["role"] == role]
     os.kill(pid, signal.SIGKILL)
@@ -156,7 +156,7 @@ def test_who_keeps_jobs_is_found_again(site: Site) -> None:
 def test_tokens_of_the_directory_are_asked_for(
     loaded: LoadedProgram, fleet: Fleet, tmp_path: Path, topology: str
 ) -> None:
-    """Over TLS, by whoever serves HTTP: 401 without, 403 beyond the scope; behind it the jobs run all the same."""
+    """With a tokens.json a topology answers 401 without a token and 403 without the scope, and its jobs run."""
     tokens = {}
     for scope in ("submit", "read"):
         made = LoadedShell(loaded, tmp_path).run(
@@ -182,19 +182,19 @@ def test_tokens_of_the_directory_are_asked_for(
 
 
 def submitted(http: str) -> str:
-    """The id of a new job, which some node has taken."""
+    """Submits a job, retrying until a node accepts it, and returns its id."""
     job_id: str = eventually(lambda: ask(http, "/api/v1/jobs", {"type": "echo"}).json.get("id", ""))
     return job_id
 
 
 def test_node_that_is_down_takes_its_own_jobs_along(fleet: Fleet, tmp_path: Path) -> None:
-    """A front of its own over nodes elsewhere: 503 and when to ask again for one half, and the other half as ever."""
+    """A front answers 503 with retry-after for jobs of a node that is down, and serves the jobs of the other node."""
     nodes = NodeSet(fleet, tmp_path, nodes=2, slots=1)
     nodes.start()
     front = fleet.start("front", "--connect", nodes.target)
     http = front.ready()["http"]
     made: tuple[list[str], list[str]] = ([], [])
-    while min(map(len, made)) < 2:  # in turn, but a node that stands still is passed over
+    while min(map(len, made)) < 2:  # round-robin, but a stalled node is skipped
         job_id = submitted(http)
         made[owner_index(job_id, 2)].append(job_id)
     down, up = made
@@ -209,19 +209,19 @@ def test_node_that_is_down_takes_its_own_jobs_along(fleet: Fleet, tmp_path: Path
     assert (whole.status, whole.reason) == (503, "NODES_MISSING")
     assert [ask(http, path).status for path in ("/livez", "/readyz")] == [200, 200]
     nodes.start_again(0)
-    eventually(lambda: ask(http, f"/api/v1/jobs/{down[0]}").status == 200, what="the return of its jobs")
+    eventually(lambda: ask(http, f"/api/v1/jobs/{down[0]}").status == 200, what="the jobs of the restarted node")
     assert front.stop() == 0
 
 
 def test_nodes_without_http_have_no_front(fleet: Fleet) -> None:
-    """One process a node, and no word of HTTP."""
+    """A monolith with --no-http starts one process per node and no front."""
     program = fleet.start(*UP["monolith"], "--no-http")
     assert "http" not in program.ready()
     assert len(program.children()) == 2
 
 
 def test_sockets_of_nodes_in_memory_are_this_users_alone(fleet: Fleet) -> None:
-    """The front asks over them without a token; nobody else can, and they go with the topology."""
+    """Only the owning user can open the sockets between front and nodes, and they are removed at the end."""
     program = fleet.start(*UP["monolith"])
     program.ready()
     words = [Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in program.children()]

@@ -1,4 +1,4 @@
-"""`holdfast job` against a running server: what it prints, and its exit codes."""
+"""Output and exit codes of `holdfast job` with a running server."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.proto import taskqueue_public_pb2
 from tests.e2e.fleet import Fleet, fleet_in
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 from tests.e2e.shell import Done, Shell
 
 Run = Callable[..., Done]
@@ -16,13 +16,13 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[Shell]:
-    """A prompt beside one server with a worker."""
+    """A shell with one server and its worker."""
     folder: Path = tmp_path_factory.mktemp("jobs")
     with fleet_in(folder) as fleet:
         yield LoadedShell(loaded, folder, fleet.start("up", "--port", "0", "--data", "jobs").ready()["grpc"])
@@ -30,25 +30,25 @@ def shell(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> It
 
 @pytest.fixture
 def run(shell: Shell) -> Run:
-    """Runs `holdfast job …`."""
+    """A function that runs `holdfast job …`."""
     return lambda *arguments, **options: shell.run("job", *arguments, **options)
 
 
 def test_submitted_job_gives_its_output(run: Run) -> None:
-    """`submit` prints an id, `result` waits and prints exactly the output."""
+    """`job submit` prints an id, and `job result` waits and prints exactly the output."""
     submitted = run("submit", "echo", "hello")
     result = run("result", submitted.stdout.strip())
     assert (result.returncode, result.stdout, result.stderr) == (0, "hello", "")
 
 
 def test_submit_can_wait_for_the_result(run: Run) -> None:
-    """With --wait and a payload from standard input, one command does it all."""
+    """`job submit - --wait` reads the payload from standard input and prints the output."""
     waited = run("submit", "echo", "-", "--wait", stdin="from a pipe")
     assert (waited.returncode, waited.stdout) == (0, "from a pipe")
 
 
 def test_repeated_request_id_finds_the_first_job(run: Run) -> None:
-    """The same request id gives the same id; another payload under it is refused with exit code 4."""
+    """A repeated submit with the same request id prints the first job's id, and another payload gets exit code 4."""
     first, second = (run("submit", "echo", "a", "--request-id", "r-1").stdout for _ in range(2))
     changed = run("submit", "echo", "b", "--request-id", "r-1")
     assert first == second
@@ -57,7 +57,7 @@ def test_repeated_request_id_finds_the_first_job(run: Run) -> None:
 
 
 def test_json_is_for_programs(run: Run) -> None:
-    """--json prints states by name and times as numbers."""
+    """With --json, job commands print states by name and times as numbers."""
     job_id = json.loads(run("submit", "echo", "x", "--json").stdout)["job_id"]
     result = json.loads(run("result", job_id, "--json").stdout)
     state = json.loads(run("get", job_id, "--json").stdout)
@@ -69,7 +69,7 @@ def test_json_is_for_programs(run: Run) -> None:
 
 
 def test_canceled_job_is_no_success(run: Run) -> None:
-    """Waiting for a job that was canceled exits with 1 and says why."""
+    """`job result` of a canceled job exits with 1 and prints the reason."""
     job_id = run("submit", "echo", "later", "--delay", "600").stdout.strip()
     canceled = run("cancel", job_id, "--reason", "changed my mind")
     result = run("result", job_id)
@@ -78,7 +78,7 @@ def test_canceled_job_is_no_success(run: Run) -> None:
 
 
 def test_people_see_a_table(run: Run) -> None:
-    """Without --json a listing has a heading and a line for each job."""
+    """Without --json `job list` prints a heading and a line for each job."""
     run("submit", "echo", "seen", "--wait")
     lines = run("list", "--limit", "1").stdout.splitlines()
     assert lines[0].split() == ["ID", "STATE", "TYPE", "QUEUE", "CREATED", "NOTE"]
@@ -86,11 +86,14 @@ def test_people_see_a_table(run: Run) -> None:
 
 
 def test_list_says_when_there_are_more(run: Run) -> None:
-    """Whoever sees a part is told so, beside what is printed for programs."""
+    """`job list` prints a hint on standard error if --limit left out jobs."""
     for _ in range(2):
         run("submit", "echo", "--queue", "many")
     cut, whole = (run("list", "--queue", "many", "--limit", limit) for limit in ("1", "2"))
-    assert (len(cut.stdout.splitlines()), cut.stderr) == (2, "holdfast: there are more than these 1; see --limit\n")
+    assert (len(cut.stdout.splitlines()), cut.stderr) == (
+        2,
+        "holdfast: only 1 jobs are shown and there are more; see --limit\n",
+    )
     assert (len(whole.stdout.splitlines()), whole.stderr) == (3, "")
 
 
@@ -117,17 +120,17 @@ def test_list_says_when_there_are_more(run: Run) -> None:
         (("history", "nothing-like-it"), 4, "nothing-like-it"),
         (("retry", "nothing-like-it"), 4, "no job 'nothing-like-it'"),
         (("result", "nothing-like-it"), 4, "no job 'nothing-like-it'"),
-        (("get", "x", "--connect", "nonsense"), 2, "got 'nonsense', which is no directory here"),
-        (("get", "x", "--connect", "localhost:99999"), 2, "expected --connect to be host:port"),
-        (("get", "x", "--connect", "http://localhost:1"), 2, "expected --connect to be host:port"),
-        (("get", "x", "--connect", "."), 3, "there are no jobs in it; there are some in 'jobs': --connect jobs"),
+        (("get", "x", "--connect", "nonsense"), 2, "got 'nonsense', which is not an existing directory"),
+        (("get", "x", "--connect", "localhost:99999"), 2, "--connect must be host:port"),
+        (("get", "x", "--connect", "http://localhost:1"), 2, "--connect must be host:port"),
+        (("get", "x", "--connect", "."), 3, "the directory contains no jobs; there are jobs in --connect jobs"),
         (("submit", "echo", "--wait", "--delay", "600", "--timeout", "0.1"), 3, "has not ended yet: it is not due"),
     ],
 )
 def test_mistakes_get_a_sentence_and_an_exit_code(
     run: Run, arguments: tuple[str, ...], status: int, words: str
 ) -> None:
-    """No mistake leads to a traceback, and each says what was expected or what to do next."""
+    """Every mistake prints a message with the expected value or the next step and no traceback."""
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert words in done.stderr
@@ -135,14 +138,14 @@ def test_mistakes_get_a_sentence_and_an_exit_code(
 
 
 def test_server_that_is_not_there_is_unreachable(run: Run) -> None:
-    """Exit code 3, with the command that starts one."""
+    """Without a server a command exits with 3 and names the command that starts one."""
     done = run("get", "some-id", "--connect", "127.0.0.1:1")
     assert done.returncode == 3
     assert "holdfast up" in done.stderr
 
 
 def test_directory_that_nobody_serves_is_opened_by_the_command(loaded: LoadedProgram, fleet: Fleet) -> None:
-    """Whoever has stopped everything still sees the jobs, submits more, and leaves the directory to the next one."""
+    """A command opens a directory that no process serves, lists and submits jobs, and releases it."""
     server, wire = fleet.server(data="left")
     first = wire.new()
     server.kill()
@@ -153,7 +156,7 @@ def test_directory_that_nobody_serves_is_opened_by_the_command(loaded: LoadedPro
 
 
 def test_job_of_an_unknown_type_says_that_nobody_knows_it(run: Run) -> None:
-    """`why` answers in a sentence, and so does a wait that takes too long."""
+    """`job why` and a `job result` that times out report that no worker knows the type."""
     job_id = run("submit", "no.such.type").stdout.strip()
     told = run("why", job_id)
     waited = run("result", job_id, "--timeout", "0.1")
@@ -166,7 +169,7 @@ def ids(done: Done) -> list[str]:
 
 
 def test_list_finds_by_everything_that_a_job_has(run: Run) -> None:
-    """Queue, type, state, labels and time each narrow the search, alone and together."""
+    """`job list` filters by queue, type, state, labels and time, alone and combined."""
     first = run("submit", "echo", "--queue", "search", "-l", "color=red", "-l", "size=1", "--wait").stderr.strip()
     second = run("submit", "search.type", "--queue", "search", "-l", "color=red").stdout.strip()
     listed = [
@@ -187,7 +190,7 @@ def test_list_finds_by_everything_that_a_job_has(run: Run) -> None:
 
 
 def test_retry_makes_a_new_job_of_one_that_has_ended(run: Run) -> None:
-    """The new job names the first one, and one that has not ended is refused."""
+    """`job retry` of a finished job creates a new job with `retry_of`, and an unfinished job is refused."""
     first = run("submit", "echo", "again", "--wait").stderr.strip()
     second = run("retry", first).stdout.strip()
     assert run("result", second).stdout == "again"
@@ -197,30 +200,30 @@ def test_retry_makes_a_new_job_of_one_that_has_ended(run: Run) -> None:
 
 
 def test_history_tells_every_step(run: Run) -> None:
-    """One line for each thing that happened, oldest first."""
+    """`job history` prints one line per event, oldest first."""
     job_id = run("submit", "echo", "x", "--wait").stderr.strip()
     steps = [entry["what"] for entry in json.loads(run("history", job_id, "--json").stdout)]
     lines = run("history", job_id).stdout.splitlines()
     assert steps == ["submitted", "granted", "finished"]
     assert len(lines) == 4
-    assert lines[0].split()[:3] == ["POSITION", "TIME", "WHAT"]
+    assert lines[0].split()[:3] == ["POSITION", "TIME", "EVENT"]
 
 
 def test_directory_is_as_good_as_an_address(run: Run) -> None:
-    """Whoever is on the same machine names the directory that a server serves."""
+    """Commands on the same machine can connect by the server's directory."""
     job_id = run("submit", "echo", "near", "--connect", "./jobs").stdout.strip()
     assert run("result", job_id, "--connect", "jobs").stdout == "near"
     assert run("result", job_id).stdout == "near"
 
 
 def test_payload_is_the_bytes_that_were_given(shell: Shell) -> None:
-    """An argument that is no text goes through as it is, and JSON says so."""
+    """A payload that is not UTF-8 is passed on unchanged, and --json prints the output as base64."""
     job_id = shell.run("job", "submit", "echo", "\udcff\udcfe").stdout.strip()
     assert json.loads(shell.run("job", "result", job_id, "--json").stdout)["output"] == {"base64": "//4="}
 
 
 def test_hostile_output_does_not_reach_a_terminal(shell: Shell) -> None:
-    """Escape sequences are spelt out on a terminal, lines stay lines, and a pipe gets every byte."""
+    """On a terminal escape sequences of a job's output are escaped, and a pipe gets every byte."""
     text = "\x1b]0;owned\x07\x1b[2Jfirst\nsecond\u202e"
     job_id = shell.run("job", "submit", "echo", "-", "-l", "k=\x1b[2J", stdin=text).stdout.strip()
     assert shell.run("job", "result", job_id).stdout == text

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.compare.messages import count_messages
-from holdfast.lab.compare.process_tree import Meter, argv, tree
-from holdfast.lab.compare.records import OK, Records
-from holdfast.lab.compare.results import Results, load, load_raw
-from holdfast.lab.compare.rounds import Comparison
-from holdfast.lab.compare.topologies import TOPOLOGIES, Topology, TopologyError, started
-from holdfast.lab.compare.workloads import LIST, Plan, closed
+from holdfast_lab.compare.messages import count_messages
+from holdfast_lab.compare.records import OK, Records
+from holdfast_lab.compare.results import Results, load, load_raw
+from holdfast_lab.compare.rounds import Comparison
+from holdfast_lab.compare.topologies import TOPOLOGIES, Topology, TopologyError, started
+from holdfast_lab.compare.workloads import LIST, Plan, closed
+from holdfast_lab.measure.process_tree import Meter, argv, tree
 from tests.e2e.fleet import Fleet, Program
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 MARK = "LAB_TEST_MARK"
 #: What becomes of a request while the machine stands still for longer than its second.
@@ -123,7 +123,7 @@ def test_interrupted_comparison_leaves_no_process(fleet: Fleet, number: signal.S
     """Ctrl-C in the middle of a load ends clients and servers too."""
     mark = uuid.uuid4().hex
     program = fleet.start("lab", "compare", "--topologies", "monolith", "--out", "out", LAB_TEST_MARK=mark)
-    client = "holdfast.lab.compare.client_process"
+    client = "holdfast_lab.compare.client_process"
     eventually(lambda: any(client in argv(pid) for pid in marked(mark)), what="a client at work")
     program.signal(number)
     assert program.wait() == 130
@@ -134,15 +134,15 @@ def test_bad_arguments_and_places_are_refused_at_once(fleet: Fleet) -> None:
     """Before anything is started, in one line that says what was expected."""
     unknown = fleet.start("lab", "compare", "--topologies", "embedded,nonsense")
     assert unknown.wait() == 2
-    assert "expected --topologies to be different ones of embedded, microservices, monolith" in unknown.log
+    assert "--topologies must be comma-separated, different ones of embedded, microservices, monolith" in unknown.log
     (fleet.folder / "full").mkdir()
     (fleet.folder / "full" / "something").touch()
     taken = fleet.start("lab", "compare", "--out", "full")
     assert taken.wait() == 4
-    assert taken.log == "holdfast: expected --out to be a new or empty directory, got full\n"
+    assert taken.log == "holdfast: --out must be a new or empty directory, got full\n"
     nothing = fleet.start("lab", "report", "full")
     assert nothing.wait() == 4
-    assert "results.json to be what a comparison left" in nothing.log
+    assert "results.json must be what a comparison left" in nothing.log
 
 
 async def test_topology_that_cannot_start_is_a_refusal_among_the_results(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ async def test_topology_that_cannot_start_is_a_refusal_among_the_results(tmp_pat
     comparison = Comparison(plan, tmp_path, lambda _done, _total, line: lines.append(line), table)
     results = await comparison.run({})
     assert [trial.is_good for trial in results.trials] == [False, True]
-    assert "expected slots to be" in results.trials[0].refusal
+    assert "slots must be" in results.trials[0].refusal
     assert "REFUSED" in lines[0]
     assert [bool(one.refusal) for one in results.messages] == [True, False]
     assert results.messages[1].per_job > 2  # a submit and its reply, and what workers are told of many at once
@@ -185,6 +185,6 @@ async def test_processes_of_a_topology_are_known_by_their_roles_and_end_with_it(
 
 async def test_topology_that_does_not_start_says_why() -> None:
     """The error carries the last words of the process."""
-    with pytest.raises(TopologyError, match="expected slots to be"):
+    with pytest.raises(TopologyError, match="slots must be"):
         async with started(BROKEN):
             pass

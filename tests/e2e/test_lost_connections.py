@@ -1,4 +1,4 @@
-"""Healthy workers whose connections are reset, and whose server restarts under them: their jobs are started once."""
+"""Healthy workers whose connection is reset or whose server restarts: each job is started once."""
 
 import signal
 from collections import Counter
@@ -8,13 +8,13 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.core.events import Extended
-from holdfast.lab.torture.faults.clockwork import FileClock
 from holdfast.proto import taskqueue_public_pb2 as public
+from holdfast_lab.torture.faults.clock_file import FileClock
 from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.history import checked, events_in, grants, of_kind, revocations
 from tests.e2e.nodes import NodeSet
 from tests.e2e.resets import ResettingProxy, resetting_proxy
-from tests.e2e.waiting import DEADLINE_S, eventually, pause
+from tests.e2e.wait_until import DEADLINE_S, eventually, pause
 
 TEN_MINUTES = "600000"
 GATED = """
@@ -38,25 +38,25 @@ def gate(folder: str) -> int:
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 def attached(worker: Program, times: int) -> None:
-    """The worker has begun so many sessions."""
+    """Waits until the worker has started this many sessions."""
     eventually(lambda: len(worker.lines("attached")) >= times, what=f"session {times}")
 
 
 def reset_and_wait(proxy: ResettingProxy) -> None:
-    """A reset, until somebody has connected again."""
+    """Resets the connections and waits for a new one."""
     before = proxy.accepted
     assert proxy.reset() >= 1
     eventually(lambda: proxy.accepted > before, what="a new connection")
 
 
 def test_resets_of_a_healthy_workers_connection_cost_nothing(fleet: Fleet, tmp_path: Path) -> None:
-    """Four resets while a job runs: it is started once, ends DONE, and the journal knows of no loss."""
-    # Longer than the default: a busy machine may keep a worker from its server for more than a second.
+    """A worker whose connection is reset four times during a job finishes it in its first attempt, without a loss."""
+    # Longer than the default, because a busy machine may delay the reconnect by more than a second.
     server, wire = fleet.server("--reconnect-grace-ms", "20000")
     with resetting_proxy(wire.target) as proxy:
         worker = fleet.worker(proxy.address, "--slots", "1", "--log-format", "json")
@@ -73,7 +73,7 @@ def test_resets_of_a_healthy_workers_connection_cost_nothing(fleet: Fleet, tmp_p
 
 
 def test_outcome_of_a_disconnected_worker_is_sent_after_it_is_back(fleet: Fleet, tmp_path: Path) -> None:
-    """A job that ends while there is no connection is reported in the next session, and not run again."""
+    """A worker reports a job that ended without a connection in its next session, and the job is not run again."""
     port = stable_port()
     server, wire = fleet.server(port=port)
     (fleet.folder / "gated.py").write_text(GATED.format(target=wire.target))
@@ -91,7 +91,7 @@ def test_outcome_of_a_disconnected_worker_is_sent_after_it_is_back(fleet: Fleet,
 
 
 def test_resets_between_a_worker_and_its_nodes_cost_nothing(fleet: Fleet, tmp_path: Path) -> None:
-    """The same for a worker of several nodes, which keeps a connection to each."""
+    """A worker of two nodes whose connections are reset finishes its jobs in their first attempts, without a loss."""
     nodes = NodeSet(fleet, tmp_path, nodes=2)
     nodes.start()
     first, second = nodes.connect()
@@ -111,7 +111,7 @@ def test_resets_between_a_worker_and_its_nodes_cost_nothing(fleet: Fleet, tmp_pa
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
 def test_restart_with_the_clock_ahead_takes_no_lease(fleet: Fleet, tmp_path: Path, ending: signal.Signals) -> None:
-    """A wall clock that is a minute ahead after the restart, twice the lease, does not expire it."""
+    """A restarted server whose clock is a minute ahead, twice the lease length, does not expire the lease."""
     clock, port = FileClock(tmp_path / "clock"), stable_port()
     server, wire = fleet.server(port=port, **clock.environment)
     fleet.worker(wire.target, "--slots", "1")
@@ -128,7 +128,7 @@ def test_restart_with_the_clock_ahead_takes_no_lease(fleet: Fleet, tmp_path: Pat
 
 
 def test_stop_that_is_longer_than_a_lease_takes_no_lease(fleet: Fleet, tmp_path: Path) -> None:
-    """A worker goes on while its server is away for longer than a lease, and keeps its job when it is back."""
+    """A worker keeps its job while its server is down for longer than a lease."""
     port, times = stable_port(), ("--lease-ms", "2000", "--heartbeat-ms", "200", "--worker-timeout-ms", "1000")
     server, wire = fleet.server(*times, port=port)
     worker = fleet.worker(wire.target, "--slots", "1", "--log-format", "json")
@@ -146,7 +146,7 @@ def test_stop_that_is_longer_than_a_lease_takes_no_lease(fleet: Fleet, tmp_path:
 
 
 def test_heartbeats_are_not_journaled(fleet: Fleet, tmp_path: Path) -> None:
-    """However many heartbeats a job takes, the journal has none of them; after a restart it has one."""
+    """The journal has no event for a heartbeat, except the first one after a restart."""
     port, times = stable_port(), ("--heartbeat-ms", "20", "--worker-timeout-ms", "5000")
     server, wire = fleet.server(*times, port=port)
     fleet.worker(wire.target, "--slots", "1")
@@ -160,7 +160,7 @@ def test_heartbeats_are_not_journaled(fleet: Fleet, tmp_path: Path) -> None:
 
 
 def test_worker_of_a_killed_up_does_not_hold_its_job(fleet: Fleet, tmp_path: Path) -> None:
-    """The worker that `holdfast up` starts dies with it: the next start gives its job out at once, as a loss."""
+    """The worker of a killed `holdfast up` dies with it, and the next start grants its job at once, as a loss."""
     server, wire = fleet.up("--lease-ms", TEN_MINUTES, "--no-http", "--slots", "1")
     job_id = wire.running(ms=2_000)
     server.kill()

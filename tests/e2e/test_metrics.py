@@ -11,17 +11,17 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, stable_port
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 def page(address: str, path: str) -> tuple[int, str]:
-    """Status and text; 0 where nobody answers."""
+    """Returns status and body; status 0 without a connection."""
     try:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
             return answer.status, answer.read().decode()
@@ -31,7 +31,7 @@ def page(address: str, path: str) -> tuple[int, str]:
         return 0, ""
 
 
-def sample(address: str, name: str, **labels: str) -> Any:  # noqa: ANN401 - a number, or nothing
+def sample(address: str, name: str, **labels: str) -> Any:  # noqa: ANN401 - a number or None
     _, text = page(address, "/metrics")
     for family in text_string_to_metric_families(text):
         for one in family.samples:
@@ -41,7 +41,7 @@ def sample(address: str, name: str, **labels: str) -> Any:  # noqa: ANN401 - a n
 
 
 def test_work_shows_in_the_metrics(fleet: Fleet) -> None:
-    """What a worker did is counted by queue, type and outcome, and the disk's part is there too."""
+    """The metrics count a job by queue, type and outcome, and the journal's syncs and bytes."""
     program, wire = fleet.up("--metrics-port", str(stable_port()))
     address = program.ready()["metrics"]
     wire.wait_for(wire.new(job_type="echo"), public.DONE)
@@ -56,7 +56,7 @@ def test_work_shows_in_the_metrics(fleet: Fleet) -> None:
 
 
 def test_waiting_jobs_show_by_queue_and_state(fleet: Fleet) -> None:
-    """A server without a worker tells what waits, and for how long."""
+    """The metrics of a server without a worker show the waiting jobs and the age of the oldest."""
     program, wire = fleet.server("--metrics-port", str(stable_port()))
     address = program.ready()["metrics"]
     wire.new()
@@ -67,7 +67,7 @@ def test_waiting_jobs_show_by_queue_and_state(fleet: Fleet) -> None:
 
 
 def test_draining_server_is_alive_and_not_ready(fleet: Fleet) -> None:
-    """Balancers turn away while running jobs are finished; nobody restarts the process."""
+    """A draining server answers 503 on /readyz and 200 on /livez."""
     program, wire = fleet.up("--metrics-port", str(stable_port()))
     address = program.ready()["metrics"]
     assert page(address, "/readyz") == (200, "ready\n")
@@ -80,7 +80,7 @@ def test_draining_server_is_alive_and_not_ready(fleet: Fleet) -> None:
 
 
 def test_port_that_is_taken_stops_the_start(fleet: Fleet) -> None:
-    """The server says which option to change, and ends."""
+    """A server whose metrics port is taken names the option and exits."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         program = fleet.start("server", "--data", "data", "--port", "0", "--metrics-port", str(port))

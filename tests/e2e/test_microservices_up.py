@@ -1,4 +1,4 @@
-"""`holdfast up --topology microservices`: six processes by one command, kept alive, and gone with it."""
+"""`holdfast up --topology microservices`: one command starts six processes, restarts them and ends them."""
 
 import contextlib
 import os
@@ -16,11 +16,11 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
+from holdfast_lab.measure.reserved_ports import Ports
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import HOLDFAST, Fleet, Program, clean_environment, fleet_in, kill_all
-from tests.e2e.services_siege import stable_ports
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire, refusal
+from tests.e2e.grpc_client import Wire, refusal
+from tests.e2e.wait_until import eventually
 
 ROLES = ("job", "queue", "result", "coordinator", "gateway", "worker")
 UP = ("up", "--topology", "microservices", "--port", "0")
@@ -49,22 +49,22 @@ class Up:
         self.wire: Wire = fleet.wire(self.ready["grpc"])
 
     def pids(self) -> dict[str, int]:
-        """The process of each role, as it is now."""
+        """Returns the current process of each role."""
         words: dict[int, list[bytes]] = {}
         for pid in self.program.children():
-            with contextlib.suppress(OSError):  # it has ended since
+            with contextlib.suppress(OSError):  # the process has ended since
                 words[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         return {line[line.index(b"service") + 1].decode(): pid for pid, line in words.items() if b"service" in line}
 
     def replaced(self, role: str, old: int) -> None:
-        """Waits until another process has the role, and is ready."""
+        """Waits until the supervisor has restarted the role and the new process is ready."""
         eventually(lambda: [line["role"] for line in self.program.lines("role_ready")].count(role) == 2)
         assert self.pids()[role] != old
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One for the questions that change nothing, and for the last one, which ends it."""
+    """One topology for the read-only tests and for the last one, which stops it."""
     folder = tmp_path_factory.mktemp("up")
     (folder / "shop.py").write_text(APP)
     with fleet_in(folder) as fleet:
@@ -72,7 +72,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 class Keeping:
-    """One topology with a directory, and those that follow it there."""
+    """A topology with a data directory, and its restarts."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -80,26 +80,26 @@ class Keeping:
         self.up = self.start()
 
     def start(self) -> Up:
-        """The next one."""
+        """Starts the topology on the same directory."""
         self.up = Up(self._fleet, "--data", "kept", "--heartbeat-ms", "100", "--worker-timeout-ms", "1000")
         return self.up
 
 
 @pytest.fixture(scope="module")
 def keeping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeping]:
-    """One for those who break it, one after the other; the last one ends it."""
+    """One topology for the tests that kill its processes; the last one kills the supervisor."""
     with fleet_in(tmp_path_factory.mktemp("keeping")) as fleet:
         yield Keeping(fleet)
 
 
 def variables_of(pid: int) -> dict[str, str]:
-    """What a process was started with."""
+    """Returns the environment of a process."""
     pairs = Path(f"/proc/{pid}/environ").read_text().rstrip("\0").split("\0")
     return dict(pair.split("=", 1) for pair in pairs)
 
 
 def test_six_processes_and_one_line(shared: Up) -> None:
-    """The line names the gateway, and every service with its address."""
+    """`holdfast up` starts six processes and prints one ready line with the addresses of gateway and services."""
     assert shared.pids().keys() == set(ROLES)
     assert shared.ready["services"].keys() == set(ROLES) - {"worker"}
     assert shared.ready["services"]["gateway"] == shared.ready["grpc"]
@@ -108,14 +108,14 @@ def test_six_processes_and_one_line(shared: Up) -> None:
 
 
 def test_job_of_the_frozen_contract_runs(shared: Up) -> None:
-    """What is submitted at the gateway is run by the worker, and its result is there."""
+    """The worker runs a job of the frozen contract, and the gateway returns its result."""
     job_id = shared.wire.new(size=10)
     assert shared.wire.wait_for(job_id).status == public.DONE
     assert shared.wire.result(job_id).output_bytes == b"." * 10
 
 
 def test_job_of_an_app_runs_and_sees_no_token(shared: Up) -> None:
-    """The SDK reaches the same services, and what runs there cannot read what the worker proves itself with."""
+    """The worker runs a job of an app, and its child process gets no service token in its environment."""
     with Holdfast(f"holdfast://{shared.ready['grpc']}") as client:
         assert client.submit("double", [21]).result(timeout_s=60) == 42
         seen = client.submit("variables", []).result(timeout_s=60)
@@ -124,7 +124,7 @@ def test_job_of_an_app_runs_and_sees_no_token(shared: Up) -> None:
 
 
 def test_each_process_has_a_token_of_its_own(shared: Up) -> None:
-    """Who calls others has one token, which nobody else has; owners have none."""
+    """Gateway, coordinator and worker each get a service token of their own, and the owners get only hashes."""
     told = {role: variables_of(pid) for role, pid in shared.pids().items()}
     tokens = {role: variables["SERVICE_TOKEN"] for role, variables in told.items() if "SERVICE_TOKEN" in variables}
     assert tokens.keys() == {"gateway", "coordinator", "worker"}
@@ -138,7 +138,7 @@ def test_each_process_has_a_token_of_its_own(shared: Up) -> None:
 
 
 def test_services_know_their_callers(shared: Up) -> None:
-    """Whoever is on the same machine and has no token is refused by every service but the gateway."""
+    """Every service except the gateway refuses a local caller without a token."""
     for role, address in shared.ready["services"].items():
         with contextlib.closing(Wire(address)) as wire:
             path = f"/taskqueue.internal.v1.{role.capitalize()}InternalService/Anything"
@@ -147,7 +147,7 @@ def test_services_know_their_callers(shared: Up) -> None:
 
 
 def test_stop_ends_everything_in_good_order(shared: Up) -> None:
-    """The worker finishes what it runs, then the others end, and nothing is left."""
+    """Ctrl-C lets the worker finish its job, then ends the other services, and leaves no process."""
     up = shared
     pids = up.pids()
     up.wire.running(ms=300)
@@ -161,10 +161,10 @@ def test_stop_ends_everything_in_good_order(shared: Up) -> None:
 
 
 def test_killed_roles_come_back_where_they_were(keeping: Keeping) -> None:
-    """Each is started again on its old port, and jobs that were accepted are run."""
+    """The supervisor restarts each killed role on its port, and jobs accepted before the kill are run."""
     up = keeping.up
     for role in ROLES:
-        job_id = eventually(lambda: _submitted(up.wire), what="everybody who takes a job in")
+        job_id = eventually(lambda: _submitted(up.wire), what="a submit that is accepted")
         old = up.pids()[role]
         os.kill(old, signal.SIGKILL)
         up.replaced(role, old)
@@ -172,7 +172,7 @@ def test_killed_roles_come_back_where_they_were(keeping: Keeping) -> None:
 
 
 def _submitted(wire: Wire) -> str:
-    """A new job; nothing while somebody who was killed before is not found again yet."""
+    """Submits a job and returns its id; empty while a restarted service is not reachable yet."""
     try:
         return wire.new(ms=20)
     except grpc.RpcError as error:
@@ -182,12 +182,12 @@ def _submitted(wire: Wire) -> str:
 
 
 def ends(wire: Wire, job_id: str) -> None:
-    """Waits until the job is done, whoever is away meanwhile."""
+    """Waits until the job is DONE, while services may be unavailable."""
     eventually(lambda: _status(wire, job_id), lambda found: found == public.DONE, what="the end of the job")
 
 
 def _status(wire: Wire, job_id: str) -> int | None:
-    """A job's status; None while somebody who knows it is away."""
+    """Returns the status of a job; None while it is unavailable."""
     try:
         return wire.status(job_id, timeout_s=5).status
     except grpc.RpcError:
@@ -195,7 +195,7 @@ def _status(wire: Wire, job_id: str) -> int | None:
 
 
 def test_jobs_are_there_after_a_restart(keeping: Keeping) -> None:
-    """With a directory each owner keeps its part; the next start has all of it, with other tokens."""
+    """After a restart on its directory the topology has its jobs and results, and new service tokens."""
     first = keeping.up
     job_id = first.wire.new(size=3)
     first.wire.wait_for(job_id)
@@ -209,7 +209,7 @@ def test_jobs_are_there_after_a_restart(keeping: Keeping) -> None:
 
 
 def test_no_process_survives_a_killed_supervisor(keeping: Keeping) -> None:
-    """Kill -9 of `holdfast up` takes all six with it."""
+    """All six processes end when `holdfast up` is killed."""
     up = keeping.up
     pids = [*up.pids().values()]
     assert len(pids) == 6
@@ -221,14 +221,14 @@ def test_no_process_survives_a_killed_supervisor(keeping: Keeping) -> None:
 
 
 def test_terminal_is_told_who_is_waited_for(fleet: Fleet) -> None:
-    """People see which services are still to come, then a sentence instead of JSON, and Ctrl-C ends it."""
+    """On a terminal `holdfast up` prints the services it waits for, then a sentence instead of JSON."""
     ours, theirs = pty.openpty()
     program = fleet.adopt(
         subprocess.Popen([*HOLDFAST, *UP], cwd=fleet.folder, env=clean_environment({}), stdout=theirs, stderr=theirs)
     )
     os.close(theirs)
     text = b""
-    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+    with contextlib.suppress(OSError):  # EIO: the other end of the terminal is closed
         while part := os.read(ours, 65_536):
             is_new, text = b"ready with the jobs" not in text, text + part
             if is_new and b"ready with the jobs" in text:
@@ -238,24 +238,26 @@ def test_terminal_is_told_who_is_waited_for(fleet: Fleet) -> None:
     assert b"holdfast: waiting for job, queue, result\r\n" in text
     assert re.search(
         rb"holdfast: waiting for [a-z, ]*\bworker\b[a-z, ]*\r\n", text
-    )  # others may come before or after it
+    )  # other roles may come before or after it
     assert b'"event"' not in text
 
 
 def test_app_that_is_not_there_ends_everything(fleet: Fleet) -> None:
-    """What the worker says stands above the sentence that names it, and nothing is left."""
+    """With an app that cannot be imported, `holdfast up` prints the worker's error and ends every process."""
     program = fleet.start(*UP, "--app", "nowhere:app")
     assert program.wait() == ExitCode.USAGE
     assert program.output == ""
     said = [line for line in program.log.splitlines() if line.startswith("holdfast: ")]
     assert "nowhere" in said[0]
-    assert said[-1] == "holdfast: the worker cannot start; what it said stands above"
+    assert said[-1] == "holdfast: the worker cannot start; see its message above"
     assert program.children() == []
 
 
 def test_port_that_is_taken_ends_everything(fleet: Fleet) -> None:
-    """The services take five ports in a row, and the one that cannot be had is named."""
-    first = stable_ports(5)
+    """With one of its five ports taken, `holdfast up` names the port and the service and exits."""
+    ports = Ports(5)
+    first = ports.first
+    ports.close()
     with socket.socket() as taken:
         port = first + 2
         taken.bind(("127.0.0.1", port))
@@ -263,18 +265,18 @@ def test_port_that_is_taken_ends_everything(fleet: Fleet) -> None:
         program = fleet.start("up", "--topology", "microservices", "--port", str(first))
         assert program.wait() == ExitCode.UNREACHABLE
     assert f"cannot listen on 127.0.0.1:{port}" in program.log
-    assert "the queue cannot start; what it said stands above" in program.log
+    assert "the queue cannot start; see its message above" in program.log
 
 
 def test_setting_that_only_a_ledger_heeds_is_refused(fleet: Fleet) -> None:
-    """What would change nothing is not accepted in silence."""
+    """`holdfast up --topology microservices` refuses settings that only a ledger uses."""
     program = fleet.start(*UP, "--lease-ms", "500", "--history-ms", "1234")
     assert program.wait() == ExitCode.USAGE
-    assert [line.split()[2] for line in program.log.splitlines()] == ["lease_ms", "history_ms"]
+    assert [line.split()[1] for line in program.log.splitlines()] == ["lease_ms", "history_ms"]
 
 
 def test_failed_jobs_have_a_retention_of_their_own(tmp_path: Path) -> None:
-    """A job that is done is removed at once where it is told so, and one that failed is still there."""
+    """With --retain-ms 0 a DONE job is evicted at once, and a FAILED one stays."""
     with fleet_in(tmp_path) as fleet:
         wire = Up(fleet, "--retain-ms", "0").wire
         failed, done = wire.new(labels={"sim.fail": "BY_REQUEST"}), wire.new()

@@ -1,4 +1,4 @@
-"""A test run on a machine without engines: what pytest prints last, and what make and CI make of it."""
+"""Test runs on a machine without engines: the end of pytest's output, and the exit status of make in CI."""
 
 import shutil
 import subprocess
@@ -41,7 +41,7 @@ LAST_LINES = [
 
 @pytest.fixture
 def environment(tmp_path: Path, root: Path) -> dict[str, str]:
-    """One in which no program is found but a shell."""
+    """An environment whose PATH has only a shell."""
     path = tmp_path / "programs"
     path.mkdir()
     (path / "bash").symlink_to("/usr/bin/bash")
@@ -56,7 +56,7 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> subpro
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A few tests, most of which need an engine."""
+    """A project with tests, most of which need an engine."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "conftest.py").write_text(CONFTEST)
@@ -69,7 +69,7 @@ def pytest_in(folder: Path, environment: dict[str, str], *options: str) -> subpr
 
 
 def alone(environment: dict[str, str]) -> dict[str, str]:
-    """The same, without plugins that a small project does not need and that take long to load."""
+    """Returns the environment with pytest's plugins disabled, because they load slowly."""
     return {**environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
@@ -77,7 +77,7 @@ def alone(environment: dict[str, str]) -> dict[str, str]:
 def test_last_lines_say_what_missing_engines_cost(
     project: Path, environment: dict[str, str], options: tuple[str, ...]
 ) -> None:
-    """Nothing failed, so the exit code is 0, and the report is the end of the output, once, with workers too."""
+    """A run without engines exits with 0 and ends with one report of the skipped tests, also with xdist."""
     done = pytest_in(project, alone(environment), *options)
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-4:] == LAST_LINES
@@ -85,7 +85,7 @@ def test_last_lines_say_what_missing_engines_cost(
 
 
 def test_missing_engine_is_an_error_in_ci(project: Path, environment: dict[str, str]) -> None:
-    """With CI set to any value the run fails, and no test is skipped."""
+    """With CI set, a missing engine makes its tests fail instead of skipping them."""
     done = pytest_in(project, {**alone(environment), "CI": "yes"})
     assert done.returncode == 1, done.stdout
     assert "2 failed, 1 passed, 3 errors" in done.stdout
@@ -93,7 +93,7 @@ def test_missing_engine_is_an_error_in_ci(project: Path, environment: dict[str, 
 
 
 def test_tests_that_start_engines_through_the_product_are_skipped(root: Path, environment: dict[str, str]) -> None:
-    """Without Java and curl, the comparison skips the topology over ZooKeeper, and a document its examples."""
+    """Without Java and curl, pytest skips the comparison of ZooKeeper and the document that uses curl."""
     files = ("tests/unit/lab/test_fairness.py", "tests/e2e/test_documents.py")
     done = pytest_in(root, environment, "-q", "-k", "zookeeper or monitor", *files)
     assert done.returncode == 0, done.stdout
@@ -109,14 +109,14 @@ def test_tests_that_start_engines_through_the_product_are_skipped(root: Path, en
 def test_engines_that_cannot_be_installed_stop_make_in_ci_alone(
     root: Path, environment: dict[str, str], ci: str, status: int
 ) -> None:
-    """`make engines`, the first step of `make test`, goes on without them elsewhere, and APT=no installs nothing."""
+    """`make engines` fails in CI if engines are missing, goes on elsewhere, and with APT=no installs nothing."""
     make = shutil.which("make")
     assert make is not None
     witness = Path(environment["HOME"]) / "called"
     apt_get = Path(environment["PATH"]) / "apt-get"
     apt_get.write_text(f"#!/bin/bash\ntouch {witness}\n")
     apt_get.chmod(0o755)
-    # The environment of this run is ready; make need not look whether it is.
+    # The environment of this run is complete, so make need not check it.
     options = ["-o", ".venv/.installed", "APT=no", f"BIN={Path(sys.executable).parent}"]
     done = run([make, *options, "engines"], root, {**environment, "CI": ci})
     assert done.returncode == status, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Children of the server import nothing from the working directory."""
+"""Child processes of the server import nothing from the working directory."""
 
 import subprocess
 import sys
@@ -9,13 +9,13 @@ import pytest
 from tests.e2e.fleet import Fleet, Program, clean_environment
 from tests.e2e.test_snapshots import SMALL, snapshots, work_until
 
-#: Modules that every process of the product imports, sooner or later.
+#: Modules that every process of the product imports.
 NAMES = ("calendar", "json", "asyncio", "logging", "msgspec", "struct", "zlib")
 
 
 @pytest.fixture
 def trap(tmp_path: Path) -> Path:
-    """A directory whose modules write down that they were imported, and by which process."""
+    """A directory with modules that log their import and the importing process."""
     folder = tmp_path / "trap"
     folder.mkdir()
     for name in NAMES:
@@ -25,13 +25,13 @@ def trap(tmp_path: Path) -> Path:
 
 
 def imported(trap: Path) -> str:
-    """The lines that modules of the trap wrote."""
+    """Returns the lines that the modules of the trap have logged."""
     marker = trap.parent / "imported"
     return marker.read_text() if marker.exists() else ""
 
 
 def start(fleet: Fleet, trap: Path, *arguments: str) -> Program:
-    """Runs the installed command in the trap; its own path does not begin with the working directory."""
+    """Runs the installed command in the trap; unlike `python -m`, it does not put the working directory on the path."""
     command = [str(Path(sys.executable).with_name("holdfast")), *arguments]
     with (fleet.folder / "adopted.out").open("wb") as out, (fleet.folder / "adopted.log").open("wb") as log:
         return fleet.adopt(
@@ -42,7 +42,7 @@ def start(fleet: Fleet, trap: Path, *arguments: str) -> Program:
 
 
 def test_snapshot_process_imports_nothing_from_the_working_directory(fleet: Fleet, trap: Path, tmp_path: Path) -> None:
-    """A `calendar.py` in the directory where the server was started is not executed."""
+    """The snapshot process does not execute modules in the server's working directory."""
     data = tmp_path / "data"
     server = start(fleet, trap, "server", "--data", str(data), "--port", "0", *SMALL)
     work_until(fleet.wire(server.ready()["grpc"]), lambda: snapshots(data) or imported(trap))
@@ -53,7 +53,7 @@ def test_snapshot_process_imports_nothing_from_the_working_directory(fleet: Flee
 def test_roles_import_nothing_from_the_working_directory(
     fleet: Fleet, trap: Path, tmp_path: Path, topology: str
 ) -> None:
-    """No role of a topology executes a module that lies in the directory where it was started."""
+    """No role of a topology executes a module in its working directory."""
     nodes = ("--nodes", "2") if topology == "monolith" else ()
     up = start(fleet, trap, "up", "--topology", topology, "--data", str(tmp_path / "data"), "--port", "0", *nodes)
     up.ready()

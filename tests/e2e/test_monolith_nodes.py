@@ -1,4 +1,4 @@
-"""Nodes that are away, nodes that come back, and directories that belong to somebody else."""
+"""Nodes that are down, nodes that come back, and directories of other nodes."""
 
 import asyncio
 import signal
@@ -15,11 +15,11 @@ from holdfast.core.owner import owner_index
 from holdfast.errors import Code, ExitCode, HoldfastError, UnavailableError
 from holdfast.ports import JobDraft, JobQuery
 from tests.e2e.fleet import Fleet
-from tests.e2e.loaded import LoadedProgram, LoadedShell
-from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.nodes import NodeSet, wait_for_the_slow
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
 from tests.e2e.shell import Shell
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 ECHO = [Template("echo")]
 BREW = [Template("brew")]
@@ -27,19 +27,19 @@ BREW = [Template("brew")]
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that stands still for a moment is not passed over."""
+    """Raises the client deadlines, so that a stalled node is not skipped."""
     wait_for_the_slow(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> Iterator[NodeSet]:
-    """Three nodes without slots; a test that ends one starts it again."""
+    """Three nodes without slots; a test that kills one restarts it."""
     folder = tmp_path_factory.mktemp("nodes")
     with loaded_fleet_in(folder, loaded) as fleet:
         nodes = NodeSet(fleet, folder / "data", "--log-level", "error")
@@ -49,28 +49,28 @@ def nodes(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> It
 
 @pytest.fixture
 async def jobs(nodes: NodeSet) -> AsyncIterator[RoutedJobs]:
-    """A client that routes."""
+    """A client that routes calls to the owner."""
     async with RoutedJobs(nodes.addresses) as jobs:
         yield jobs
 
 
 @pytest.fixture
 def node_1_away(nodes: NodeSet) -> Iterator[None]:
-    """Node 1 is killed, and comes back after the test."""
+    """Kills node 1, and restarts it after the test."""
     nodes.programs[1].kill()
     yield
     nodes.start_again(1)
 
 
 def key_of(index: int) -> str:
-    """A key that this node of three owns."""
+    """Returns a key that this node of three owns."""
     return next(key for key in map(str, range(1_000)) if owner_index(key, 3) == index)
 
 
 async def test_node_that_is_away_makes_its_own_jobs_unavailable_and_nothing_else(
     nodes: NodeSet, jobs: RoutedJobs
 ) -> None:
-    """Whatever names a job of the others is answered as ever, and the node comes back with all that it had."""
+    """While a node is down only its own jobs are unavailable, and after a restart it has all of them."""
     ids = (await jobs.submit(BREW, [JobDraft(payload=str(n).encode()) for n in range(30)])).job_ids
     nodes.programs[1].kill()
     for number, job_id in enumerate(ids):
@@ -90,7 +90,7 @@ async def test_node_that_is_away_makes_its_own_jobs_unavailable_and_nothing_else
 
 @pytest.mark.usefixtures("node_1_away")
 async def test_submits_without_a_key_go_to_those_who_answer(jobs: RoutedJobs) -> None:
-    """A node that is surely not there is passed over, one by one and in batches."""
+    """The client skips a node that is down for submits without a key, singly and in batches."""
     ids = [(await jobs.submit(BREW, [JobDraft()])).job_ids[0] for _ in range(9)]
     ids += (await jobs.submit(BREW, [JobDraft()] * 9)).job_ids
     assert {owner_index(job_id, 3) for job_id in ids} == {0, 2}
@@ -99,7 +99,7 @@ async def test_submits_without_a_key_go_to_those_who_answer(jobs: RoutedJobs) ->
 
 @pytest.mark.usefixtures("node_1_away")
 async def test_submit_with_a_request_id_of_a_node_that_is_away_is_unavailable(nodes: NodeSet, jobs: RoutedJobs) -> None:
-    """It goes to nobody else, where it could not be found again; in a batch the others are accepted."""
+    """A submit with a request id of a node that is down fails, and the rest of its batch is accepted."""
     drafts = [JobDraft(extra=Extra(request_id=key_of(index))) for index in (0, 1, 2)]
     with pytest.raises(UnavailableError):
         await jobs.submit(BREW, drafts[1:2])
@@ -111,7 +111,7 @@ async def test_submit_with_a_request_id_of_a_node_that_is_away_is_unavailable(no
 
 @pytest.mark.usefixtures("node_1_away")
 async def test_lists_name_who_is_missing(nodes: NodeSet, jobs: RoutedJobs) -> None:
-    """A list with a hole in it would look like a whole one, so there is none."""
+    """While a node is down, calls over all nodes fail with NODES_MISSING and name it."""
     calls = (
         lambda: jobs.find(JobQuery(), "", 10),
         lambda: jobs.page([], 0, 10, newest_first=True),
@@ -128,7 +128,7 @@ async def test_lists_name_who_is_missing(nodes: NodeSet, jobs: RoutedJobs) -> No
 
 @pytest.mark.usefixtures("node_1_away")
 def test_job_list_says_which_node_is_missing(nodes: NodeSet, tmp_path: Path, loaded: LoadedProgram) -> None:
-    """The command fails with a sentence that names the node; one node alone still lists what it has."""
+    """`job list` over all nodes fails and names the node that is down, and one node alone still lists its jobs."""
     listed = LoadedShell(loaded, tmp_path, nodes.target).run("job", "list")
     assert (listed.returncode, listed.stdout) == (ExitCode.UNREACHABLE, "")
     assert nodes.addresses[1] in listed.stderr
@@ -136,8 +136,8 @@ def test_job_list_says_which_node_is_missing(nodes: NodeSet, tmp_path: Path, loa
 
 
 async def test_stopped_node_is_unknown_rather_than_passed_over(nodes: NodeSet, jobs: RoutedJobs) -> None:
-    """A submit that a node may have taken is never given to another: the caller is told that it is not known."""
-    await jobs.submit(BREW, [JobDraft()] * 3)  # every line has answered
+    """The client never sends a submit that a stopped node may have accepted to another, and reports it as unknown."""
+    await jobs.submit(BREW, [JobDraft()] * 3)  # opens the connection to every node
     nodes.programs[1].signal(signal.SIGSTOP)
     submits = [asyncio.create_task(jobs.submit(BREW, [JobDraft()])) for _ in range(3)]
     for answered in asyncio.as_completed(submits):
@@ -155,7 +155,7 @@ async def test_stopped_node_is_unknown_rather_than_passed_over(nodes: NodeSet, j
 def test_worker_goes_on_with_the_nodes_that_are_there(
     nodes: NodeSet, fleet: Fleet, tmp_path: Path, loaded: LoadedProgram
 ) -> None:
-    """A node that goes away under a worker stops nobody else's jobs, and its own are run once it is back."""
+    """A worker runs the jobs of the remaining nodes while one is down, and that node's jobs after its return."""
     worker = fleet.worker(nodes.target, "--slots", "2")
     shell = LoadedShell(loaded, tmp_path, nodes.target)
     nodes.programs[1].kill()
@@ -171,19 +171,19 @@ def test_worker_goes_on_with_the_nodes_that_are_there(
 
 
 def refused(shell: Shell, *arguments: str) -> str:
-    """What a command that will not start says."""
+    """Runs a command that must be refused and returns its error."""
     done = shell.run(*arguments)
     assert done.returncode == ExitCode.REFUSED, done
     return done.stderr
 
 
 def node(index: int, nodes: int, data: str = "data") -> tuple[str, ...]:
-    """The command of one node."""
+    """Returns the command of one node."""
     return ("node", "--index", str(index), "--nodes", str(nodes), "--port", "0", "--data", data)
 
 
 def test_directory_of_another_node_is_refused(fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
-    """What is there and what was asked stand in one sentence, nothing changes, and the right pair starts."""
+    """A node refuses the directory of another node and names both identities, and the right node starts on it."""
     program = fleet.start(*node(0, 3))
     assert (program.ready()["index"], program.ready()["nodes"]) == (0, 3)
     program.kill()
@@ -192,7 +192,7 @@ def test_directory_of_another_node_is_refused(fleet: Fleet, tmp_path: Path, load
     for index, count in ((1, 3), (0, 2), (0, 1)):
         words = refused(shell, *node(index, count))
         assert "belongs to node 0 of 3" in words
-        assert f"was to be node {index} of {count}" in words
+        assert f"was started as node {index} of {count}" in words
     assert (tmp_path / "data" / "NODE").read_bytes() == before
     fleet.start(*node(0, 3)).ready()
 
@@ -200,7 +200,7 @@ def test_directory_of_another_node_is_refused(fleet: Fleet, tmp_path: Path, load
 def test_directory_without_nodes_is_refused_to_one_of_several(
     fleet: Fleet, tmp_path: Path, loaded: LoadedProgram
 ) -> None:
-    """Its jobs have ids of every owner; one node alone owns all of them and may have it."""
+    """One of several nodes refuses a directory of a server without nodes, and a single node accepts it."""
     server, wire = fleet.server()
     job_id = wire.new()
     server.stop()
@@ -212,7 +212,7 @@ def test_directory_without_nodes_is_refused_to_one_of_several(
 
 
 def test_directory_of_a_node_is_refused_to_everybody_else(fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
-    """Whoever opened it without nodes would accept what clients look for elsewhere."""
+    """Servers and commands refuse the directory of a node of several."""
     program = fleet.start(*node(1, 2))
     program.ready()
     program.stop()
@@ -224,39 +224,39 @@ def test_directory_of_a_node_is_refused_to_everybody_else(fleet: Fleet, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--index", "3", "--nodes", "3"), "expected --index to be from 0 to 2"),
-        (("--index", "-1", "--nodes", "3"), "expected --index to be from 0 to 2"),
-        (("--index", "0", "--nodes", "0"), "expected nodes to be"),
-        (("--index", "0", "--nodes", "65"), "expected nodes to be"),
+        (("--index", "3", "--nodes", "3"), "--index must be from 0 to 2"),
+        (("--index", "-1", "--nodes", "3"), "--index must be from 0 to 2"),
+        (("--index", "0", "--nodes", "0"), "nodes must be"),
+        (("--index", "0", "--nodes", "65"), "nodes must be"),
     ],
 )
 def test_node_that_cannot_be_is_refused(
     tmp_path: Path, loaded: LoadedProgram, arguments: tuple[str, ...], words: str
 ) -> None:
-    """One line says what was expected."""
+    """A node with an impossible index or number of nodes exits with one line that names the allowed values."""
     done = LoadedShell(loaded, tmp_path).run("node", *arguments)
     assert (done.returncode, len(done.stderr.splitlines())) == (ExitCode.USAGE, 1)
     assert words in done.stderr
 
 
 def test_unreadable_identity_is_refused(tmp_path: Path, loaded: LoadedProgram) -> None:
-    """A directory that cannot say whose it is is nobody's."""
+    """A node refuses a directory whose NODE file is invalid."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "NODE").write_text("{}")
     assert "cannot be read" in refused(LoadedShell(loaded, tmp_path), *node(0, 2))
 
 
 async def test_job_whose_node_died_running_it_is_run_again_at_once(fleet: Fleet, tmp_path: Path) -> None:
-    """What the slot of a dead node was running is lost for certain: the next life takes it back, as a loss."""
+    """A restarted node grants the job that its dead slot was running again, as a loss."""
     nodes = NodeSet(fleet, tmp_path / "data", nodes=2, slots=1)
     nodes.start()
     async with RoutedJobs(nodes.addresses) as jobs:
         wires = nodes.connect()
         job_id = wires[0].new(ms=600_000)
-        eventually(lambda: wires[0].status(job_id).status, lambda status: status == 2, what="its start")
+        eventually(lambda: wires[0].status(job_id).status, lambda status: status == 2, what="the start of the job")
         nodes.programs[0].kill()
         nodes.start_again(0)
-        eventually(lambda: fleet.programs[-1].lines("transition"), what="its loss")
+        eventually(lambda: fleet.programs[-1].lines("transition"), what="the loss of the job")
         view = await patiently(lambda: jobs.get(job_id))
         assert view.losses == 1
         await jobs.cancel(job_id, "")
@@ -268,10 +268,10 @@ async def test_job_whose_node_died_running_it_is_run_again_at_once(fleet: Fleet,
     "extra", [Extra(request_id=key_of(0)), Extra(request_id=key_of(2)), Extra(unique_key=key_of(0))]
 )
 async def test_list_in_another_order_is_refused(nodes: NodeSet, extra: Extra) -> None:
-    """Keys would be looked for where they are not, so nothing is submitted, and the message says who stands where."""
+    """A client whose list has the nodes in another order gets NODE_MISPLACED, and no node accepts the job."""
     before = [len(wire.all_jobs()) for wire in nodes.connect()]
     async with RoutedJobs(nodes.addresses[::-1]) as jobs:
-        with pytest.raises(HoldfastError, match="stands in the list as node") as refused:
+        with pytest.raises(HoldfastError, match=r"but is node . of . in the list") as refused:
             await jobs.submit(BREW, [JobDraft(extra=extra)])
         assert refused.value.reason == "NODE_MISPLACED"
     assert [len(wire.all_jobs()) for wire in nodes.connect()] == before

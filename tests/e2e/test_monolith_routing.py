@@ -1,4 +1,4 @@
-"""Who gets what among equal nodes: the client finds the owner, and nodes forward nothing."""
+"""Routing among equal nodes: the client computes the owner, and nodes forward nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -20,19 +20,19 @@ from holdfast.core.owner import owner_index
 from holdfast.errors import NotFoundError
 from holdfast.ports import Assignment, Introduction, JobDraft, JobQuery
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.loaded import LoadedProgram
-from tests.e2e.loaded_fleet import loaded_fleet_in
+from tests.e2e.grpc_client import Wire
 from tests.e2e.nodes import NodeSet, wait_for_the_slow
-from tests.e2e.wire import Wire
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram
 
 TEMPLATES = [Template("brew")]
-#: Made by `printf %s KEY | sha256sum | cut -c1-16` and `bc`, among three nodes.
+#: Computed for three nodes with `printf %s KEY | sha256sum | cut -c1-16` and `bc`.
 OWNERS = {"order-17": 2, "abc": 0, "größe": 0, "f47ac10b-58cc-4372-a567-0e02b2c3d479": 1}
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that stands still for a moment is not passed over."""
+    """Raises the client deadlines, so that a stalled node is not skipped."""
     wait_for_the_slow(monkeypatch)
 
 
@@ -49,13 +49,13 @@ def nodes(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> It
 
 @pytest.fixture
 async def jobs(nodes: NodeSet) -> AsyncIterator[RoutedJobs]:
-    """A client that routes."""
+    """A client that routes calls to the owner."""
     async with RoutedJobs(nodes.addresses) as jobs:
         yield jobs
 
 
 def has(wire: Wire, job_id: str) -> bool:
-    """Whether a node itself knows the job."""
+    """Whether the node itself has the job."""
     try:
         wire.status(job_id)
     except grpc.RpcError as error:
@@ -66,12 +66,12 @@ def has(wire: Wire, job_id: str) -> bool:
 
 
 def homes(nodes: NodeSet, job_id: str) -> list[int]:
-    """The nodes that know the job."""
+    """Returns the nodes that have the job."""
     return [index for index, wire in enumerate(nodes.wires) if has(wire, job_id)]
 
 
 async def submit(jobs: RoutedJobs, *drafts: JobDraft) -> list[str]:
-    """The ids of accepted jobs."""
+    """Submits drafts that must all be accepted, and returns their ids."""
     submitted = await jobs.submit(TEMPLATES, drafts)
     assert submitted.refusals == {}
     return submitted.job_ids
@@ -79,7 +79,7 @@ async def submit(jobs: RoutedJobs, *drafts: JobDraft) -> list[str]:
 
 @pytest.mark.parametrize("key", ["order-17", "abc", "größe"])
 async def test_submit_with_a_request_id_goes_to_its_owner(nodes: NodeSet, jobs: RoutedJobs, key: str) -> None:
-    """The node that the locked rule names has the job, under an id of its own, and no other node knows it."""
+    """The client sends a submit with a request id to the owner of that id, and no other node has the job."""
     (job_id,) = await submit(jobs, JobDraft(extra=Extra(request_id=key)))
     assert homes(nodes, job_id) == [OWNERS[key]] == [owner_index(job_id, 3)]
     again = await jobs.submit(TEMPLATES, [JobDraft(extra=Extra(request_id=key))])
@@ -87,7 +87,7 @@ async def test_submit_with_a_request_id_goes_to_its_owner(nodes: NodeSet, jobs: 
 
 
 async def test_submit_with_a_unique_key_goes_to_its_owner(nodes: NodeSet, jobs: RoutedJobs) -> None:
-    """So a unique key is unique over all nodes."""
+    """The client sends a submit with a unique key to its owner, so the key is unique over all nodes."""
     (job_id,) = await submit(jobs, JobDraft(extra=Extra(unique_key="order-17")))
     assert homes(nodes, job_id) == [OWNERS["order-17"]]
     async with RoutedJobs(nodes.addresses) as other:
@@ -96,14 +96,14 @@ async def test_submit_with_a_unique_key_goes_to_its_owner(nodes: NodeSet, jobs: 
 
 
 async def test_submit_with_an_id_goes_to_its_owner(nodes: NodeSet, jobs: RoutedJobs) -> None:
-    """An id made by a client is kept."""
+    """The client sends a submit with a job id to the id's owner, which keeps the id."""
     job_id = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
     assert await submit(jobs, JobDraft(id=job_id)) == [job_id]
     assert homes(nodes, job_id) == [OWNERS[job_id]]
 
 
 async def test_submits_without_a_key_go_to_the_nodes_in_turn(nodes: NodeSet, jobs: RoutedJobs) -> None:
-    """One after the other, and within a batch too, each under an id that its node owns."""
+    """The client distributes submits without a key round-robin, also within a batch, and nodes create ids they own."""
     ids = [(await submit(jobs, JobDraft()))[0] for _ in range(7)]
     ids += await submit(jobs, *[JobDraft()] * 6)
     turns = [homes(nodes, job_id) for job_id in ids]
@@ -112,7 +112,7 @@ async def test_submits_without_a_key_go_to_the_nodes_in_turn(nodes: NodeSet, job
 
 
 async def test_raw_submits_are_kept_where_they_are_sent(nodes: NodeSet) -> None:
-    """A node forwards nothing, mints ids that are its own, and lists only what it has."""
+    """A node that gets a submit directly keeps the job, creates an id it owns, and lists only its own jobs."""
     sent = {index: [wire.new() for _ in range(5)] for index, wire in enumerate(nodes.wires)}
     for index, ids in sent.items():
         assert {owner_index(job_id, 3) for job_id in ids} == {index}
@@ -123,7 +123,7 @@ async def test_raw_submits_are_kept_where_they_are_sent(nodes: NodeSet) -> None:
 
 
 async def test_id_of_another_owner_is_refused_by_itself(nodes: NodeSet) -> None:
-    """A node that is sent an id of another node refuses that draft, and takes the others."""
+    """A node refuses a draft with an id of another owner and accepts the rest of the batch."""
     foreign = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
     async with RemoteJobs(GrpcCarrier(nodes.addresses[0])) as one:
         submitted = await one.submit(TEMPLATES, [JobDraft(), JobDraft(id=foreign), JobDraft(payload=b"last")])
@@ -137,7 +137,7 @@ async def test_id_of_another_owner_is_refused_by_itself(nodes: NodeSet) -> None:
 
 
 async def test_node_that_is_asked_for_a_job_of_another_says_whose_it_is(nodes: NodeSet) -> None:
-    """It is not found there, and the sentence says where it is; an id that could be its own is merely unknown."""
+    """A node answers NOT_FOUND for a job of another node and names the owner, and an id of its own is just unknown."""
     async with RemoteJobs(GrpcCarrier(nodes.addresses[0])) as one:
         for call in (one.get, one.result, one.explain, lambda job_id: one.cancel(job_id, "")):
             with pytest.raises(NotFoundError, match="belongs to node 1 of 3, and this is node 0; connect to all"):
@@ -147,7 +147,7 @@ async def test_node_that_is_asked_for_a_job_of_another_says_whose_it_is(nodes: N
 
 
 async def test_everything_that_names_a_job_reaches_its_owner(jobs: RoutedJobs) -> None:
-    """Status, result, payload, reasons, history, watch, cancel and retry are answered for jobs of every node."""
+    """Every call about one job reaches the owner of the job."""
     ids = await submit(jobs, *[JobDraft(payload=str(n).encode()) for n in range(6)])
     assert {owner_index(job_id, 3) for job_id in ids} == {0, 1, 2}
     for number, job_id in enumerate(ids):
@@ -168,7 +168,7 @@ async def test_everything_that_names_a_job_reaches_its_owner(jobs: RoutedJobs) -
 
 
 async def test_answers_of_a_split_batch_are_in_order(jobs: RoutedJobs) -> None:
-    """Ids, repetitions and refusals stand where their drafts do, whichever nodes they concern."""
+    """The client returns ids, repeats and refusals of a split batch in the order of its drafts."""
     keys = [uuid4().hex for _ in range(20)]
     drafts = [JobDraft(payload=key.encode(), extra=Extra(request_id=key)) for key in keys]
     first = await submit(jobs, *drafts[:10])
@@ -182,7 +182,7 @@ async def test_answers_of_a_split_batch_are_in_order(jobs: RoutedJobs) -> None:
 
 
 async def test_search_is_in_order_over_all_nodes(jobs: RoutedJobs) -> None:
-    """Part by part, whatever their size, all jobs come once and in the order of their creation."""
+    """A search over all nodes returns every job once and in creation order, with any page size."""
     template = [Template("sought", uuid4().hex)]
     ids = [(await jobs.submit(template, [JobDraft()])).job_ids[0] for _ in range(40)]
     for size in (1, 3, 7, 200):
@@ -201,18 +201,18 @@ async def test_search_is_in_order_over_all_nodes(jobs: RoutedJobs) -> None:
 
 
 async def test_cursor_of_fewer_nodes_is_refused(nodes: NodeSet, jobs: RoutedJobs) -> None:
-    """A cursor holds a place for each node, so it is of no use for others."""
+    """A client with fewer nodes refuses a cursor, because a cursor has one position per node."""
     query = JobQuery(type="brew")
     await submit(jobs, *[JobDraft()] * 6)
     part = await jobs.find(query, "", 1)
     async with RoutedJobs(nodes.addresses[:2]) as fewer:
-        with pytest.raises(Exception, match="begin again") as caught:
+        with pytest.raises(Exception, match="start again") as caught:
             await fewer.find(query, part.cursor, 1)
     assert getattr(caught.value, "reason", "") == "CURSOR_INVALID"
 
 
 async def test_one_worker_works_for_all_nodes(nodes: NodeSet, jobs: RoutedJobs) -> None:
-    """Leases of every node reach one session, each token names one lease, and every report its own node."""
+    """One worker session gets leases from all nodes, and each report reaches the node of its lease."""
     kind = f"kind-{uuid4().hex}"
     ids = (await jobs.submit([Template(kind)], [JobDraft(payload=str(n).encode()) for n in range(30)])).job_ids
     session = await RoutedWork(nodes.addresses).open(Introduction("one", frozenset({kind}), slots=30))
@@ -238,7 +238,7 @@ async def test_one_worker_works_for_all_nodes(nodes: NodeSet, jobs: RoutedJobs) 
 
 
 async def test_room_that_was_recalled_is_not_filled(nodes: NodeSet) -> None:
-    """A worker that takes its room back is granted nothing more until it offers room again."""
+    """A worker that recalls its credit gets no lease until it sends credit again."""
     kind = f"kind-{uuid4().hex}"
     session = await StreamWork(nodes.addresses[0]).open(Introduction(f"w-{kind}", frozenset({kind}), slots=5))
     async with RemoteJobs(GrpcCarrier(nodes.addresses[0])) as one:
@@ -257,7 +257,7 @@ async def test_room_that_was_recalled_is_not_filled(nodes: NodeSet) -> None:
 
 
 async def test_worker_of_one_node_is_drained_through_all(nodes: NodeSet, jobs: RoutedJobs) -> None:
-    """Nodes that do not know a worker are no reason to say that it was not asked; if none does, that is said."""
+    """A drain through all nodes reaches a worker that only one node knows, and fails if no node knows it."""
     name = f"w-{uuid4().hex}"
     session = await StreamWork(nodes.addresses[1]).open(Introduction(name, frozenset({"brew"})))
     try:

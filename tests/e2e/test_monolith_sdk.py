@@ -1,4 +1,4 @@
-"""Programs and commands that are told all nodes: everything works as with one server."""
+"""Programs and commands with the addresses of all nodes work as with one server."""
 
 import threading
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ from holdfast.core.lifecycle import CANCELED, DONE
 from holdfast.core.owner import owner_index
 from holdfast.errors import ExitCode, InvalidArgumentError, UnimplementedError
 from tests.e2e.fleet import Fleet
-from tests.e2e.loaded import LoadedProgram, LoadedShell
-from tests.e2e.loaded_fleet import loaded_fleet_in
 from tests.e2e.nodes import NodeSet, wait_for_the_slow
-from tests.e2e.waiting import eventually
+from tests.e2e.preloaded_fleet import loaded_fleet_in
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
+from tests.e2e.wait_until import eventually
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that stands still for a moment is not passed over."""
+    """Raises the client deadlines, so that a stalled node is not skipped."""
     wait_for_the_slow(monkeypatch)
 
 
@@ -42,18 +42,18 @@ def nodes(tmp_path_factory: pytest.TempPathFactory, loaded: LoadedProgram) -> It
 
 @pytest.fixture
 def app(nodes: NodeSet) -> Iterator[Holdfast]:
-    """A program of its own queue."""
+    """An app that connects to all nodes."""
     with Holdfast(f"holdfast://{nodes.target}") as app:
         yield app
 
 
 def owners(jobs: list[str]) -> set[int]:
-    """Which nodes have them."""
+    """Returns the indexes of the nodes that own the jobs."""
     return {owner_index(job_id, 3) for job_id in jobs}
 
 
 def test_sync_program_submits_works_and_waits(app: Holdfast) -> None:
-    """Jobs of all nodes are run by one worker of this process, and their results come back in order."""
+    """One worker of this process runs the jobs of all nodes, and a sync program gets their results in order."""
     name = f"double-{uuid4().hex}"
 
     @app.job(name=name)
@@ -74,7 +74,7 @@ def test_sync_program_submits_works_and_waits(app: Holdfast) -> None:
 
 
 async def test_async_program_submits_works_and_waits(app: Holdfast) -> None:
-    """The same with coroutines."""
+    """One worker of this process runs the jobs of all nodes, and an async program gets their results in order."""
 
     @app.job(name=f"triple-{uuid4().hex}")
     async def triple(number: int) -> int:
@@ -98,7 +98,7 @@ def test_keys_hold_over_all_nodes(nodes: NodeSet, app: Holdfast) -> None:
 
 
 def test_slots_are_shared_by_all_nodes(app: Holdfast) -> None:
-    """A worker of two slots runs two jobs at a time, not two of each node."""
+    """A worker with two slots runs two jobs at a time, not two of each node."""
     lock, running, most = threading.Lock(), 0, 0
     gate = threading.Barrier(2, timeout=30)
 
@@ -121,7 +121,7 @@ def test_slots_are_shared_by_all_nodes(app: Holdfast) -> None:
 
 
 def test_administration_concerns_all_nodes(app: Holdfast) -> None:
-    """A paused queue is paused everywhere, and its numbers are those of all nodes."""
+    """Pause, purge and queue counts apply to all nodes."""
     queue = f"queue-{uuid4().hex}"
     jobs = [app.submit("brew", queue=queue) for _ in range(6)]
     app.pause(queue, "tea time")
@@ -135,7 +135,7 @@ def test_administration_concerns_all_nodes(app: Holdfast) -> None:
 
 
 def test_worker_and_commands_take_the_list(nodes: NodeSet, fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
-    """`--connect` with all nodes does for every command what an address does."""
+    """Workers and commands accept the addresses of all nodes for --connect, and `events` is refused."""
     shell = LoadedShell(loaded, tmp_path, nodes.target)
     worker = fleet.worker(nodes.target, "--slots", "2", "--worker-id", "of-all")
     ids = [shell.run("job", "submit", "echo", str(number), "--wait", "--json").stdout for number in range(2)]
@@ -143,14 +143,14 @@ def test_worker_and_commands_take_the_list(nodes: NodeSet, fleet: Fleet, tmp_pat
     listed = shell.run("job", "list", "--type", "echo", "--json")
     assert listed.returncode == 0
     assert listed.stdout.count('"DONE"') >= 2
-    # On a slow machine all nodes may have given it up for a moment.
+    # On a slow machine all nodes may have considered the worker lost for a moment.
     eventually(
         lambda: shell.run("worker", "list").stdout, lambda told: "of-all" in told, what="a worker that is listed"
     )
     assert shell.run("worker", "drain", "of-all").returncode == 0
     assert worker.wait() == 0
     events = shell.run("events")
-    assert (events.returncode, "no feed over several nodes" in events.stderr) == (ExitCode.REFUSED, True)
+    assert (events.returncode, "several nodes have no common event stream" in events.stderr) == (ExitCode.REFUSED, True)
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ def test_worker_and_commands_take_the_list(nodes: NodeSet, fleet: Fleet, tmp_pat
     ],
 )
 def test_list_that_cannot_be_is_refused(url: str) -> None:
-    """An empty, a repeated or a bad address, or too many of them: the routing would not be what anybody meant."""
+    """An app refuses a URL with an empty, repeated or invalid address, or with too many."""
     with pytest.raises(InvalidArgumentError):
         Holdfast(url)
 
 
 async def test_feed_of_a_program_is_unimplemented(app: Holdfast) -> None:
-    """It says so instead of telling a part."""
+    """The feed over several nodes raises UnimplementedError."""
     with pytest.raises(UnimplementedError):
         await app.connection.call(lambda ports: anext(ports.feed.feed(None)))

@@ -1,4 +1,4 @@
-"""`holdfast up --topology monolith`: six equal nodes from one command."""
+"""`holdfast up --topology monolith`: one command starts six equal nodes."""
 
 import os
 import re
@@ -14,10 +14,10 @@ from holdfast.core.owner import owner_index
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, Program, fleet_in
-from tests.e2e.loaded import LoadedProgram, LoadedShell
+from tests.e2e.grpc_client import Wire
 from tests.e2e.nodes import wait_for_the_slow
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
+from tests.e2e.wait_until import eventually
 
 APP = """
 import os
@@ -37,13 +37,13 @@ def where() -> int:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that stands still for a moment is not passed over."""
+    """Raises the client deadlines, so that a stalled node is not skipped."""
     wait_for_the_slow(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Path]]:
-    """Two nodes with an app, and the folder that they keep their jobs in; the last test with them ends them."""
+    """Two nodes with an app, and their folder; the last test that uses them stops them."""
     folder = tmp_path_factory.mktemp("two")
     (folder / "shop.py").write_text(APP)
     arguments = ("--nodes", "2", "--port", "0", "--data", "data", "-A", "shop:app")
@@ -52,12 +52,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Pat
 
 
 def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
-    """Each does everything with one slot of its own; one that is killed comes back where it was, with its jobs."""
+    """Six nodes serve clients and run jobs with one slot each, and a killed node returns with its jobs."""
     program = fleet.start("up", "--topology", "monolith", "--port", "0", "--data", "data")
     ready = program.ready()
     addresses = ready["nodes"]
     assert (len(addresses), ready["grpc"]) == (6, ",".join(addresses))
-    assert len(program.children()) == 7  # and who shows them all
+    assert len(program.children()) == 7  # six nodes and the front
     wires = [fleet.wire(address) for address in addresses]
     ids = [wire.new(ms=1) for wire in wires]
     for index, (wire, job_id) in enumerate(zip(wires, ids, strict=True)):
@@ -72,8 +72,12 @@ def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path, 
 
     (victim,) = eventually(lambda: [line["pid"] for line in program.lines("role_ready") if line["role"] == "node-2"])
     os.kill(victim, signal.SIGKILL)
-    eventually(lambda: [line["role"] for line in program.lines("role_ready")].count("node-2") == 2, what="another one")
-    eventually(lambda: _status(wires[2], ids[2]), lambda status: status == public.DONE, what="its return")
+    eventually(
+        lambda: [line["role"] for line in program.lines("role_ready")].count("node-2") == 2, what="the restarted node"
+    )
+    eventually(
+        lambda: _status(wires[2], ids[2]), lambda status: status == public.DONE, what="the job on the restarted node"
+    )
     assert len(eventually(program.children, lambda now: len(now) == 7 and victim not in now)) == 7
     with Holdfast(f"holdfast://{ready['grpc']}") as app:
         jobs = [app.submit("echo", [number]) for number in range(12)]
@@ -88,12 +92,12 @@ def test_six_equal_nodes_serve_work_and_come_back(fleet: Fleet, tmp_path: Path, 
 def _status(wire: Wire, job_id: str) -> int:
     try:
         return wire.status(job_id).status
-    except grpc.RpcError:  # it is away
+    except grpc.RpcError:  # the node is down
         return -1
 
 
 def test_nodes_run_the_functions_of_an_app(two: tuple[Program, Path]) -> None:
-    """The slot inside a node runs real functions, in the node or in a process of their own."""
+    """The slot of a node runs functions of an app, in the node or in a child process."""
     program, _ = two
     with Holdfast(f"holdfast://{program.ready()['grpc']}") as app:
         jobs = [app.submit("greet", [str(number)]) for number in range(4)]
@@ -102,7 +106,7 @@ def test_nodes_run_the_functions_of_an_app(two: tuple[Program, Path]) -> None:
 
 
 def test_number_of_nodes_is_fixed_for_a_directory(two: tuple[Program, Path], loaded: LoadedProgram) -> None:
-    """Started again with another number, the nodes refuse, and the command says why."""
+    """`holdfast up` refuses another number of nodes for a directory and prints why."""
     first, folder = two
     first.ready()
     assert first.stop() == 0
@@ -110,17 +114,17 @@ def test_number_of_nodes_is_fixed_for_a_directory(two: tuple[Program, Path], loa
         "up", "--topology", "monolith", "--nodes", "3", "--port", "0", "--data", "data"
     )
     assert again.returncode == ExitCode.REFUSED
-    assert re.search("belongs to node [01] of 2", again.stderr)  # whichever says so first
+    assert re.search("belongs to node [01] of 2", again.stderr)  # from whichever node fails first
 
 
 def test_ports_that_do_not_suffice_are_refused(tmp_path: Path, loaded: LoadedProgram) -> None:
-    """Every node needs one."""
+    """`holdfast up` refuses a port that leaves too few ports for all nodes."""
     done = LoadedShell(loaded, tmp_path).run("up", "--topology", "monolith", "--port", "65533")
-    assert (done.returncode, "expected port to be at most 65530" in done.stderr) == (ExitCode.USAGE, True)
+    assert (done.returncode, "port must be at most 65530" in done.stderr) == (ExitCode.USAGE, True)
 
 
 def test_app_that_cannot_be_loaded_is_refused(tmp_path: Path, loaded: LoadedProgram) -> None:
-    """No node starts, and the command says why."""
+    """With an app that cannot be imported, `holdfast up` exits and names the app."""
     done = LoadedShell(loaded, tmp_path).run(
         "up", "--topology", "monolith", "--nodes", "2", "--port", "0", "-A", "nobody:app"
     )

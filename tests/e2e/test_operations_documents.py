@@ -1,4 +1,4 @@
-"""What docs/operations says of metrics, events and units is what there is."""
+"""Metrics, events, commands and units in docs/operations exist."""
 
 import configparser
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.cli.main import app
+from holdfast.cli.main import program as holdfast_program
 from scripts.engines import SYSTEMD_ANALYZE
 from tests.e2e.fleet import Fleet
 from tests.e2e.test_metrics import page
@@ -20,7 +20,7 @@ _EVENTS_TABLE = re.compile(r"^\| event \|.*?\n\n", re.MULTILINE | re.DOTALL)
 
 
 def test_every_metric_that_is_named_is_there(fleet: Fleet, root: Path) -> None:
-    """In tables and in the expressions of alerts; nothing of ours that is there is left out."""
+    """docs/operations names only existing metrics, and all of Holdfast's own."""
     program, wire = fleet.up()
     wire.wait_for(wire.new(job_type="echo"))
     _, text = page(program.ready()["http"], "/metrics")
@@ -39,7 +39,7 @@ def test_every_metric_that_is_named_is_there(fleet: Fleet, root: Path) -> None:
 
 
 def test_every_event_that_is_named_is_logged_somewhere(root: Path) -> None:
-    """The table of events has no name that the code does not have."""
+    """Every event name in the table of events occurs in the code."""
     text = (root / "docs/operations/monitor.md").read_text()
     table = _EVENTS_TABLE.search(text)
     assert table is not None
@@ -50,9 +50,9 @@ def test_every_event_that_is_named_is_logged_somewhere(root: Path) -> None:
 
 
 def test_every_command_that_is_named_is_one(root: Path) -> None:
-    """Whatever a reader is told to type, the program knows."""
+    """Every command in docs/operations exists in the program."""
     documents = "".join(path.read_text() for path in (root / "docs/operations").glob("*.md"))
-    program = typer.main.get_command(app)
+    program = typer.main.get_command(holdfast_program())
     named = set(re.findall(r"(?:`|\$ )holdfast ([a-z]+)(?: ([a-z]+)\b)?", documents))
     assert ("journal", "restore") in named
     for group, name in sorted(named):
@@ -63,7 +63,7 @@ def test_every_command_that_is_named_is_one(root: Path) -> None:
 
 
 def test_unit_of_the_document_is_one_that_systemd_takes(root: Path, tmp_path: Path) -> None:
-    """Its command is one that the program has, and systemd finds nothing wrong with the rest."""
+    """`systemd-analyze` accepts the unit of the document, which runs `holdfast server`."""
     found = _UNIT.search((root / "docs/operations/install.md").read_text())
     assert found is not None
     unit = configparser.ConfigParser(interpolation=None)

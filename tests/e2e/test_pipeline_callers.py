@@ -1,6 +1,6 @@
-"""Every role of the pipeline, every route, over the wire: with the right token, with a wrong one, and with none.
+"""Every role and every route of the pipeline over the wire: with the right token, with a wrong one, and with none.
 
-Roles are asked for their paths and methods, so that a new route cannot be forgotten.
+Paths and methods are queried from the roles, so that new routes are covered.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.postgres import require_postgres
 
 OPEN = {"/health", "/livez", "/readyz"}
 TOLD, DENIED, UNKNOWN = HTTPStatus.OK, HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED
-#: Who may ask for what, once more and in other words than the program has it; the operator may ask for all of it.
+#: Allowed paths per role and caller, written independently of the product; the operator may call all of them.
 ALLOWED = {
     "scheduler": {"gateway": "/ports/ /schedule /jobs /job /metrics"},
     "watcher": {},
@@ -40,13 +40,13 @@ ALLOWED["high"] = ALLOWED["normal"]
 
 
 def answer(method: str, address: str, path: str, token: str = "") -> tuple[int, str, str]:
-    """The status, which methods there are, and the body."""
+    """Returns the status, the allowed methods and the body."""
     headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})}
     data = b"" if method == "POST" else None
     request = urllib.request.Request(f"http://{address}{path}", data, headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=30) as given:  # noqa: S310 - of this machine
-            body = given.read() if "content-length" in given.headers else b""  # else it may go on for ever
+        with urllib.request.urlopen(request, timeout=30) as given:  # noqa: S310 - a local address
+            body = given.read() if "content-length" in given.headers else b""  # otherwise an endless stream
             return given.status, given.headers.get("allow", ""), body.decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -54,7 +54,7 @@ def answer(method: str, address: str, path: str, token: str = "") -> tuple[int, 
 
 
 def routes(address: str) -> list[tuple[str, str]]:
-    """Every method and path that the process has, as it says itself."""
+    """Returns every method and path of the process, as reported by the process."""
     words = json.loads(answer("GET", address, "/nowhere")[2])["detail"].partition(" process has ")[2]
     paths = words.split(", ")
     found = [(method, path) for path in paths for method in answer("OPTIONS", address, path)[1].split(", ")]
@@ -62,23 +62,23 @@ def routes(address: str) -> list[tuple[str, str]]:
 
 
 class Guarded(Up):
-    """The pipeline, and the token of each of its callers."""
+    """The pipeline, with the token of each caller."""
 
     fleet: Fleet
 
     def token(self, role: str) -> str:
-        """The token that a process of this role was given."""
+        """Returns the token from the environment of a process of this role."""
         pid = next(pid for name, pid in self.pids().items() if name.partition("-")[0] == role)
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         return next(line.partition(b"=")[2].decode() for line in environment if line.startswith(b"SERVICE_TOKEN="))
 
     @property
     def database(self) -> str:
-        """Where the private PostgreSQL is."""
+        """The address of the private PostgreSQL."""
         return f"postgresql://holdfast@/holdfast?host={self.ready['data']}/postgres/socket"
 
     def rows(self) -> list[list[tuple[object, ...]]]:
-        """What the database holds of jobs and queues."""
+        """Returns the rows of jobs and queues in the database."""
         with psycopg.connect(self.database) as connection:
             tables = ("jobs", "executions", "completed", "failed", "schedules", "queues")
             queries = [sql.SQL("SELECT * FROM holdfast.{} ORDER BY 1").format(sql.Identifier(name)) for name in tables]
@@ -87,7 +87,7 @@ class Guarded(Up):
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """One for all: it takes eighteen processes."""
+    """One pipeline for all tests of the module, because it has eighteen processes."""
     require_postgres()
     with fleet_in(tmp_path_factory.mktemp("callers")) as fleet:
         found = Guarded(fleet)
@@ -98,7 +98,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 @pytest.mark.parametrize("role", sorted(ALLOWED))
 @pytest.mark.parametrize("token", ["", "stranger-" + "t" * 32], ids=["none", "unknown"])
 def test_caller_without_a_token_of_the_pipeline_is_refused(guarded: Guarded, role: str, token: str) -> None:
-    """On every route of every process but health, before anything is written."""
+    """Every role refuses a missing or unknown token on every route but the health routes, and nothing is written."""
     before = guarded.rows()
     for address in guarded.ready["roles"][role]:
         found = routes(address)
@@ -109,7 +109,7 @@ def test_caller_without_a_token_of_the_pipeline_is_refused(guarded: Guarded, rol
 
 
 def test_refusal_says_where_the_operators_token_is(guarded: Guarded) -> None:
-    """An operator who asks a role by hand learns which file to read."""
+    """The refusal of a call without a token names the file with the operator's token."""
     status, _, body = answer("GET", guarded.ready["roles"]["scheduler"][0], "/metrics")
     assert status == UNKNOWN
     assert Path(guarded.ready["operator_token"]).name in body
@@ -118,7 +118,7 @@ def test_refusal_says_where_the_operators_token_is(guarded: Guarded) -> None:
 @pytest.mark.parametrize("caller", ["gateway", "watcher", "exchange", "worker"])
 @pytest.mark.parametrize("role", sorted(ALLOWED))
 def test_caller_asks_only_for_what_is_its_part(guarded: Guarded, role: str, caller: str) -> None:
-    """A token of one role opens nothing that another role is for."""
+    """A role allows the token of another role only on the routes for that role."""
     address, token = guarded.role(role), guarded.token(caller)
     allowed = ALLOWED[role].get(caller, "").split()
     for method, path in routes(address):
@@ -130,7 +130,7 @@ def test_caller_asks_only_for_what_is_its_part(guarded: Guarded, role: str, call
 
 @pytest.mark.parametrize("role", sorted(ALLOWED))
 def test_operator_reads_every_number(guarded: Guarded, role: str) -> None:
-    """The token in the file that the ready line names opens the numbers of every role."""
+    """The operator's token from the file in the ready line opens the stats and metrics of every role."""
     token = Path(guarded.ready["operator_token"]).read_text().strip()
     shown = [path for method, path in routes(guarded.role(role)) if method == "GET" and path.endswith(("stats", "ics"))]
     assert "/metrics" in shown
@@ -139,7 +139,7 @@ def test_operator_reads_every_number(guarded: Guarded, role: str) -> None:
 
 
 def test_tokens_stand_on_no_command_line(guarded: Guarded) -> None:
-    """Every user may read the command lines of all processes."""
+    """No token occurs on a command line, which every user can read, or in the log."""
     tokens = [guarded.token(role) for role in ("gateway", "watcher", "exchange", "worker")]
     assert len(set(tokens)) == len(tokens)
     for pid in guarded.pids().values():
@@ -149,7 +149,7 @@ def test_tokens_stand_on_no_command_line(guarded: Guarded) -> None:
 
 
 def test_worker_without_a_token_ends_and_says_why(guarded: Guarded) -> None:
-    """A worker that is started by hand beside the pipeline needs a token; the operator's will do."""
+    """A worker started by hand without a token exits and names SERVICE_TOKEN, and starts with the operator's token."""
     arguments = ("pipeline", "worker", "--port", "0", "--coordinator", guarded.role("coordinator"))
     database = {"HOLDFAST_DATABASE": guarded.database}
     refused = guarded.fleet.start(*arguments, "--worker-id", "stranger", **database)
@@ -163,7 +163,7 @@ def test_worker_without_a_token_ends_and_says_why(guarded: Guarded) -> None:
 
 
 def test_gateway_whose_token_is_refused_says_so(guarded: Guarded) -> None:
-    """Clients are told that the service is unavailable, not that their own token is wrong."""
+    """A gateway without a valid service token answers its clients 503 and names SERVICE_TOKEN."""
     gateway = guarded.fleet.start(
         *("pipeline", "gateway", "--port", "0", "--grpc-port", "0", "--schedulers", guarded.role("scheduler"))
     )
@@ -174,17 +174,17 @@ def test_gateway_whose_token_is_refused_says_so(guarded: Guarded) -> None:
 
 
 def test_role_says_what_is_wrong_with_its_credentials(tmp_path: Path) -> None:
-    """Both variables are named, and no secret is shown."""
+    """A role with invalid credentials names both variables and prints no secret."""
     with fleet_in(tmp_path) as fleet:
         queue = fleet.start("pipeline", "queue", "--port", "0", SERVICE_TOKEN="short", SERVICE_TOKEN_HASHES="queue:1")
         assert queue.wait() == ExitCode.USAGE
-        assert "SERVICE_TOKEN to be 32 to 256" in queue.log
-        assert "SERVICE_TOKEN_HASHES to be role:hash" in queue.log
+        assert "SERVICE_TOKEN must be 32 to 256" in queue.log
+        assert "SERVICE_TOKEN_HASHES must be role:hash" in queue.log
         assert "short" not in queue.log
 
 
 def test_role_without_hashes_says_that_nothing_protects_it(fleet: Fleet) -> None:
-    """A role that is started alone on loopback works without tokens, and warns."""
+    """A role without token hashes serves on loopback and logs a warning."""
     queue = fleet.start("pipeline", "queue", "--port", "0")
     address = queue.ready()["http"]
     assert answer("GET", address, "/queue/stats")[0] == TOLD

@@ -1,11 +1,14 @@
-"""`holdfast up --topology pipeline`: the whole picture by one command, curl-able, kept alive, and gone with it."""
+"""`holdfast up --topology pipeline`: one command starts all processes, restarts them and ends them."""
 
+import itertools
 import json
 import os
 import signal
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -15,11 +18,10 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import ExitCode
 from tests.e2e.app_jobs import is_gone
-from tests.e2e.contract_load import Client
 from tests.e2e.fleet import Fleet, Program, fleet_in
-from tests.e2e.loaded import LoadedProgram, LoadedShell
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire
+from tests.e2e.grpc_client import Wire
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
+from tests.e2e.wait_until import eventually
 from tests.postgres import require_postgres
 
 UP = ("up", "--topology", "pipeline", "--port", "0", "--data", "d")
@@ -53,24 +55,24 @@ class Up:
         self.wire: Wire = fleet.wire(self.ready["grpc"])
 
     def role(self, name: str, number: int = 0) -> str:
-        """Where one process of a role is."""
+        """Returns the address of one process of a role."""
         return str(self.ready["roles"][name][number])
 
-    def ask(self, address: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
-        """What a role answers the operator."""
+    def ask(self, address: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - any JSON value
+        """Calls a role with the operator's token and returns its JSON response."""
         return curl(address, path, body, Path(self.ready["operator_token"]).read_text().strip())
 
     def pids(self) -> dict[str, int]:
-        """The process of each role by its name, as it is now; PostgreSQL is one, too."""
+        """Returns the current pid of each process by name, including PostgreSQL."""
         latest = {line["role"]: line["pid"] for line in self.program.lines("role_ready")}
         return {name: pid for name, pid in latest.items() if Path(f"/proc/{pid}").exists()}
 
     def schedulers(self, event: str) -> list[str]:
-        """Of which the gateway has said so."""
+        """Returns the schedulers for which the gateway has logged the event."""
         return [line["scheduler"] for line in self.program.lines(event)]
 
     def replace(self, role: str) -> None:
-        """Kills the process that has the role, and waits until another one has it and is ready."""
+        """Kills the process with this role and waits until its replacement is ready."""
 
         def lives() -> int:
             return [line["role"] for line in self.program.lines("role_ready")].count(role)
@@ -80,10 +82,10 @@ class Up:
         eventually(lives, lambda now: now > before, what=f"another {role}")
 
 
-def curl(address: str, path: str, body: object = None, token: str = "") -> Any:  # noqa: ANN401 - JSON
-    """What is there, as JSON; with a body it is posted.
+def curl(address: str, path: str, body: object = None, token: str = "") -> Any:  # noqa: ANN401 - any JSON value
+    """Returns the JSON response to a GET, or to a POST if there is a body.
 
-    Asked again while the answer is to come again later: so it is where the disk stands still for some seconds.
+    Retries a 503 with retry-after, which a stalled disk causes for some seconds.
     """
     data = None if body is None else json.dumps(body).encode()
     headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})}
@@ -92,9 +94,9 @@ def curl(address: str, path: str, body: object = None, token: str = "") -> Any: 
 
 
 def _answer(request: urllib.request.Request) -> bytes:
-    """Nothing if it is to be asked for again."""
+    """Returns the body; empty if the request must be retried."""
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - of this machine
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - a local address
             body: bytes = answer.read()
             return body
     except urllib.error.HTTPError as error:
@@ -106,7 +108,7 @@ def _answer(request: urllib.request.Request) -> bytes:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One for all: it takes eighteen processes."""
+    """One pipeline for all tests of the module, because it has eighteen processes."""
     require_postgres()
     folder = tmp_path_factory.mktemp("pipeline")
     (folder / "shop.py").write_text(APP)
@@ -115,17 +117,17 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def test_every_process_of_the_picture_is_there(up: Up) -> None:
-    """The line names gRPC, HTTP, the database and every role; the data directory holds a private PostgreSQL."""
+    """The ready line has gRPC, HTTP, the database and every role, and the data directory has a private PostgreSQL."""
     assert {name: len(addresses) for name, addresses in up.ready["roles"].items()} == COUNTS
     token = Path(up.ready["operator_token"])
     assert (token, token.stat().st_mode & 0o777) == (Path(up.ready["data"]) / "operator.token", 0o600)
     assert up.ready["database"].startswith("postgresql://")
-    eventually(lambda: len(up.pids()), lambda count: count == sum(COUNTS.values()) + 1, what="all of them in the log")
+    eventually(lambda: len(up.pids()), lambda count: count == sum(COUNTS.values()) + 1, what="every process in the log")
     assert (Path(up.ready["data"]) / "postgres" / "data").is_dir()
 
 
 def test_jobs_are_created_and_found_at_the_gateway(up: Up) -> None:
-    """A payload alone is an `echo` that runs; it is listed, found by its status and by its id, on both ports."""
+    """A payload without a job type runs as `echo`, and both HTTP ports find it by status and id."""
     gateway = up.ready["http"]
     made = curl(gateway, "/api/jobs", {"type": "once", "payload": "one time", "priority": "normal"})
     high = curl(gateway, "/api/jobs", {"type": "once", "payload": "high priority one time", "priority": "high"})
@@ -140,8 +142,8 @@ def test_jobs_are_created_and_found_at_the_gateway(up: Up) -> None:
 
 
 def test_scheduler_answers_people(up: Up) -> None:
-    """Each scheduler says how it is, takes jobs, and finds them; one of them leads."""
-    healths = eventually(  # while the leadership changes hands there may be none, or two that say so
+    """Every scheduler reports its health, accepts jobs and finds them, and one of them is the leader."""
+    healths = eventually(  # during a change of leadership none or two may claim it
         lambda: [up.ask(address, "/health") for address in up.ready["roles"]["scheduler"]],
         lambda healths: [health["leader"] for health in healths].count(True) == 1,
         what="one leader",
@@ -158,7 +160,7 @@ def test_scheduler_answers_people(up: Up) -> None:
 
 
 def test_roles_show_what_they_do(up: Up) -> None:
-    """Every role tells its numbers under its own path, and that it is well."""
+    """Every role serves its stats and its health under its own paths."""
     paths = {
         "watcher": ("/watcher/stats", "/stats"),
         "exchange": ("/exchange/stats",),
@@ -177,7 +179,7 @@ def test_roles_show_what_they_do(up: Up) -> None:
 
 
 def test_tickets_are_leased_by_hand(up: Up) -> None:
-    """A queue process takes a ticket, leases it, takes it back, and forgets it, as its endpoints say."""
+    """A queue process accepts, leases, releases and deletes a ticket over HTTP."""
     address, ticket = up.role("normal"), {"job_id": "by-hand", "type": "nobody-runs-this"}
     assert up.ask(address, "/queue/push", ticket)["accepted"] == 1
     take = {"types": ["nobody-runs-this"], "worker_id": "me"}
@@ -189,7 +191,7 @@ def test_tickets_are_leased_by_hand(up: Up) -> None:
 
 
 def test_jobs_of_an_app_and_of_the_frozen_contract_run(up: Up) -> None:
-    """SDK and taskqueue.v1 reach the same pipeline, and what runs there cannot read where the database is."""
+    """The pipeline runs jobs of the SDK and of taskqueue.v1, which see neither database address nor token."""
     with Holdfast(f"holdfast://{up.ready['grpc']}") as client:
         assert client.submit("double", [21]).result(timeout_s=60) == 42
         variables = client.submit("variables", []).result(timeout_s=60)
@@ -198,7 +200,7 @@ def test_jobs_of_an_app_and_of_the_frozen_contract_run(up: Up) -> None:
 
 
 def test_job_that_keeps_failing_is_dead_after_its_retries(up: Up) -> None:
-    """It is tried as often as the setting says, and is kept and listed."""
+    """A job that keeps failing ends FAILED after the configured retries and is listed as dead."""
     gateway = up.ready["http"]
     job_id = curl(gateway, "/api/jobs", {"job_type": "broken", "payload": []})["job_id"]
     eventually(lambda: curl(gateway, f"/job?job_id={job_id}")["status"], "FAILED".__eq__)
@@ -208,7 +210,7 @@ def test_job_that_keeps_failing_is_dead_after_its_retries(up: Up) -> None:
 
 
 def test_history_of_a_job_is_told_over_http_and_by_the_program(up: Up, tmp_path: Path, loaded: LoadedProgram) -> None:
-    """Every attempt is there with its worker and outcome; the gateway declares the capability."""
+    """HTTP and `job history` return every attempt with its worker, and the gateway declares the capability."""
     gateway = up.ready["http"]
     job_id = curl(gateway, "/api/jobs", {"job_type": "broken", "payload": []})["job_id"]
     eventually(lambda: curl(gateway, f"/job?job_id={job_id}")["status"], "FAILED".__eq__)
@@ -225,7 +227,7 @@ def test_history_of_a_job_is_told_over_http_and_by_the_program(up: Up, tmp_path:
 
 
 def test_every_transition_is_logged_by_the_process_that_made_it(up: Up) -> None:
-    """Job, states, worker, attempt, time and priority are in each line, from the submit to the last attempt's end."""
+    """Every process logs the transitions it makes, with states, worker, attempt, time and priority."""
     gateway = up.ready["http"]
     body = {"job_type": "broken", "payload": [], "priority": "high"}
     job_id = curl(gateway, "/api/jobs", body)["job_id"]
@@ -251,30 +253,38 @@ def test_every_transition_is_logged_by_the_process_that_made_it(up: Up) -> None:
 
 
 def test_frozen_contract_holds_while_a_scheduler_dies(up: Up) -> None:
-    """A dead scheduler is left out, and taken back when it lives again; clients under load hear nothing unlawful."""
+    """The gateway drops a dead scheduler and takes it back after its restart, and clients get only valid responses."""
     role = f"scheduler-{up.role('scheduler').rpartition(':')[2]}"
     address = up.role("scheduler")
     taken_in = up.schedulers("scheduler_taken_in").count(address)
-    clients = [Client(up.wire, f"c{number}", seed=number) for number in range(2)]
-    for client in clients:
-        client.start()
-    eventually(lambda: sum(client.answered["submit"] for client in clients) > 20)
-    left_out = up.schedulers("scheduler_left_out").count(address)
-    while up.schedulers("scheduler_left_out").count(address) == left_out:
-        up.replace(role)  # a gateway that stands still meanwhile does not notice, and says nothing
-    eventually(lambda: up.schedulers("scheduler_taken_in").count(address) > taken_in)
-    for client in clients:
-        client.stop()
-    assert [error for client in clients for error in client.errors] == []
-    for client in clients:
-        for story in client.stories:
-            eventually(lambda client=client, story=story: client.status(story) and story.ends)  # type: ignore[misc]
-            eventually(lambda client=client, story=story: client.result(story))  # type: ignore[misc]
-            assert story.problems() == []
+    jobs: dict[str, str] = {}
+    stopping = threading.Event()
+
+    def submit(client: int) -> None:
+        for number in itertools.count():
+            if stopping.is_set():
+                return
+            key = f"c{client}-{number}"
+            jobs[key] = up.wire.done(key)
+
+    with ThreadPoolExecutor() as pool:
+        clients = [pool.submit(submit, client) for client in range(2)]
+        eventually(lambda: len(jobs) > 20)
+        left_out = up.schedulers("scheduler_left_out").count(address)
+        while up.schedulers("scheduler_left_out").count(address) == left_out:
+            up.replace(role)  # a gateway that stalls during the restart does not notice it
+        eventually(lambda: up.schedulers("scheduler_taken_in").count(address) > taken_in)
+        stopping.set()
+        for client in clients:
+            client.result()
+    assert len(set(jobs.values())) == len(jobs)
+    for key, job_id in jobs.items():
+        assert up.wire.done(key) == job_id
+        assert up.wire.result(job_id).output_bytes == b"." * 10
 
 
 def test_stop_leaves_nothing_behind(up: Up) -> None:
-    """Workers finish what they run, everybody else follows, PostgreSQL is last."""
+    """SIGTERM lets the workers finish, then ends all other processes and removes the operator's token."""
     pids = [*up.pids().values(), *up.program.children()]
     up.wire.running(ms=300)
     assert up.program.stop() == 0
@@ -282,12 +292,12 @@ def test_stop_leaves_nothing_behind(up: Up) -> None:
     stopped = [line["service"] for line in up.program.lines("stopped")]
     assert stopped.index("gateway") < stopped.index("queue") < stopped.index("scheduler")
     errors = [line for line in up.program.lines() if line["level"] in {"error", "critical"}]
-    assert {line["event"] for line in errors} <= {"job_failed"}  # of the jobs that are there to fail
+    assert {line["event"] for line in errors} <= {"job_failed"}  # from the jobs that fail on purpose
     assert not Path(up.ready["operator_token"]).exists()
 
 
 def test_role_says_what_it_lacks(tmp_path: Path, loaded: LoadedProgram) -> None:
-    """Without a database, or with an address that is none, a role ends with a sentence."""
+    """A role without a database, with an invalid address or on an open host exits and names the setting."""
     shell = LoadedShell(loaded, tmp_path)
     lost = shell.run("pipeline", "scheduler", "--port", "0")
     assert (lost.returncode, "HOLDFAST_DATABASE" in lost.stderr) == (ExitCode.USAGE, True)

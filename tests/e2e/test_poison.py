@@ -1,4 +1,4 @@
-"""Jobs that would take a worker with them: each is contained, counted, and bounded by its attempts."""
+"""Jobs that would kill their worker: each is contained, counted and limited by its attempts."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from holdfast import limits
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import APP, ROOT, app_worker, one, submit
 from tests.e2e.fleet import Fleet
+from tests.e2e.grpc_client import TERMINAL
 from tests.e2e.history import checked
-from tests.e2e.waiting import pause
-from tests.e2e.wire import TERMINAL
+from tests.e2e.wait_until import pause
 
 POISON = {
     "segfault": "PROCESS_DIED: killed by signal 11 (SIGSEGV)",
@@ -22,21 +22,21 @@ POISON = {
     "text": "OUTPUT_NOT_BYTES",
     "unshowable": "UnshowableError: it cannot be shown",
 }
-#: Trying again cannot help these.
+#: Failures without a retry.
 FINAL = {"large", "text"}
-#: The others may take as long as a slow machine needs to start their processes.
+#: No timeout for the others, because a slow machine needs time to start their processes.
 TIMEOUTS_MS = {"spin": 1_000}
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.mark.parametrize("isolation", ["as they say", "process"])
 def test_poison_in_processes_is_contained(fleet: Fleet, tmp_path: Path, isolation: str) -> None:
-    """Each kind fails by its attempts and for its reason; the worker lives, and healthy jobs beside them are done."""
+    """Jobs that crash in child processes end FAILED after their attempts, and the worker runs other jobs."""
     server, wire = fleet.server()
     forced = isolation == "process"
     worker = app_worker(fleet, wire, "-c", "2", "--child-memory-mb", "1024", *(["--isolation", "process"] * forced))
@@ -50,21 +50,21 @@ def test_poison_in_processes_is_contained(fleet: Fleet, tmp_path: Path, isolatio
     reasons = {name: wire.wait_for(job_id).failure_reason for name, job_id in ids.items()}
     assert reasons == POISON
     assert worker.stop() == 0
-    assert len(worker.lines("child_died")) == 6  # all of its log is there now
+    assert len(worker.lines("child_died")) == 6  # the log is complete now
     server.stop()
     jobs = checked(tmp_path / "data").jobs
-    # Not how often it was given out: what waits in a slow worker for long is handed back.
+    # Not the number of grants: a slow worker hands back leases that wait for long.
     before_the_last = {name: (jobs[job_id].failures, jobs[job_id].losses) for name, job_id in ids.items()}
     assert before_the_last == {name: (0 if name in FINAL else 1, 0) for name in POISON}
 
 
 def test_poison_in_a_thread_costs_the_worker_and_no_other_job(fleet: Fleet, tmp_path: Path) -> None:
-    """Without isolation a segfault is a lost worker: bounded by the losses, and healthy jobs are done all the same."""
+    """A segfault in a thread kills its worker, ends FAILED after its maximum of losses, and other jobs are DONE."""
     server, wire = fleet.server()
     poison = one(wire, "thread.segfault")
     healthy = submit(wire, "thread.echo", count=10)
     while wire.status(poison).status != public.FAILED:
-        # Not waited for until it is ready: it may be gone before anybody looks.
+        # Do not wait for the ready line: the worker may already have crashed.
         worker = fleet.start("worker", "--connect", wire.target, "-A", APP, "-c", "4", PYTHONPATH=ROOT)
         while worker.is_running() and wire.status(poison).status != public.FAILED:
             pause()
@@ -75,7 +75,7 @@ def test_poison_in_a_thread_costs_the_worker_and_no_other_job(fleet: Fleet, tmp_
 
 
 def test_job_beside_a_poison_job_is_not_lost_with_it(fleet: Fleet) -> None:
-    """Two jobs that are lost together each run alone on their last chance: one kills its worker again, one is done."""
+    """Two jobs that are lost together run alone on their last chance, so only the poison job ends FAILED."""
     _, wire = fleet.server()
     poison, beside = wire.new(ms=100, labels={"sim.crash": "1"}), wire.new(ms=200)
 

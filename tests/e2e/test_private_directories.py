@@ -12,7 +12,7 @@ TOPOLOGIES = ("embedded", "monolith", "microservices", "pipeline", "zookeeper")
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
@@ -22,7 +22,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_directory_open_to_others_is_not_served(topology: str, fleet: Fleet, tmp_path: Path) -> None:
-    """A stranger's tokens.json in a directory with mode 0777 makes nobody an admin: the server does not start."""
+    """`holdfast up` refuses a directory with mode 0777, so that a planted tokens.json has no effect."""
     data = tmp_path / "open"
     data.mkdir()
     (data / "tokens.json").write_text("{}")
@@ -40,7 +40,7 @@ def test_directory_open_to_others_is_not_served(topology: str, fleet: Fleet, tmp
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives directories away")
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_directory_of_another_user_is_not_served(topology: str, fleet: Fleet, tmp_path: Path) -> None:
-    """Root is told whose it is, and makes nothing there."""
+    """Root's `holdfast up` refuses a directory of another user and creates nothing in it."""
     data = tmp_path / "theirs"
     data.mkdir(mode=0o700)
     os.chown(data, 65_534, 65_534)
@@ -52,7 +52,7 @@ def test_directory_of_another_user_is_not_served(topology: str, fleet: Fleet, tm
 
 @pytest.mark.parametrize("owner", ["job", "queue", "result"])
 def test_directory_of_a_service_open_to_others_is_not_served(owner: str, fleet: Fleet, tmp_path: Path) -> None:
-    """The owners of microservices check theirs as well."""
+    """An owner service refuses a directory that other users can change."""
     data = tmp_path / "open"
     (data / owner).mkdir(parents=True)
     (data / owner / "left").touch()
@@ -65,7 +65,7 @@ def test_directory_of_a_service_open_to_others_is_not_served(owner: str, fleet: 
 
 
 def test_empty_directory_of_the_user_is_closed_to_others(fleet: Fleet, tmp_path: Path) -> None:
-    """A directory that was made with a generous umask gets mode 0700 as long as nothing is in it."""
+    """A server changes the mode of an empty directory of its user to 0700."""
     data = tmp_path / "empty"
     data.mkdir()
     data.chmod(0o775)

@@ -9,9 +9,9 @@ from holdfast.core.events import ScheduleSet, Started, Ticked
 from holdfast.proto import holdfast_pb2 as own
 from tests.e2e.campaign import kills_each, seed
 from tests.e2e.fleet import Fleet, stable_port
+from tests.e2e.grpc_client import Wire
 from tests.e2e.history import checked, events_in, of_kind
-from tests.e2e.waiting import eventually, pause
-from tests.e2e.wire import Wire
+from tests.e2e.wait_until import eventually, pause
 
 SEED = seed(20_261_115)
 KILLS = kills_each(3)

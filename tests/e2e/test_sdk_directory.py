@@ -1,4 +1,4 @@
-"""One directory, many processes: whoever serves it may die at any moment."""
+"""One directory and many processes: the serving process may die at any moment."""
 
 import os
 import signal
@@ -16,14 +16,14 @@ import pytest
 
 from holdfast import Holdfast, ResultTimeoutError, State, UnavailableError
 from holdfast.errors import FailedPreconditionError
-from tests.e2e.waiting import DEADLINE_S, eventually, pause
+from tests.e2e.wait_until import DEADLINE_S, eventually, pause
 
 APP = Path(__file__).parent / "sdk_app.py"
 KILLS = 5
 
 
 class Processes:
-    """Processes that use one directory; none outlives the test."""
+    """Processes that use one directory; the fixture kills them after the test."""
 
     def __init__(self, directory: Path, lease_ms: int) -> None:
         self.directory = directory
@@ -42,13 +42,13 @@ class Processes:
         return process
 
     def serve(self) -> subprocess.Popen[str]:
-        """A process that opened the directory and sits on it."""
+        """Starts a process that opens the directory and keeps it open."""
         process = self.start("serve")
         assert _stdout(process).readline() == "ready\n"
         return process
 
     def server_pid(self) -> int:
-        """Who has the lock, or had it last."""
+        """Returns the pid in the lock file: the current server or the last one."""
         return int((self.directory / "LOCK").read_text() or 0)
 
     def is_served(self) -> bool:
@@ -77,7 +77,7 @@ def _stdout(process: subprocess.Popen[str]) -> IO[str]:
 
 @pytest.fixture
 def lease_ms() -> int:
-    """Long enough that no lease runs out unless its holder is gone."""
+    """A lease length that no live worker exceeds."""
     return 60_000
 
 
@@ -90,7 +90,7 @@ def processes(tmp_path: Path, lease_ms: int) -> Iterator[Processes]:
 
 @pytest.fixture
 def module(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The app in this process, over the same directory."""
+    """The app in this process, on the same directory."""
     for name in ("SDK_JOBS", "SDK_LEASE_MS"):
         monkeypatch.setenv(name, processes.environment[name])
     spec = util.spec_from_file_location("sdk_app", APP)
@@ -103,9 +103,9 @@ def module(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mo
 
 
 class Submitter(threading.Thread):
-    """Submits jobs without a pause, until stopped."""
+    """Submits jobs continuously until it is stopped."""
 
-    def __init__(self, double: Any) -> None:  # noqa: ANN401 - of a module that is loaded by path
+    def __init__(self, double: Any) -> None:  # noqa: ANN401 - from a module loaded by path
         super().__init__()
         self._double = double
         self.is_stopping = threading.Event()
@@ -120,14 +120,14 @@ class Submitter(threading.Thread):
             while not self.is_stopping.wait(0.002):
                 number = len(self.jobs)
                 self.jobs.append((number, self._double.submit(number)))
-        except BaseException as error:  # noqa: BLE001 - the test tells
+        except BaseException as error:  # noqa: BLE001 - the test checks it
             self.error = error
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lease_ms", [3_000])
 def test_directory_survives_whoever_serves_it(processes: Processes, module: ModuleType) -> None:
-    """A web process and two workers share a directory, whoever serves is killed again and again, nothing is lost."""
+    """Two workers and a web process share a directory, and repeated kills of the serving one lose no job."""
     workers = [processes.start("work"), processes.start("work")]
     eventually(processes.is_served, what="a worker that serves")
     submitters = [Submitter(module.double), Submitter(module.double)]
@@ -151,7 +151,7 @@ def test_directory_survives_whoever_serves_it(processes: Processes, module: Modu
 
 
 def test_killed_server_is_replaced_and_its_jobs_are_there(processes: Processes, module: ModuleType) -> None:
-    """A client that waits for a result does not notice that the server was killed, and then serves itself."""
+    """A client that waits for a result survives a kill of the server, and its process serves the directory next."""
     server = processes.serve()
     job = module.double.submit(21)
     assert processes.server_pid() == server.pid
@@ -166,7 +166,7 @@ def test_killed_server_is_replaced_and_its_jobs_are_there(processes: Processes, 
 
 
 def test_running_job_outlives_the_server(processes: Processes, module: ModuleType, tmp_path: Path) -> None:
-    """A worker keeps its lease over a change of servers: the job is not run again."""
+    """A worker keeps its lease when another process takes over the directory, and the job is not run again."""
     server = processes.serve()
     worker = processes.start("work")
     job = module.gate.submit(str(tmp_path / "go"))
@@ -182,7 +182,7 @@ def test_running_job_outlives_the_server(processes: Processes, module: ModuleTyp
 def test_job_of_a_worker_that_was_killed_while_it_served_runs_again_at_once(
     processes: Processes, module: ModuleType, tmp_path: Path
 ) -> None:
-    """The worker inside the process that served died with it: the next server does not wait for its lease."""
+    """When the serving process is killed with its worker, the next server does not wait for that worker's lease."""
     worker = processes.start("work")
     eventually(processes.is_served, what="a worker that serves")
     assert processes.server_pid() == worker.pid
@@ -195,7 +195,7 @@ def test_job_of_a_worker_that_was_killed_while_it_served_runs_again_at_once(
 
 
 def test_wait_ends_in_time_while_the_server_stands_still(processes: Processes, module: ModuleType) -> None:
-    """Whoever waits for a result for a moment is told that it is over, even if nobody answers; later all goes on."""
+    """A wait for a result ends at its timeout while the server is stopped, and works after the server goes on."""
     server = processes.serve()
     job = module.double.submit(4)
     server.send_signal(signal.SIGSTOP)
@@ -207,7 +207,7 @@ def test_wait_ends_in_time_while_the_server_stands_still(processes: Processes, m
 
 
 def test_clean_close_hands_over_at_once(processes: Processes, module: ModuleType) -> None:
-    """Whoever closes its app gives the directory to the next, which has all jobs."""
+    """A process that closes its app hands the directory to the next process, which has all jobs."""
     job = module.double.submit(1)
     other = processes.start("serve")
     assert _stdout(other).readline() == "ready\n"
@@ -219,7 +219,7 @@ def test_clean_close_hands_over_at_once(processes: Processes, module: ModuleType
 
 
 def test_short_processes_leave_their_jobs(processes: Processes, module: ModuleType) -> None:
-    """Processes that only submit and end, one after another, lose nothing."""
+    """Processes that only submit and exit lose no job."""
     ids = []
     for number in range(3):
         process = processes.start("submit", str(number))
@@ -230,7 +230,7 @@ def test_short_processes_leave_their_jobs(processes: Processes, module: ModuleTy
 
 
 def test_forked_child_opens_the_directory_afresh(processes: Processes, module: ModuleType) -> None:
-    """A child uses the app as any other process would, and does not keep the directory when its parent dies."""
+    """A forked child opens the directory for itself, and does not hold it when its parent dies."""
     program = (
         "import os, sys, signal\n"
         f"sys.path.insert(0, {str(APP.parent)!r})\n"
@@ -277,7 +277,7 @@ def test_forked_child_opens_the_directory_afresh(processes: Processes, module: M
 
 
 def test_interrupt_ends_a_wait() -> None:
-    """A signal reaches a caller that waits for a result."""
+    """SIGINT interrupts a caller that waits for a result."""
     program = (
         "from holdfast import Holdfast\n"
         "app = Holdfast('memory://')\n"
@@ -297,7 +297,7 @@ def test_interrupt_ends_a_wait() -> None:
 
 
 def test_long_paths_are_no_problem(tmp_path: Path) -> None:
-    """A directory whose path is longer than a socket's may be is served like any other."""
+    """A directory with a path longer than the limit for sockets is served like any other."""
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     with Holdfast(deep) as one, Holdfast(deep) as two:
         job = one.submit("echo", {"a": 1})
@@ -305,14 +305,14 @@ def test_long_paths_are_no_problem(tmp_path: Path) -> None:
 
 
 def test_directory_that_may_not_be_written_is_an_error(tmp_path: Path) -> None:
-    """What cannot be a directory of jobs is told at the first use."""
+    """An app reports a directory that cannot be created at its first call."""
     (tmp_path / "file").write_text("in the way")
     with Holdfast(tmp_path / "file" / "jobs") as app, pytest.raises(FailedPreconditionError, match="data directory"):
         app.stats()
 
 
 def test_dead_socket_is_replaced_and_foreign_file_is_not(tmp_path: Path) -> None:
-    """What a killed server left behind is no obstacle; a file that is no socket is left alone, with an error."""
+    """An app refuses a directory with a regular file in place of the socket, and leaves that file unchanged."""
     with Holdfast(tmp_path) as app:
         app.stats()
     (tmp_path / "holdfast.sock").write_text("precious")
@@ -325,7 +325,7 @@ def test_dead_socket_is_replaced_and_foreign_file_is_not(tmp_path: Path) -> None
 
 
 def test_server_of_the_command_line_serves_apps_too(processes: Processes) -> None:
-    """An app that opens the directory of `holdfast up` talks to that server."""
+    """An app that opens the directory of `holdfast up` connects to that server."""
     command = [sys.executable, "-m", "holdfast", "up", "--data", str(processes.directory), "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -339,7 +339,7 @@ def test_server_of_the_command_line_serves_apps_too(processes: Processes) -> Non
 
 
 def test_closed_directory_refuses_calls(tmp_path: Path) -> None:
-    """Nothing reopens a directory that its app has closed."""
+    """Calls fail after the app is closed, and do not reopen the directory."""
     app = Holdfast(tmp_path)
     job = app.submit("echo")
     app.close()
@@ -348,7 +348,7 @@ def test_closed_directory_refuses_calls(tmp_path: Path) -> None:
 
 
 def test_program_that_just_ends_leaves_things_in_order(processes: Processes) -> None:
-    """Ending without close, even with a worker at work, is silent and gives the directory back."""
+    """A program that exits without close, even with a running job, prints nothing and releases the directory."""
     program = (
         f"import sys; sys.path.insert(0, {str(APP.parent)!r})\n"
         "from sdk_app import app, gate\n"
@@ -368,7 +368,7 @@ def test_program_that_just_ends_leaves_things_in_order(processes: Processes) -> 
 
 
 def test_closing_an_app_lets_its_workers_finish(module: ModuleType) -> None:
-    """Whoever closes an app has its background workers finish what they run first."""
+    """Closing an app lets its background workers finish their jobs first."""
     app = module.app
     job = module.double.submit(2)
     app.worker(slots=1).start()
@@ -379,7 +379,7 @@ def test_closing_an_app_lets_its_workers_finish(module: ModuleType) -> None:
 
 
 def test_job_functions_are_pickled_by_name() -> None:
-    """A pool of processes can be given a job function like any other function."""
+    """A process pool can pickle a job function like any other function."""
     program = (
         "import multiprocessing\n"
         "from holdfast import Holdfast\n"

@@ -1,4 +1,4 @@
-"""The examples do what they say, run as people run them."""
+"""The examples print the expected output when they are run as scripts."""
 
 import json
 import os
@@ -7,18 +7,18 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from tests.e2e.waiting import DEADLINE_S, eventually
+from tests.e2e.wait_until import DEADLINE_S, eventually
 
 
 def run(root: Path, name: str, *words: str) -> str:
-    """The output of an example that logs nothing."""
+    """Runs an example that must log nothing, and returns its output."""
     out, log = run_logged(root, name, *words)
     assert log == ""
     return out
 
 
 def run_logged(root: Path, name: str, *words: str) -> tuple[str, str]:
-    """The output and the log of an example."""
+    """Runs an example and returns its output and its log."""
     command = [sys.executable, "-W", "error", str(root / "examples" / name), *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert ended.returncode == 0, ended.stderr
@@ -26,13 +26,13 @@ def run_logged(root: Path, name: str, *words: str) -> tuple[str, str]:
 
 
 def test_hello(root: Path, tmp_path: Path) -> None:
-    """The smallest program prints the job's id and its result, and leaves the directory closed."""
+    """The smallest program prints its result and closes the directory."""
     assert run(root, "hello.py", str(tmp_path / "jobs")).endswith("Hello, world!\n")
     assert not (tmp_path / "jobs" / "holdfast.sock").exists()
 
 
 def test_progress(root: Path) -> None:
-    """Progress is seen while the job runs, and a job that is canceled says so."""
+    """The progress example prints progress during the job, and the reason of a canceled job."""
     lines = run(root, "progress.py").splitlines()
     assert any("step" in line for line in lines)
     assert "counted 3" in lines
@@ -40,7 +40,7 @@ def test_progress(root: Path) -> None:
 
 
 def test_retries(root: Path) -> None:
-    """Each kind of error ends as the example says, and every failed attempt is logged."""
+    """The retries example ends each kind of error as documented, and every failed attempt is logged."""
     out, log = run_logged(root, "retries.py")
     assert (log.count("'attempt_failed'"), log.count("'job_failed'")) == (3, 2)
     assert out.splitlines() == [
@@ -53,7 +53,7 @@ def test_retries(root: Path) -> None:
 
 
 def test_web_and_workers(root: Path, tmp_path: Path) -> None:
-    """A request becomes a job, a worker process runs it, and the web process tells the result."""
+    """In the web example a request becomes a job, a worker process runs it, and the web process returns the result."""
     folder = root / "examples" / "web_and_workers"
     environment = {**os.environ, "JOBS": str(tmp_path / "jobs")}
     web = subprocess.Popen(
@@ -79,13 +79,13 @@ def test_web_and_workers(root: Path, tmp_path: Path) -> None:
 
 
 def get(url: str) -> dict[str, str]:
-    with urllib.request.urlopen(url, timeout=DEADLINE_S) as response:  # noqa: S310 - our own server
+    with urllib.request.urlopen(url, timeout=DEADLINE_S) as response:  # noqa: S310 - a local server
         answer: dict[str, str] = json.load(response)
     return answer
 
 
 def test_import_brings_nothing_heavy() -> None:
-    """Importing the package, and even the app, loads none of the libraries that only some programs need."""
+    """Importing the package or the app loads none of the optional libraries."""
     heavy = "{'asyncio', 'grpc', 'rich', 'typer', 'structlog', 'uvloop', 'google.protobuf'}"
     program = f"import sys, holdfast; from holdfast import Holdfast, Retry, current; print({heavy} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, from a worker inside a user's program."""
+"""Jobs in child processes of a worker inside a user's program."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import InvalidArgumentError
-from tests.e2e.waiting import DEADLINE_S
+from tests.e2e.wait_until import DEADLINE_S
 
 PROGRAM = """
 import os
@@ -42,7 +42,7 @@ if __name__ == "__main__":
 
 
 def test_job_that_kills_its_process_fails_alone(tmp_path: Path) -> None:
-    """A job in a process of its own may die with it; the program and its other jobs go on."""
+    """A job that kills its child process fails, and the program and its other jobs go on."""
     (tmp_path / "shop.py").write_text(PROGRAM)
     command = [sys.executable, "shop.py"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
@@ -53,7 +53,7 @@ def test_job_that_kills_its_process_fails_alone(tmp_path: Path) -> None:
 
 
 def test_app_that_no_process_can_import_says_so() -> None:
-    """An app that is no module's variable cannot run jobs in processes, and is told at the start."""
+    """A worker refuses to start with process jobs if its app is not a variable of a module."""
     with Holdfast("memory://") as app:
         app.job(isolation="process")(test_app_that_no_process_can_import_says_so)
         with pytest.raises(InvalidArgumentError, match="app_path="):
@@ -61,7 +61,7 @@ def test_app_that_no_process_can_import_says_so() -> None:
 
 
 def test_coroutine_has_no_process() -> None:
-    """A coroutine runs on the worker's loop; asking for a process is an error."""
+    """An app refuses process isolation for a coroutine, which runs on the worker's loop."""
 
     async def work() -> None: ...
 

@@ -1,4 +1,4 @@
-"""Sync callers are answered on their own thread where somebody near answers, and by the link where nobody does."""
+"""Sync calls run on the caller's thread over a local socket if there is one, and over the link otherwise."""
 
 import signal
 import threading
@@ -12,12 +12,12 @@ from holdfast.client.blocking_link import NearSocket
 from holdfast.client.link import Near
 from holdfast.errors import HoldfastError
 from tests.e2e.fleet import Fleet, Program
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
@@ -40,16 +40,16 @@ def served(fleet: Fleet, data: Path) -> Program:
 
 @pytest.fixture(params=["directory", "server"])
 def app(request: pytest.FixtureRequest, served: Program, data: Path) -> Iterator[Holdfast]:
-    """An app on the directory or on the server's address, that has found its short way."""
+    """An app on the directory or the server's address that has found the local socket."""
     url = str(data) if request.param == "directory" else f"holdfast://{served.ready()['grpc']}"
     with Holdfast(url) as app:
         app.submit("echo", {})
-        eventually(lambda: near_of(app) is not None, what="the short way")
+        eventually(lambda: near_of(app) is not None, what="the local socket")
         yield app
 
 
 def on_a_thread(call: Callable[[], object]) -> list[object]:
-    """What the call returned or raised, on another thread."""
+    """Runs the call on another thread and returns its result or error."""
     results: list[object] = []
 
     def run() -> None:
@@ -65,7 +65,7 @@ def on_a_thread(call: Callable[[], object]) -> list[object]:
 
 
 def test_short_way_leads_to_the_same_jobs(app: Holdfast) -> None:
-    """What was submitted over it is what the link finds."""
+    """The link finds a job that was submitted over the local socket."""
     job = app.submit("sought", {"a": 1})
     assert isinstance(near_of(app), NearSocket)
     assert list(app.find(type="sought")) == [job]
@@ -73,23 +73,23 @@ def test_short_way_leads_to_the_same_jobs(app: Holdfast) -> None:
 
 
 def why_not(job: Job[object]) -> str:
-    """What is said of a job that has not ended in time."""
+    """Returns the message of a result timeout."""
     with pytest.raises(ResultTimeoutError) as caught:
         job.result(timeout_s=0.05)
     return str(caught.value)
 
 
 def test_result_is_waited_for_in_time(app: Holdfast, fleet: Fleet, served: Program) -> None:
-    """A job that nobody runs is not waited for longer than was asked, and its result comes when somebody does."""
+    """A wait for a result ends at its timeout while no worker is connected, and returns the result later."""
     job = app.submit("echo", {"a": 1})
-    # Nobody waits long for the reason, either: a machine that stands still may have none to tell.
+    # The wait for the reason is short as well: a stalled machine may not report it.
     eventually(lambda: why_not(job), lambda words: "no worker" in words, what="the reason")
     fleet.start("worker", "--connect", served.ready()["grpc"]).ready()
     assert job.result(timeout_s=60) == {"a": 1}
 
 
 def test_each_thread_has_a_way_of_its_own(app: Holdfast) -> None:
-    """Threads submit at the same time, and none gets another's answer."""
+    """Threads that submit concurrently each get their own replies."""
     answers: list[list[object]] = []
 
     def submit_some() -> list[str]:
@@ -105,7 +105,7 @@ def test_each_thread_has_a_way_of_its_own(app: Holdfast) -> None:
 
 
 def test_answer_that_got_lost_is_asked_for_again(served: Program, data: Path) -> None:
-    """The server is stopped in the middle of a call and killed; the caller's own process takes over, with the job."""
+    """A submit whose server is killed before the reply is repeated once this process serves the directory."""
     with Holdfast(str(data)) as app:
         app.submit("echo", {})
         served.signal(signal.SIGSTOP)
@@ -119,7 +119,7 @@ def test_answer_that_got_lost_is_asked_for_again(served: Program, data: Path) ->
 
 @pytest.mark.usefixtures("served")
 def test_socket_of_another_server_is_not_taken(fleet: Fleet) -> None:
-    """A server in memory has no socket: its callers go over gRPC, whatever else runs on the machine."""
+    """An app on an in-memory server, which has no socket, uses gRPC although another server has one."""
     memory = fleet.start("server", "--data", "memory://", "--port", "0")
     with Holdfast(f"holdfast://{memory.ready()['grpc']}") as app:
         job = app.submit("echo", {})
@@ -129,14 +129,14 @@ def test_socket_of_another_server_is_not_taken(fleet: Fleet) -> None:
 
 
 def test_handler_of_a_signal_may_ask_while_its_thread_waits(app: Holdfast) -> None:
-    """A call within a call of the same thread has a connection of its own; both are answered."""
+    """A signal handler that submits while its thread waits uses a second connection, and both calls are answered."""
     job = app.submit("echo", {"n": 1})
     near = near_of(app)
     assert isinstance(near, NearSocket)
     open_then: list[int] = []
 
     def on_alarm(*_: object) -> None:
-        if "carrier" in near._own.__dict__:  # the thread has not begun to wait in it
+        if "carrier" in near._own.__dict__:  # the thread does not wait on it yet
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             return
         app.submit("echo", {"n": 2})
@@ -149,7 +149,7 @@ def test_handler_of_a_signal_may_ask_while_its_thread_waits(app: Holdfast) -> No
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.1)
         assert job.result() == {"n": 1}
-        starting.join()  # it may still be at it when its first job is done
+        starting.join()  # the start may still be in progress when the first job is done
     finally:
         signal.signal(signal.SIGALRM, before)
     assert open_then == [2]

@@ -12,33 +12,33 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import PermissionDeniedError, UnauthenticatedError
 from tests.e2e.fleet import Fleet
+from tests.e2e.grpc_client import Wire
 from tests.e2e.shell import Done
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire
-from tests.integration.certificates_here import Authority
+from tests.e2e.wait_until import eventually
+from tests.integration.made_certificates import Authority
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 def run(fleet: Fleet, *arguments: str, **environment: str) -> Done:
-    """One command of the program, to its end."""
+    """Runs one command to its end."""
     program = fleet.start(*arguments, **environment)
     return Done(arguments, program.wait(), program.output, program.log)
 
 
 def token_of(fleet: Fleet, scopes: str, name: str, *more: str, data: str = "data") -> str:
-    """A new token, as it is shown."""
+    """Creates a token and returns it."""
     done = run(fleet, "token", "create", "--scopes", scopes, "--name", name, "--data", data, *more)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 def refused_with(code: grpc.StatusCode, wire: Wire) -> Callable[[], bool]:
-    """Whether a submit is refused so by now."""
+    """Returns a function that tells whether a submit is refused with this code."""
 
     def is_refused() -> bool:
         try:
@@ -51,12 +51,12 @@ def refused_with(code: grpc.StatusCode, wire: Wire) -> Callable[[], bool]:
 
 
 def test_server_closes_while_it_runs_and_its_own_worker_goes_on(fleet: Fleet) -> None:
-    """Once a token is made, strangers are refused within a second, and jobs still run."""
+    """After the first token is created, a running server refuses calls without a token, and its worker goes on."""
     program, wire = fleet.up()
     first = wire.submit()
     wire.wait_for(first.job_id)
     token = token_of(fleet, "submit,read", "app")
-    eventually(refused_with(grpc.StatusCode.UNAUTHENTICATED, wire), what="the end of the open time")
+    eventually(refused_with(grpc.StatusCode.UNAUTHENTICATED, wire), what="a server that requires a token")
     with Holdfast(f"holdfast://{program.ready()['grpc']}", token=token) as app:
         assert app.submit("echo", {"text": "hello"}).result(timeout_s=30) is not None
         assert token not in repr(app)
@@ -66,7 +66,7 @@ def test_server_closes_while_it_runs_and_its_own_worker_goes_on(fleet: Fleet) ->
 
 
 def test_scopes_expiry_and_revocation_count_for_every_client(fleet: Fleet) -> None:
-    """SDK, commands and workers get as far as their tokens, and are told why not further."""
+    """SDK, commands and workers are refused beyond the scopes of their tokens, with a reason."""
     reader, submitter = token_of(fleet, "read", "reader"), token_of(fleet, "submit", "submitter")
     program, _ = fleet.server()
     address = program.ready()["grpc"]
@@ -94,13 +94,13 @@ def test_scopes_expiry_and_revocation_count_for_every_client(fleet: Fleet) -> No
     worker.ready()
     assert run(fleet, "token", "revoke", "worker", "--data", "data").returncode == 0
     assert worker.wait() == 4
-    assert "not one that is known here" in worker.log
+    assert "the token is unknown to this server" in worker.log
     names = [row["name"] for row in json.loads(run(fleet, "token", "list", "--data", "data", "--json").stdout)]
     assert names == ["reader", "submitter"]
 
 
 def test_token_in_a_file_is_shown_to_the_server(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands, workers and the SDK read the token from the file that HOLDFAST_TOKEN_FILE names."""
+    """Commands, workers and the SDK read the token from the file in HOLDFAST_TOKEN_FILE."""
     path = fleet.folder / "token"
     path.write_text(token_of(fleet, "admin", "operator") + "\n")
     address = fleet.server()[0].ready()["grpc"]
@@ -113,7 +113,7 @@ def test_token_in_a_file_is_shown_to_the_server(fleet: Fleet, monkeypatch: pytes
 
 
 def test_secrets_are_masked(fleet: Fleet) -> None:
-    """Neither settings nor errors show a token."""
+    """Neither `config show` nor error messages print a token."""
     secret = "hf_very-secret"
     shown = run(
         fleet, "config", "show", "--origin", HOLDFAST_TOKEN=secret, HOLDFAST_CONNECT=f"holdfast://{secret}@127.0.0.1:1"
@@ -128,25 +128,25 @@ def test_secrets_are_masked(fleet: Fleet) -> None:
 
 
 def test_damaged_tokens_stop_the_start(fleet: Fleet) -> None:
-    """Nothing is served by a server that does not know whom to serve, and nothing is changed."""
+    """A server with a damaged tokens.json does not start and changes nothing."""
     token_of(fleet, "admin", "one")
     path = fleet.folder / "data" / "tokens.json"
     path.write_text(path.read_text()[:-5])
     before = {entry.name: entry.read_bytes() for entry in path.parent.iterdir()}
     server = fleet.start("server", "--data", "data", "--port", "0")
     assert server.wait() == 4
-    assert "cannot be used: it is damaged" in server.log
+    assert "tokens.json' is damaged" in server.log
     assert {entry.name: entry.read_bytes() for entry in path.parent.iterdir()} == before
 
 
 def test_beyond_loopback_a_server_wants_tls_and_tokens(fleet: Fleet, tmp_path: Path) -> None:
-    """Each is asked for by name; with both it serves, and the worker beside it works."""
+    """On a non-loopback address a server requires TLS and tokens and names what is missing, and runs jobs with both."""
     ours = Authority(tmp_path / "papers", "ours")
     certificate, key = ours.sign("server")
-    everywhere = ("--host", "0.0.0.0", "--port", "0", "--data", "data")  # noqa: S104 - what is under test
+    everywhere = ("--host", "0.0.0.0", "--port", "0", "--data", "data")  # noqa: S104 - the address under test
     tls = ("--tls-cert", certificate, "--tls-key", key)
     bare = run(fleet, "server", *everywhere)
-    assert (bare.returncode, "there is no TLS here" in bare.stderr) == (2, True)
+    assert (bare.returncode, "set --tls-cert and --tls-key" in bare.stderr) == (2, True)
     open_to_all = run(fleet, "server", *everywhere, *tls)
     assert (open_to_all.returncode, "holdfast token create" in open_to_all.stderr) == (4, True)
     token = token_of(fleet, "submit,read", "app")
@@ -162,7 +162,7 @@ def test_beyond_loopback_a_server_wants_tls_and_tokens(fleet: Fleet, tmp_path: P
 
 
 def test_nodes_share_the_tokens_of_their_directory(fleet: Fleet) -> None:
-    """One file for all of them, and one token at every node, even one that only submits."""
+    """All nodes accept the tokens in the file of their directory, also one with the submit scope only."""
     submitter, both = token_of(fleet, "submit", "submitter"), token_of(fleet, "submit,read", "both")
     up = fleet.start("up", "--topology", "monolith", "--nodes", "2", "--port", "0", "--data", "data")
     addresses = up.ready()["grpc"]
@@ -175,7 +175,7 @@ def test_nodes_share_the_tokens_of_their_directory(fleet: Fleet) -> None:
 
 
 def test_gateway_of_services_asks_for_the_tokens_of_the_directory(fleet: Fleet) -> None:
-    """Strangers are refused, scopes count, and the worker of the topology goes on without a token of this kind."""
+    """The gateway of microservices requires the tokens of the directory, and the topology's worker needs none."""
     submitter, both = token_of(fleet, "submit", "submitter"), token_of(fleet, "submit,read", "both")
     up = fleet.start("up", "--topology", "microservices", "--port", "0", "--data", "data")
     address = up.ready()["grpc"]
@@ -190,7 +190,7 @@ def test_gateway_of_services_asks_for_the_tokens_of_the_directory(fleet: Fleet) 
 
 
 def test_flood_of_submits_expires_no_lease(fleet: Fleet) -> None:
-    """A job that lasts for several leases runs once, while submits from the same address are over the budget."""
+    """A worker keeps its lease while submits from the same address exceed the rate limit."""
     program, wire = fleet.server("--rate-limit", "50", "--lease-ms", "2000", "--heartbeat-ms", "150")
     address = program.ready()["grpc"]
     fleet.worker(address, "--slots", "1")
@@ -207,7 +207,7 @@ def test_flood_of_submits_expires_no_lease(fleet: Fleet) -> None:
 
 
 def flood(wire: Wire, over: Event) -> set[grpc.StatusCode]:
-    """Submits as fast as it can until it is over; how the submits ended."""
+    """Submits as fast as possible until stopped, and returns the status codes."""
     codes: set[grpc.StatusCode] = set()
     while not over.is_set():
         try:

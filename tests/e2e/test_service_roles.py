@@ -1,4 +1,4 @@
-"""Each service alone: what it is told, when it is ready, how it ends, and where it may listen."""
+"""Each microservice alone: environment, ready line, shutdown and listening addresses."""
 
 import json
 import os
@@ -13,12 +13,12 @@ import pytest
 from holdfast.errors import ExitCode
 from holdfast.server.auth.service_tokens import hash_of
 from tests.e2e.fleet import Fleet, Program
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 SERVING = 1
 NOWHERE = "127.0.0.1:1"
 OWNERS = {"JOB_SERVICE_ADDR": NOWHERE, "QUEUE_SERVICE_ADDR": NOWHERE, "RESULT_SERVICE_ADDR": NOWHERE}
-#: What each role is told; everything else has its default.
+#: The required variables of each role.
 TOLD = {
     "gateway": {"GATEWAY_PORT": "0", **OWNERS},
     "job": {"JOB_PORT": "0"},
@@ -33,7 +33,7 @@ PRIVATE = {
     "coordinator": "taskqueue.internal.v1.CoordinatorInternalService",
     "result": "taskqueue.internal.v1.ResultInternalService",
 }
-#: Wrong in each variable that there is; None: not said at all.
+#: An invalid value for each variable; None leaves the variable out.
 WRONG: dict[str, list[tuple[str, str | None]]] = {
     "gateway": [
         ("GATEWAY_PORT", "gate"),
@@ -65,7 +65,7 @@ WRONG: dict[str, list[tuple[str, str | None]]] = {
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
@@ -74,7 +74,7 @@ def service(fleet: Fleet, role: str, *arguments: str, **environment: str) -> Pro
 
 
 def refused(program: Program) -> list[str]:
-    """What a program said that ended with the status of a mistake in how it was called."""
+    """Returns the error lines of a program that must exit with a usage error."""
     assert program.wait() == ExitCode.USAGE, program.log
     assert program.output == ""
     return program.log.splitlines()
@@ -82,7 +82,7 @@ def refused(program: Program) -> list[str]:
 
 @pytest.mark.parametrize("role", TOLD)
 def test_service_alone_is_ready_healthy_and_ends_in_good_order(fleet: Fleet, role: str) -> None:
-    """Whoever starts it sees one line when it is bound, asks its health by name, and ends it with TERM."""
+    """A service prints one ready line, answers health checks by name, and exits with 0 on SIGTERM."""
     program = service(fleet, role)
     ready = program.ready()
     assert ready == {"event": "ready", "service": role, "grpc": ready["grpc"], "pid": program.pid}
@@ -96,7 +96,7 @@ def test_service_alone_is_ready_healthy_and_ends_in_good_order(fleet: Fleet, rol
 
 @pytest.mark.parametrize("role", WRONG)
 def test_wrong_or_missing_variable_ends_a_service_with_one_line(fleet: Fleet, role: str) -> None:
-    """The line names the variable, what it should be and what it is; nothing was served."""
+    """A service exits on an invalid or missing variable with one line: its name, the expected and the given value."""
     started = []
     for name, value in WRONG[role]:
         told = {"COORDINATOR_ADDR": NOWHERE} if role == "worker" else TOLD[role]
@@ -104,15 +104,15 @@ def test_wrong_or_missing_variable_ends_a_service_with_one_line(fleet: Fleet, ro
         started.append((name, value, fleet.start("service", role, **environment)))
     for name, value, program in started:
         (line,) = refused(program)
-        assert line.startswith(f"holdfast: expected {name} to be ")
+        assert line.startswith(f"holdfast: {name} must be ")
         assert line.endswith("got none: it is required" if value is None else f"got {value!r}")
 
 
 def test_every_mistake_has_a_line(fleet: Fleet) -> None:
-    """All problems are told at once."""
+    """A service reports all invalid variables at once, one line each."""
     lines = refused(fleet.start("service", "coordinator", WORKER_TIMEOUT_MS="x"))
     names = ["JOB_SERVICE_ADDR", "QUEUE_SERVICE_ADDR", "RESULT_SERVICE_ADDR", "WORKER_TIMEOUT_MS"]
-    assert [line.split()[2] for line in lines] == names
+    assert [line.split()[1] for line in lines] == names
 
 
 @pytest.mark.parametrize(
@@ -126,21 +126,21 @@ def test_every_mistake_has_a_line(fleet: Fleet) -> None:
     ],
 )
 def test_option_of_another_role_is_a_mistake(fleet: Fleet, role: str, option: tuple[str, ...], roles: str) -> None:
-    """An option that a role would not heed is refused."""
+    """A service refuses an option that only other roles use."""
     (line,) = refused(service(fleet, role, *option))
-    assert line == f"holdfast: expected {option[0]} for {roles} only, got it for {role}"
+    assert line == f"holdfast: {option[0]} is an option of {roles}, not of {role}"
 
 
 def test_unprotected_service_stays_on_loopback(fleet: Fleet) -> None:
-    """Without hashes it says so, and listens further only if it is told that this is meant."""
-    everywhere = ("--host", "0.0.0.0")  # noqa: S104 - where it must not listen
+    """A service without token hashes refuses a non-loopback address unless --insecure is given, and then warns."""
+    everywhere = ("--host", "0.0.0.0")  # noqa: S104 - the service must refuse it
     bare, told, guarded = (
         service(fleet, "queue", *everywhere),
         service(fleet, "queue", *everywhere, "--insecure"),
         service(fleet, "queue", *everywhere, SERVICE_TOKEN_HASHES=f"gateway:{hash_of('x' * 32)}"),
     )
     assert bare.wait() == ExitCode.USAGE
-    assert "expected host to be a loopback address unless --insecure is given, got '0.0.0.0'" in bare.log
+    assert "host must be a loopback address unless --insecure is given, got '0.0.0.0'" in bare.log
     assert told.ready()["grpc"].startswith("0.0.0.0:")
     assert [line["level"] for line in eventually(lambda: told.lines("unprotected"))] == ["warning"]
     assert guarded.ready()["grpc"].startswith("0.0.0.0:")
@@ -149,11 +149,11 @@ def test_unprotected_service_stays_on_loopback(fleet: Fleet) -> None:
 
 
 def test_credentials_may_stand_in_files(fleet: Fleet, tmp_path: Path) -> None:
-    """A service reads its hashes from the file that it is told of; without that file it does not start."""
+    """A service reads its token hashes from the given file, and does not start if the file is missing."""
     hashes = tmp_path / "hashes"
     files = {"SERVICE_TOKEN_HASHES_FILE": str(hashes)}
     (line,) = refused(service(fleet, "queue", **files))
-    assert line.startswith("holdfast: expected SERVICE_TOKEN_HASHES_FILE to name a file with the value of")
+    assert line.startswith("holdfast: SERVICE_TOKEN_HASHES_FILE must name a file with the value of")
     assert line.endswith(f"got {str(hashes)!r}: No such file or directory")
     hashes.write_text(f"gateway:{hash_of('x' * 32)}\n")
     guarded = service(fleet, "queue", **files)
@@ -165,14 +165,14 @@ def test_credentials_may_stand_in_files(fleet: Fleet, tmp_path: Path) -> None:
 
 
 def test_gateway_stays_on_loopback_even_with_a_token(fleet: Fleet) -> None:
-    """Its token proves who it is to the owners; its clients prove nothing, and nobody hides what they say."""
-    program = service(fleet, "gateway", "--host", "0.0.0.0", SERVICE_TOKEN="x" * 32)  # noqa: S104 - it must not
+    """A gateway refuses a non-loopback address even with a service token, which does not protect its clients."""
+    program = service(fleet, "gateway", "--host", "0.0.0.0", SERVICE_TOKEN="x" * 32)  # noqa: S104 - refused
     (line,) = refused(program)
-    assert "expected host to be a loopback address unless --insecure is given, got '0.0.0.0'" in line
+    assert "host must be a loopback address unless --insecure is given, got '0.0.0.0'" in line
 
 
 def test_gateway_alone_serves_http_where_it_is_told_to(fleet: Fleet) -> None:
-    """Without a port for it there is none; it is ready and lives whether the owners do or not."""
+    """A gateway serves HTTP only if it has a port for it, and is ready and alive without the owners."""
     assert "http" not in service(fleet, "gateway").ready()
     ready = service(fleet, "gateway", GATEWAY_HTTP_PORT="0").ready()
     assert list(ready) == ["event", "service", "grpc", "http", "pid"]
@@ -182,7 +182,7 @@ def test_gateway_alone_serves_http_where_it_is_told_to(fleet: Fleet) -> None:
 
 
 def test_port_that_is_taken_is_named(fleet: Fleet) -> None:
-    """A service that cannot listen says where, and ends."""
+    """A service whose port is taken names the address and exits."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -194,7 +194,7 @@ def test_port_that_is_taken_is_named(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("role", ["job", "queue", "result"])
 def test_owner_has_a_directory_of_its_own_to_itself(fleet: Fleet, tmp_path: Path, role: str) -> None:
-    """One directory is named for all; each owner keeps its part, and lets nobody else in."""
+    """Each owner has a subdirectory of its own, and refuses a second process on it."""
     first = service(fleet, role, "--data", "kept")
     assert first.ready()["data"] == str(tmp_path / "kept")
     assert [path.name for path in (tmp_path / "kept").iterdir()] == [role]
@@ -205,7 +205,7 @@ def test_owner_has_a_directory_of_its_own_to_itself(fleet: Fleet, tmp_path: Path
 
 
 def test_directory_that_cannot_be_used_is_named(fleet: Fleet, tmp_path: Path) -> None:
-    """What is no directory is refused with a sentence."""
+    """A service refuses a data path that is not a directory."""
     (tmp_path / "file").write_text("")
     program = service(fleet, "queue", "--data", "file")
     assert program.wait() == ExitCode.REFUSED
@@ -213,7 +213,7 @@ def test_directory_that_cannot_be_used_is_named(fleet: Fleet, tmp_path: Path) ->
 
 
 def test_worker_logs_its_first_heartbeat_and_waits_for_its_coordinator(fleet: Fleet) -> None:
-    """A worker without a coordinator goes on trying, under the host's name, and is not ready."""
+    """A worker without a coordinator keeps trying under the host's name and prints no ready line."""
     worker = fleet.start("service", "worker", COORDINATOR_ADDR=NOWHERE)
     (line,) = eventually(lambda: worker.lines("first_heartbeat"))
     assert (line["service"], line["worker_id"]) == ("worker", socket.gethostname())
@@ -223,7 +223,7 @@ def test_worker_logs_its_first_heartbeat_and_waits_for_its_coordinator(fleet: Fl
 
 
 def test_worker_serves_a_coordinator(fleet: Fleet) -> None:
-    """It is ready once the coordinator has answered, and says under which name."""
+    """A worker prints its ready line with its id once the coordinator has answered."""
     owners = {f"{role.upper()}_SERVICE_ADDR": service(fleet, role) for role in ("job", "queue", "result")}
     addresses = {name: program.ready()["grpc"] for name, program in owners.items()}
     coordinator = service(fleet, "coordinator", **addresses).ready()["grpc"]
@@ -241,7 +241,7 @@ def test_worker_serves_a_coordinator(fleet: Fleet) -> None:
 
 
 def test_token_is_shown_in_no_log(fleet: Fleet) -> None:
-    """A service never tells its token, not even at the most talkative level."""
+    """A service never logs its token, not even at debug level."""
     token = os.urandom(16).hex()
     program = service(fleet, "gateway", SERVICE_TOKEN=token, LOG_LEVEL="debug")
     wire = fleet.wire(program.ready()["grpc"])

@@ -1,4 +1,4 @@
-"""Snapshots of a running server: that they come, that a restart from one is the same, that history ends."""
+"""Snapshots of a running server: their creation, a restart from one, and the deletion of old segments."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,23 +7,23 @@ import pytest
 
 from holdfast.core import image
 from holdfast.proto import holdfast_pb2 as own
-from holdfast.testing.ledger_view import view_ledger
+from holdfast_lab.simulation.ledger_view import view_ledger
+from holdfast_lab.torture.arenas.ledger_facts import copy_of, recovered
 from tests.e2e.fleet import Fleet
-from tests.e2e.history import copy_of, ledger_in
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire
+from tests.e2e.grpc_client import Wire
+from tests.e2e.wait_until import eventually
 
 SMALL = ("--segment-bytes", "65536", "--snapshot-bytes", "65536")
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 def work_until(wire: Wire, is_enough: Callable[[], object]) -> None:
-    """Submits batches, finishes, cancels and loses some of their jobs, until it is enough."""
+    """Submits batches, and finishes and cancels some of their jobs, until the condition holds."""
     count = 0
 
     def more() -> object:
@@ -42,7 +42,7 @@ def work_until(wire: Wire, is_enough: Callable[[], object]) -> None:
 
 
 def again(wire: Wire) -> str:
-    """The id of the very first job, by its key."""
+    """Returns the id of the first job, found by its request id."""
     job = own.NewJob(payload=bytes(500), request_id="0-0")
     answer = wire.batch(own.SubmitJobsRequest(templates=[own.JobTemplate(type="sim")], jobs=[job]))
     return str(answer.job_ids[0])
@@ -53,17 +53,17 @@ def snapshots(data: Path) -> list[Path]:
 
 
 def test_restart_from_a_snapshot_gives_the_same_state(fleet: Fleet, tmp_path: Path) -> None:
-    """Snapshot and tail give, job by job, what the whole journal gives, and what clients saw before."""
+    """A server that restarts from a snapshot and the tail has the same state as from the whole journal."""
     data = tmp_path / "data"
     server, wire = fleet.server(*SMALL, "--log-level", "warning")
     work_until(wire, lambda: snapshots(data))
     work_until(fleet.wire(wire.target), lambda: True)
     before = [job.SerializeToString() for job in wire.all_jobs()]
     server.stop()
-    bare = copy_of(data)
-    for snapshot in snapshots(bare):
-        snapshot.unlink()
-    from_snapshot, from_journal = ledger_in(data), ledger_in(bare)
+    with copy_of(data) as bare:
+        for snapshot in snapshots(bare):
+            snapshot.unlink()
+        from_snapshot, from_journal = recovered(data)[0], recovered(bare)[0]
     assert image.full_digest(from_snapshot) == image.full_digest(from_journal)
     assert view_ledger(from_snapshot) == view_ledger(from_journal)
     server, wire = fleet.server(*SMALL)
@@ -71,7 +71,7 @@ def test_restart_from_a_snapshot_gives_the_same_state(fleet: Fleet, tmp_path: Pa
 
 
 def test_snapshot_after_snapshot_deletes_what_is_covered(fleet: Fleet, tmp_path: Path) -> None:
-    """Without a history window covered segments go, two snapshots stay, and nothing of the state is lost."""
+    """Without a history window the server deletes segments covered by snapshots, and a restart loses no state."""
     data = tmp_path / "data"
     server, wire = fleet.server(*SMALL, "--history-ms", "0", "--log-level", "warning")
     first = min(data.glob("*.seg"))
@@ -82,11 +82,11 @@ def test_snapshot_after_snapshot_deletes_what_is_covered(fleet: Fleet, tmp_path:
     assert len(snapshots(data)) >= 2
     _, wire = fleet.server(*SMALL, "--history-ms", "0")
     assert [job.SerializeToString() for job in wire.all_jobs()] == before
-    assert again(wire) == first_id, "a key from a deleted segment is still known"
+    assert again(wire) == first_id, "a request id from a deleted segment must still be known"
 
 
 def test_damaged_snapshot_is_passed_over_and_said(fleet: Fleet, tmp_path: Path) -> None:
-    """A snapshot that cannot be read costs a warning and time, and no job."""
+    """A server that finds a damaged snapshot logs that it skipped it, and loses no job."""
     data = tmp_path / "data"
     server, wire = fleet.server(*SMALL, "--log-level", "warning")
     work_until(wire, lambda: snapshots(data))
@@ -98,4 +98,7 @@ def test_damaged_snapshot_is_passed_over_and_said(fleet: Fleet, tmp_path: Path) 
     newest.write_bytes(damaged)
     server, wire = fleet.server(*SMALL)
     assert [job.SerializeToString() for job in wire.all_jobs()] == before
-    eventually(lambda: any("was passed over" in line["message"] for line in server.lines("recovery")), what="a word")
+    eventually(
+        lambda: any("was skipped" in line["message"] for line in server.lines("recovery")),
+        what="the warning about the snapshot",
+    )

@@ -1,4 +1,4 @@
-"""Starting, stopping, and who may not start."""
+"""Start and shutdown of servers and workers, and refused starts."""
 
 import fcntl
 import hashlib
@@ -16,15 +16,15 @@ from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import APP, ROOT, one, pid_in, submit
 from tests.e2e.fleet import HOLDFAST, Fleet, Program, clean_environment, kill_all, stable_port
+from tests.e2e.grpc_client import Wire
 from tests.e2e.history import checked, events_in, grants, revocations
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire
+from tests.e2e.wait_until import eventually
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def is_gone(pid: int) -> bool:
-    """Whether the process has ended; one that nobody has reaped yet has."""
+    """Whether the process has ended; a zombie counts as ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -32,14 +32,14 @@ def is_gone(pid: int) -> bool:
 
 
 def app_up(fleet: Fleet, *arguments: str) -> tuple[Program, Wire]:
-    """A server with a worker of one slot, for jobs that go on until they are told to end."""
+    """Starts a server with a worker of one slot and the app with misbehaving handlers."""
     command = ("up", "--data", "data", "--port", "0", "--slots", "1", "-A", APP)
     up = fleet.start(*command, *arguments, PYTHONPATH=ROOT)
     return up, fleet.wire(up.ready()["grpc"])
 
 
 def test_server_and_worker_run_a_job_from_its_submit_to_its_result(fleet: Fleet, tmp_path: Path) -> None:
-    """`holdfast up` gives the output and its checksum, ends with 0, and its journal has one job of one attempt."""
+    """`holdfast up` returns output and checksum of a job, exits with 0, and its journal has one attempt."""
     up, wire = fleet.up()
     job_id = wire.new(size=3)
     wire.wait_for(job_id)
@@ -51,7 +51,7 @@ def test_server_and_worker_run_a_job_from_its_submit_to_its_result(fleet: Fleet,
 
 
 def test_every_line_on_standard_error_is_json(fleet: Fleet) -> None:
-    """Server and worker write nothing but JSON lines, from the start to the end."""
+    """Server and worker write only JSON lines to standard error."""
     up, wire = fleet.up()
     wire.wait_for(wire.new())
     up.stop()
@@ -60,7 +60,7 @@ def test_every_line_on_standard_error_is_json(fleet: Fleet) -> None:
 
 
 def test_second_server_on_a_directory_is_refused(loaded_fleet: Fleet) -> None:
-    """It names the process that has the directory, exits as documented, and disturbs nobody."""
+    """A second server on a directory exits, names the process of the first, and does not disturb it."""
     first, wire = loaded_fleet.server()
     job_id = wire.new()
     second = loaded_fleet.start("server", "--data", "data", "--port", "0")
@@ -73,7 +73,7 @@ def test_second_server_on_a_directory_is_refused(loaded_fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("command", ["server", "up"])
 def test_port_in_use_is_said_plainly(loaded_fleet: Fleet, command: str) -> None:
-    """A taken port is named in a sentence with what to do, and the directory can be used right after it."""
+    """A server whose port is taken names the port and --port, and its directory stays usable."""
     _, wire = loaded_fleet.server()
     port = wire.target.rpartition(":")[2]
     second = loaded_fleet.start(command, "--data", "other", "--port", port)
@@ -85,7 +85,7 @@ def test_port_in_use_is_said_plainly(loaded_fleet: Fleet, command: str) -> None:
 
 
 def test_term_lets_running_jobs_finish(loaded_fleet: Fleet, tmp_path: Path) -> None:
-    """`holdfast up` ends with 0 after its running job is DONE, and what waited still waits."""
+    """On SIGTERM `holdfast up` waits for its running job, exits with 0, and waiting jobs stay QUEUED."""
     up, wire = app_up(loaded_fleet)
     running, waiting = submit(wire, "thread.hold", tmp_path / "pid", count=2)
     pid_in(tmp_path / "pid")
@@ -99,16 +99,16 @@ def test_term_lets_running_jobs_finish(loaded_fleet: Fleet, tmp_path: Path) -> N
 
 
 def test_second_term_hands_leases_back(loaded_fleet: Fleet, tmp_path: Path) -> None:
-    """One TERM says NOT_SERVING and waits; a second ends an hour's job, which is QUEUED without a loss."""
+    """The server reports NOT_SERVING and waits after one SIGTERM, and after two its job is QUEUED without a loss."""
     up = loaded_fleet.start("up", "--data", "data", "--port", "0", HOLDFAST_DRAIN_MS="3600000")
     wire = loaded_fleet.wire(up.ready()["grpc"])
     job_id = wire.new(ms=3_600_000)
     wire.wait_for(job_id, public.RUNNING)
-    wire.wait_for(wire.new(), public.DONE)  # the worker has that one, so it has the first one too
+    wire.wait_for(wire.new(), public.DONE)  # the worker got this job, so it has the one before it too
     up.signal(signal.SIGTERM)
     eventually(wire.health, lambda status: status == NOT_SERVING)
     eventually(lambda: up.lines("draining"), lambda lines: [line["jobs"] for line in lines] == [1])
-    assert wire.status(job_id).status == public.RUNNING, "one TERM waits for the job"
+    assert wire.status(job_id).status == public.RUNNING, "after one SIGTERM the job must still run"
     up.signal(signal.SIGTERM)
     assert up.wait() == 0
     job = checked(tmp_path / "data").jobs[job_id]
@@ -118,7 +118,7 @@ def test_second_term_hands_leases_back(loaded_fleet: Fleet, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
 def test_server_alone_ends_with_0(fleet: Fleet, number: signal.Signals) -> None:
-    """TERM and INT end a server in good order, and it says so last."""
+    """A server exits with 0 on SIGTERM and SIGINT, and its last log line is `stopped`."""
     server, wire = fleet.server()
     wire.new()
     server.signal(number)
@@ -127,7 +127,7 @@ def test_server_alone_ends_with_0(fleet: Fleet, number: signal.Signals) -> None:
 
 
 def test_worker_without_a_server_waits_and_ends_with_0(fleet: Fleet) -> None:
-    """A worker that reaches nobody tries again and again, says so, and ends in good order when told to."""
+    """A worker without a server keeps trying, logs how to start one, and exits with 0 on SIGTERM."""
     port = stable_port()
     worker = fleet.start("worker", "--connect", f"127.0.0.1:{port}")
     eventually(lambda: len(worker.lines("disconnected")), lambda count: count >= 3)
@@ -137,7 +137,7 @@ def test_worker_without_a_server_waits_and_ends_with_0(fleet: Fleet) -> None:
 
 
 def test_no_child_survives_a_killed_parent(loaded_fleet: Fleet) -> None:
-    """Kill -9 of `holdfast up` takes its worker with it."""
+    """The worker of `holdfast up` ends when its parent is killed."""
     up, _ = loaded_fleet.up()
     children = up.children()
     assert len(children) == 1
@@ -149,7 +149,7 @@ def test_no_child_survives_a_killed_parent(loaded_fleet: Fleet) -> None:
 
 
 def test_killed_worker_of_up_is_started_again(loaded_fleet: Fleet, tmp_path: Path) -> None:
-    """The worker beside a server is replaced when it dies, and its job runs again."""
+    """`holdfast up` replaces a killed worker, and the worker's job runs again."""
     up, wire = app_up(loaded_fleet, "--lease-ms", "600000")
     job_id = one(wire, "thread.hold", tmp_path / "pid")
     child = pid_in(tmp_path / "pid")
@@ -163,7 +163,7 @@ def test_killed_worker_of_up_is_started_again(loaded_fleet: Fleet, tmp_path: Pat
 
 
 def test_stuck_reader_of_the_log_stops_nobody(fleet: Fleet, tmp_path: Path) -> None:
-    """With a full pipe for a log, jobs and refusals are answered all the same, and TERM ends it with 0."""
+    """A server whose log pipe is full still answers calls, runs jobs and exits with 0 on SIGTERM."""
     command = [*HOLDFAST, "up", "--data", "data", "--port", "0", "--log-level", "debug"]
     with (tmp_path / "adopted.out").open("wb") as out:
         popen = subprocess.Popen(command, cwd=tmp_path, env=clean_environment({}), stdout=out, stderr=subprocess.PIPE)
@@ -177,6 +177,6 @@ def test_stuck_reader_of_the_log_stops_nobody(fleet: Fleet, tmp_path: Path) -> N
             wire.status("no-such-job-" + "x" * 100, timeout_s=30)
     assert wire.wait_for(job_id).status == public.DONE
     (unread_bytes,) = struct.unpack("i", fcntl.ioctl(popen.stderr, termios.FIONREAD, bytes(4)))
-    assert unread_bytes > room_bytes // 2, "the next line did not fit"
+    assert unread_bytes > room_bytes // 2, "the log pipe must be nearly full"
     assert up.stop() == 0
     popen.stderr.close()

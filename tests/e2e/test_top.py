@@ -1,4 +1,4 @@
-"""`holdfast top` against a real server: printed once, as JSON, and on a terminal."""
+"""`holdfast top` with a real server: as plain lines, as JSON, and on a terminal."""
 
 import fcntl
 import json
@@ -16,18 +16,18 @@ import pytest
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import app_worker, submit
 from tests.e2e.fleet import Fleet, stable_port
-from tests.e2e.loaded import LoadedProgram, LoadedShell
-from tests.e2e.waiting import DEADLINE_S, eventually
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
+from tests.e2e.wait_until import DEADLINE_S, eventually
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 def test_top_is_printed_once_where_there_is_no_terminal(loaded: LoadedProgram, fleet: Fleet, tmp_path: Path) -> None:
-    """What waits, that nobody runs it, and why others failed stand in lines that can be cut and counted."""
+    """Without a terminal `holdfast top` prints waiting jobs, the missing worker and failing types as plain lines."""
     _, wire = fleet.server()
     worker = app_worker(fleet, wire)
     for job_id in submit(wire, "thread.bad", count=3):
@@ -37,12 +37,12 @@ def test_top_is_printed_once_where_there_is_no_terminal(loaded: LoadedProgram, f
     shell = LoadedShell(loaded, tmp_path, wire.target)
     done = eventually(
         lambda: shell.run("top", "--interval", "0.2"),
-        lambda done: "! 2 jobs could run and no worker is connected" in done.stdout.splitlines(),
+        lambda done: "! 2 jobs could run, but no worker is connected" in done.stdout.splitlines(),
         what="a server that knows that its worker is gone",
     )
     assert done.returncode == 0, done.stderr
     made = done.stdout.splitlines()
-    assert made[0] == f"needs attention: {wire.target}"
+    assert made[0] == f"CRITICAL {wire.target}"
     assert any(line.startswith("failing thread.bad 3 ") for line in made)
     seen = json.loads(shell.run("top", "--json", "--interval", "0.2").stdout)
     assert seen["states"]["FAILED"] == 3
@@ -72,7 +72,7 @@ def parent() -> None:
 
 
 def test_top_tells_of_slots_whose_jobs_wait_for_jobs(loaded: LoadedProgram, fleet: Fleet) -> None:
-    """Where every slot runs a parent that waits for its child, top says so, and does not call the system healthy."""
+    """`holdfast top` reports that all slots are busy and no job ends if parents wait for their children."""
     (fleet.folder / "family.py").write_text(PARENTS)
     fleet.worker("./data", "-A", "family:app", "--slots", "2", "--drain-ms", "0")
     shell = LoadedShell(loaded, fleet.folder, "data")
@@ -89,21 +89,21 @@ def test_top_tells_of_slots_whose_jobs_wait_for_jobs(loaded: LoadedProgram, flee
     assert full["health"] == "busy"
     assert full["findings"][0]["text"].startswith("all 2 slots are busy and 2 jobs wait, the oldest for ")
     stalled = seen("6")
-    assert stalled["health"] == "have a look"
+    assert stalled["health"] == "warning"
     assert "no job has ended in the last" in stalled["findings"][0]["text"]
 
 
 def test_top_on_a_terminal_obeys_keys_and_waits_for_its_server(
     loaded: LoadedProgram, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """It shows queues, stands still while paused, outlives a server, and leaves the terminal as it was."""
+    """On a terminal `holdfast top` pauses, reconnects after a restart of the server, and restores the screen."""
     port = stable_port()
     server, wire = fleet.server(port=port)
     submit(wire, "thread.echo", count=2)
     with Terminal(loaded, tmp_path, "top", "--connect", wire.target, "--interval", "0.2") as terminal:
         terminal.await_text("QUEUE")
         terminal.press("p")
-        terminal.await_text("paused; p goes on")
+        terminal.await_text("paused; p continues")
         terminal.press("p")
         server.kill()
         terminal.await_text("no connection")
@@ -117,7 +117,7 @@ def test_top_on_a_terminal_obeys_keys_and_waits_for_its_server(
 
 
 def test_top_that_is_ended_leaves_the_terminal_as_it_was(loaded: LoadedProgram, fleet: Fleet, tmp_path: Path) -> None:
-    """Whoever sends the signal; and a terminal without a screen is told once, in lines."""
+    """`holdfast top` restores the screen on SIGTERM, and prints plain lines once on a dumb terminal."""
     _, wire = fleet.server()
     with Terminal(loaded, tmp_path, "top", "--connect", wire.target, "--interval", "0.2") as terminal:
         terminal.await_text("q quits")
@@ -132,7 +132,7 @@ def test_top_that_is_ended_leaves_the_terminal_as_it_was(loaded: LoadedProgram, 
 
 
 class Terminal:
-    """A program on a terminal of its own, typed to as somebody would."""
+    """A program on a terminal of its own, with typed input."""
 
     def __init__(self, program: LoadedProgram, folder: Path, *arguments: str, kind: str = "xterm") -> None:
         self._ours, theirs = pty.openpty()
@@ -151,26 +151,26 @@ class Terminal:
         os.close(self._ours)
 
     def press(self, keys: str) -> None:
-        """Types; what was shown before is not waited for again."""
+        """Types keys; `await_text` then searches only text that follows."""
         self._seen = len(self.text)
         os.write(self._ours, keys.encode())
 
     def signal(self, number: signal.Signals) -> None:
-        """As another program would."""
+        """Sends a signal to the program."""
         self._process.send_signal(number)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Another size."""
+        """Changes the size of the terminal."""
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def await_text(self, text: str) -> None:
-        """Reads until that is shown."""
+        """Reads until the text appears."""
         while text not in self.text[self._seen :]:
-            assert self._read(), f"it ended without {text!r}: {self.text[-2_000:]!r}"
+            assert self._read(), f"the program ended without printing {text!r}: {self.text[-2_000:]!r}"
         self._seen = self.text.rindex(text) + len(text)
 
     def end(self) -> int:
-        """Reads to the end, and says how it ended."""
+        """Reads to the end of the output and returns the exit status."""
         while self._read():
             pass
         return self._process.wait(DEADLINE_S)
@@ -179,14 +179,14 @@ class Terminal:
         ready, _, _ = select.select([self._ours], [], [], DEADLINE_S)
         try:
             part = os.read(self._ours, 65_536) if ready else b""
-        except OSError:  # how a terminal says that nobody is there any more
+        except OSError:  # EIO: the other end of the terminal is closed
             return False
         self.text += part.decode(errors="replace")
         return bool(part)
 
 
 def test_top_of_nobody_says_where_it_looked(loaded: LoadedProgram, tmp_path: Path) -> None:
-    """A wrong address is told at once, in a sentence."""
+    """`holdfast top` without a server exits with a message that names the address."""
     done = LoadedShell(loaded, tmp_path, "127.0.0.1:1").run("top")
     assert done.returncode != 0
     assert "127.0.0.1:1" in done.stderr

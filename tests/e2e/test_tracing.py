@@ -1,4 +1,4 @@
-"""From submit to run, through a collector that speaks OTLP: two processes, one story."""
+"""Spans from submit to run of two processes, received by an OTLP collector."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
 from tests.e2e.fleet import Fleet, clean_environment, stable_port
-from tests.e2e.waiting import DEADLINE_S
+from tests.e2e.wait_until import DEADLINE_S
 
 APP = """
 import os
@@ -62,14 +62,14 @@ provider.shutdown()
 
 
 class Collector(otlp_rpc.TraceServiceServicer):
-    """Takes what it is sent: for every span the name of its service."""
+    """Stores every received span with the name of its service."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, Span]] = []
         self._lock = threading.Lock()
 
     def Export(self, request: otlp.ExportTraceServiceRequest, _: object) -> otlp.ExportTraceServiceResponse:  # noqa: N802 - gRPC's name
-        """One batch."""
+        """Stores one batch of spans."""
         with self._lock:
             for resource in request.resource_spans:
                 service = told(resource.resource)["service.name"]
@@ -77,7 +77,7 @@ class Collector(otlp_rpc.TraceServiceServicer):
         return otlp.ExportTraceServiceResponse()
 
     def about(self, name: str, job_type: str) -> list[Span]:
-        """The spans of one name, about jobs of one type, in the order of their beginnings."""
+        """Returns the spans with this name and job type, by start time."""
         with self._lock:
             found = [
                 span for _, span in self.spans if span.name == name and told(span)["holdfast.job.type"] == job_type
@@ -85,8 +85,8 @@ class Collector(otlp_rpc.TraceServiceServicer):
         return sorted(found, key=lambda span: span.start_time_unix_nano)
 
 
-def told(of: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever has attributes
-    """The attributes, by name."""
+def told(of: Any) -> dict[str, Any]:  # noqa: ANN401 - any message with attributes
+    """Returns the attributes by name."""
     return {pair.key: getattr(pair.value, str(pair.value.WhichOneof("value"))) for pair in of.attributes}
 
 
@@ -96,7 +96,7 @@ def linked(span: Span) -> list[tuple[bytes, bytes]]:
 
 @contextmanager
 def collecting() -> Iterator[tuple[Collector, str]]:
-    """A collector that listens, and its endpoint."""
+    """Yields a running collector and its endpoint."""
     collector = Collector()
     server = grpc.server(ThreadPoolExecutor(2))
     otlp_rpc.add_TraceServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]  # generated
@@ -110,7 +110,7 @@ def collecting() -> Iterator[tuple[Collector, str]]:
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes in a folder with an app in it."""
+    """A fleet in a folder with an app."""
     (loaded_fleet.folder / "shop.py").write_text(APP)
     return loaded_fleet
 
@@ -131,7 +131,7 @@ def run(folder: Path, program: str, **environment: str) -> str:
 
 @pytest.mark.slow
 def test_one_story_from_submit_to_run(fleet: Fleet) -> None:
-    """The spans of an application and of a worker beside it, as a collector has them once the worker has ended."""
+    """The submit span of an application is linked to the worker's span of each attempt, also from a child process."""
     _, wire = fleet.server()
     with collecting() as (collector, endpoint):
         shared = {"SHOP": f"holdfast://{wire.target}", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
@@ -185,13 +185,13 @@ def _attempt(number: int, outcome: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_worker_ends_although_no_collector_is_there(fleet: Fleet) -> None:
-    """What cannot be sent is lost, in words of its own log, and nothing else is; `none` says nothing at all."""
+    """A worker without a collector runs its jobs, logs the lost spans and exits, and `none` disables tracing."""
     nobody = f"http://127.0.0.1:{stable_port()}"
     _, wire = fleet.server()
     shop = {
         "SHOP": f"holdfast://{wire.target}",
         "OTEL_EXPORTER_OTLP_ENDPOINT": nobody,
-        "OTEL_EXPORTER_OTLP_TIMEOUT": str(2 * DEADLINE_S),  # for so long it would try
+        "OTEL_EXPORTER_OTLP_TIMEOUT": str(2 * DEADLINE_S),  # far longer than the worker may take to exit
     }
     submit = "from shop import app, note; print(note.submit('x').result(timeout_s=60)); app.close()"
     for more, is_told in (({}, True), ({"OTEL_TRACES_EXPORTER": "none"}, False)):
@@ -205,7 +205,7 @@ def test_worker_ends_although_no_collector_is_there(fleet: Fleet) -> None:
 
 
 def test_what_cannot_be_had_stops_a_program_at_once(fleet: Fleet) -> None:
-    """With exit status 2 and the name of the variable, before anything is served."""
+    """A worker or a server with an unsupported exporter exits with 2 and names the variable."""
     for command in (("worker", "--connect", "127.0.0.1:1"), ("server", "--data", "memory://")):
         program = fleet.start(*command, OTEL_TRACES_EXPORTER="zipkin")
         assert program.wait() == 2
@@ -214,7 +214,7 @@ def test_what_cannot_be_had_stops_a_program_at_once(fleet: Fleet) -> None:
 
 
 def test_command_takes_the_context_of_its_environment(fleet: Fleet) -> None:
-    """The variables that tools set which trace scripts; a malformed one is no error."""
+    """A submit command passes on TRACEPARENT and TRACESTATE, and ignores malformed values."""
     _, wire = fleet.server()
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     for given, carried in ((parent, {"traceparent": parent, "tracestate": "a=1"}), ("nonsense", {})):

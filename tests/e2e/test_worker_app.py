@@ -1,4 +1,4 @@
-"""`holdfast worker -A`: what is said when the app cannot be had."""
+"""`holdfast worker -A` with an app that cannot be loaded."""
 
 from pathlib import Path
 
@@ -12,24 +12,24 @@ BROKEN = "def load():\n    raise RuntimeError('no database')\n\nload()\n"
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.mark.parametrize(
     ("app", "said"),
     [
-        ("nowhere:app", "there is no module 'nowhere' in {folder} or in what is installed"),
-        ("broken", "expected app to be module:attribute, such as shop:app for app in shop.py, got 'broken'"),
+        ("nowhere:app", "there is no module 'nowhere' in {folder} or among the installed packages"),
+        ("broken", "app must be module:attribute, such as shop:app for app in shop.py, got 'broken'"),
         ("empty:app", "the module 'empty' ({folder}/empty.py) has no 'app'"),
-        ("empty:number", "expected 'empty:number' to be an app, got int"),
+        ("empty:number", "'empty:number' must be an app, got int"),
         ("lacking:app", "ModuleNotFoundError: No module named 'not_installed'"),
         ("broken:app", "RuntimeError: no database"),
         ("leaving:app", "importing 'leaving' failed:"),
     ],
 )
 def test_app_that_cannot_be_had_is_explained(fleet: Fleet, tmp_path: Path, app: str, said: str) -> None:
-    """A sentence that says where was looked and what to do; for the user's own errors, their traceback and no more."""
+    """A worker whose app cannot be loaded names the searched place, or prints the traceback of the user's own code."""
     (tmp_path / "empty.py").write_text("number = 1\n")
     (tmp_path / "lacking.py").write_text("import not_installed\n")
     (tmp_path / "broken.py").write_text(BROKEN)
@@ -43,7 +43,7 @@ def test_app_that_cannot_be_had_is_explained(fleet: Fleet, tmp_path: Path, app: 
 
 
 def test_jobs_in_processes_need_an_app(fleet: Fleet) -> None:
-    """Isolation changes nothing for the built-in coroutines, so a worker without an app may ask for it."""
+    """A worker without an app accepts --isolation process, which does not affect the built-in coroutines."""
     _, wire = fleet.server()
     worker = fleet.worker(wire.target, "--isolation", "process")
     assert wire.wait_for(wire.new()).failure_reason == ""

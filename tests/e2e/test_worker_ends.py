@@ -1,4 +1,4 @@
-"""How a worker with an app ends: drained, hurried, killed, replaced by itself; and what becomes of its jobs."""
+"""Shutdown of a worker with an app: drained, stopped twice, killed or recycled, and the fate of its jobs."""
 
 import signal
 from collections import Counter
@@ -10,7 +10,7 @@ from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.app_jobs import app_worker, is_gone, one, pid_in, submit
 from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.history import checked, events_in, grants, revocations
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 TEN_MINUTES = "600000"
 MODES = ["thread.hold", "process.hold", "async.ahold"]
@@ -18,7 +18,7 @@ MODES = ["thread.hold", "process.hold", "async.ahold"]
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
@@ -28,7 +28,7 @@ def ready_lines(worker: Program) -> int:
 
 @pytest.mark.parametrize("job_type", MODES)
 def test_term_lets_a_job_finish(fleet: Fleet, tmp_path: Path, job_type: str) -> None:
-    """The worker takes no more, waits for what runs, and ends with 0."""
+    """After SIGTERM a worker takes no new job, finishes its running one and exits with 0."""
     server, wire = fleet.server()
     worker = app_worker(fleet, wire, "-c", "1")
     job_id = one(wire, job_type, tmp_path / "pid")
@@ -43,13 +43,13 @@ def test_term_lets_a_job_finish(fleet: Fleet, tmp_path: Path, job_type: str) -> 
     server.stop()
     found = events_in(tmp_path / "data")
     assert grants(found)[job_id] == 1
-    # What the server has sent before it hears that the worker drains comes back unspent.
+    # Leases sent before the server knows of the drain are handed back without a loss.
     assert set(revocations(found)) <= {("released", False)}
 
 
 @pytest.mark.parametrize("job_type", [*MODES, "thread.stuck", "process.stubborn", "async.swallow"])
 def test_second_term_hands_a_job_back(fleet: Fleet, tmp_path: Path, job_type: str) -> None:
-    """The job is QUEUED without a loss, whatever it does, and no process is left."""
+    """After a second SIGTERM a worker hands any job back without a loss, even a stuck one, and leaves no process."""
     server, wire = fleet.server()
     worker = app_worker(fleet, wire, "-c", "1", "--drain-ms", TEN_MINUTES, "--kill-grace-ms", "100")
     job_id = one(wire, job_type, tmp_path / "pid")
@@ -67,7 +67,7 @@ def test_second_term_hands_a_job_back(fleet: Fleet, tmp_path: Path, job_type: st
 
 @pytest.mark.parametrize("job_type", MODES)
 def test_job_of_a_killed_worker_is_taken_over(fleet: Fleet, tmp_path: Path, job_type: str) -> None:
-    """Kill -9 in mid-run ends the worker's children too, and another worker finishes the job."""
+    """A killed worker's children end with it, and another worker finishes the job."""
     server, wire = fleet.server("--lease-ms", TEN_MINUTES)
     doomed = app_worker(fleet, wire, "-c", "1")
     job_id = one(wire, job_type, tmp_path / "pid")
@@ -86,7 +86,7 @@ def test_job_of_a_killed_worker_is_taken_over(fleet: Fleet, tmp_path: Path, job_
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
 def test_jobs_outlive_a_restart_of_the_server(fleet: Fleet, tmp_path: Path, ending: signal.Signals) -> None:
-    """What runs in threads, processes and on the loop goes on, ends while nobody listens, and is reported once."""
+    """Jobs in threads, processes and on the loop go on while the server restarts, and each is reported once."""
     port = stable_port()
     server, wire = fleet.server("--lease-ms", TEN_MINUTES, port=port)
     app_worker(fleet, wire, "-c", "4")
@@ -108,7 +108,7 @@ def test_jobs_outlive_a_restart_of_the_server(fleet: Fleet, tmp_path: Path, endi
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 def test_recycling_keeps_every_job(fleet: Fleet, tmp_path: Path, mode: str) -> None:
-    """A worker that is replaced after a few jobs, again and again, runs each job once and stays one process."""
+    """A worker that recycles after a few jobs runs each job once, and keeps its own pid."""
     server, wire = fleet.server()
     worker = app_worker(fleet, wire, "-c", "2", "--max-jobs", "20")
     ids: list[str] = []
@@ -122,12 +122,12 @@ def test_recycling_keeps_every_job(fleet: Fleet, tmp_path: Path, mode: str) -> N
         assert pids == {worker.pid}
     else:
         assert len(pids) >= 4
-    assert worker.stop() == 0, "whether it is just being replaced or not"
+    assert worker.stop() == 0, "the worker must exit with 0, even during a recycle"
     server.stop()
 
 
 def test_worker_without_a_sound_slot_replaces_itself(fleet: Fleet, tmp_path: Path) -> None:
-    """When as many attempts as there are slots were left behind, a fresh process follows and works on."""
+    """A worker whose slots all hold written-off attempts replaces itself and goes on."""
     _, wire = fleet.server()
     worker = app_worker(fleet, wire, "-c", "1", "--kill-grace-ms", "100")
     stuck = one(wire, "thread.stuck", tmp_path / "pid", timeout_ms=200)
@@ -139,7 +139,7 @@ def test_worker_without_a_sound_slot_replaces_itself(fleet: Fleet, tmp_path: Pat
 
 
 def test_worker_that_grows_too_large_replaces_itself(fleet: Fleet) -> None:
-    """Above its cap the process is replaced, and the job that made it grow is kept."""
+    """A worker above its memory limit replaces itself, and its jobs are DONE."""
     _, wire = fleet.server("--heartbeat-ms", "50")
     worker = app_worker(fleet, wire, "-c", "1", "--max-memory-mb", "150")
     ids = submit(wire, "thread.grow", count=6)
@@ -149,18 +149,18 @@ def test_worker_that_grows_too_large_replaces_itself(fleet: Fleet) -> None:
 
 
 def test_blocked_loop_is_named(fleet: Fleet) -> None:
-    """An async handler that does not await is told of, with its job, and the worker hears again afterwards."""
+    """A worker logs an async handler that blocks its loop, with the job id, and goes on afterwards."""
     _, wire = fleet.server()
     worker = app_worker(fleet, wire)
     job_id = one(wire, "async.block")
     assert wire.wait_for(job_id).status == public.DONE
-    # A machine that stands still blocks a loop as well, with no job to name.
+    # A stalled machine blocks a loop as well, without a job to name.
     eventually(lambda: [line["job_ids"] for line in worker.lines("loop_blocked")], lambda told: [job_id] in told)
     assert wire.wait_for(one(wire, "thread.echo")).status == public.DONE
 
 
 def test_long_jobs_are_shared_by_workers_that_were_fast(fleet: Fleet) -> None:
-    """After thousands of short jobs, neither of two workers hoards long ones."""
+    """After thousands of short jobs, two workers still share long ones."""
     _, wire = fleet.server("--heartbeat-ms", "200")
     for name in ("a", "b"):
         app_worker(fleet, wire, "-c", "2", "--worker-id", name)
@@ -173,5 +173,5 @@ def test_long_jobs_are_shared_by_workers_that_were_fast(fleet: Fleet) -> None:
         assert {wire.wait_for(job_id).status for job_id in naps} == {public.DONE}
         return sorted(Counter(wire.result(job_id).output_bytes for job_id in naps).values())
 
-    # A worker that stands still for a moment leaves its share to the other.
+    # A worker that stalls for a moment leaves its share to the other.
     eventually(shares, lambda found: len(found) == 2 and found[0] >= 8, what="fair shares")

@@ -1,4 +1,4 @@
-"""Workers that die, stall and come back; a coordinator that restarts and stalls under them."""
+"""Workers that die, stall and come back, and a coordinator that restarts or stalls."""
 
 import os
 import signal
@@ -11,26 +11,26 @@ import pytest
 from holdfast import Holdfast
 from holdfast.proto import taskqueue_public_pb2 as public
 from tests.e2e.fleet import Fleet, Program, clean_environment, stable_port
+from tests.e2e.grpc_client import TERMINAL, Wire
 from tests.e2e.history import checked, events_in, grants, refused_reports, revocations
-from tests.e2e.waiting import DEADLINE_S, eventually, pause
-from tests.e2e.wire import TERMINAL, Wire
+from tests.e2e.wait_until import DEADLINE_S, eventually, pause
 
 TEN_MINUTES = "600000"
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 def frozen_worker(fleet: Fleet, root: Path, wire: Wire, worker_id: str, file: Path) -> Program:
-    """A worker of the frozen contract that has fetched its job, and works until the file is there."""
+    """Starts a worker of the frozen contract that has fetched its job and waits for the file."""
     command = [sys.executable, "-m", "tests.e2e.frozen_worker", wire.target, worker_id, str(file)]
     with (fleet.folder / "adopted.out").open("wb") as out:
         popen = subprocess.Popen(command, cwd=root, env=clean_environment({}), stdout=out)
     worker = fleet.adopt(popen)
-    eventually(lambda: len(worker.output), what="its job")
+    eventually(lambda: len(worker.output), what="the job id of the worker")
     return worker
 
 
@@ -56,7 +56,7 @@ def fork(folder: str) -> int:
 
 
 def test_job_of_a_killed_worker_is_finished_although_a_forked_child_lives(fleet: Fleet, tmp_path: Path) -> None:
-    """A child that job code has forked does not keep the connection of its worker open."""
+    """A forked child of a job does not keep the connection of its killed worker open."""
     _, wire = fleet.server("--lease-ms", TEN_MINUTES)
     (fleet.folder / "forking.py").write_text(FORKING.format(target=wire.target))
     os.mkfifo(tmp_path / "gate")
@@ -67,11 +67,11 @@ def test_job_of_a_killed_worker_is_finished_although_a_forked_child_lives(fleet:
         doomed.kill()
         fleet.start("worker", "-A", "forking:app", "--worker-id", "heir")
         assert job.result(timeout_s=DEADLINE_S) == 2
-    os.close(os.open(tmp_path / "gate", os.O_WRONLY))  # the child ends
+    os.close(os.open(tmp_path / "gate", os.O_WRONLY))  # lets the forked child end
 
 
 def test_job_of_a_killed_worker_is_finished_by_another(fleet: Fleet, tmp_path: Path) -> None:
-    """Kill -9 in mid-job puts the job back at once, long before its lease ends, and counts one loss."""
+    """The job of a killed worker is granted again at once, long before its lease ends, and counts one loss."""
     server, wire = fleet.server("--lease-ms", TEN_MINUTES)
     doomed = fleet.worker(wire.target, "--slots", "1", "--worker-id", "doomed")
     job_id = wire.running(ms=3_000)
@@ -87,7 +87,7 @@ def test_job_of_a_killed_worker_is_finished_by_another(fleet: Fleet, tmp_path: P
 def test_late_result_of_a_stopped_worker_is_refused_and_kept_as_evidence(
     fleet: Fleet, tmp_path: Path, root: Path
 ) -> None:
-    """A worker stopped past its lease is refused when it reports, and the journal says so."""
+    """A worker stopped past its lease has its report refused, and the journal records the refusal."""
     server, wire = fleet.server("--lease-ms", "300")
     job_id = wire.new()
     stalled = frozen_worker(fleet, root, wire, "stalled", tmp_path / "go")
@@ -98,7 +98,7 @@ def test_late_result_of_a_stopped_worker_is_refused_and_kept_as_evidence(
         work = wire.fetch("heir")
         return work.assigned and wire.report("heir", job_id, token=work.token, output_bytes=b"in time")
 
-    eventually(is_reported_in_time, what="somebody who is quicker than a lease")
+    eventually(is_reported_in_time, what="a report within the lease")
     (tmp_path / "go").touch()
     stalled.signal(signal.SIGCONT)
     assert stalled.wait() == 0
@@ -112,7 +112,7 @@ def test_late_result_of_a_stopped_worker_is_refused_and_kept_as_evidence(
 
 
 def lost_by(worker: Program, wire: Wire) -> str:
-    """A job that a worker has lost, because it stands still now; one that was over before is followed by another."""
+    """Returns a job that the stopped worker has lost; tries another if the job had already ended."""
     while True:
         job_id = wire.running(ms=1_000)
         worker.signal(signal.SIGSTOP)
@@ -122,7 +122,7 @@ def lost_by(worker: Program, wire: Wire) -> str:
 
 
 def test_stopped_worker_that_comes_back_does_no_harm_and_works_on(fleet: Fleet, tmp_path: Path) -> None:
-    """A streaming worker stopped past its lease leaves one result per job, and is not deaf afterwards."""
+    """A streaming worker that was stopped past its lease leaves one result per job and takes new jobs again."""
     server, wire = fleet.server("--lease-ms", "500", "--heartbeat-ms", "100", "--worker-timeout-ms", "400")
     stalled = fleet.worker(wire.target, "--slots", "1", "--worker-id", "stalled")
     job_id = lost_by(stalled, wire)
@@ -140,18 +140,18 @@ def test_stopped_worker_that_comes_back_does_no_harm_and_works_on(fleet: Fleet, 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
 def test_worker_that_outlives_a_restart_keeps_its_lease(fleet: Fleet, tmp_path: Path, ending: signal.Signals) -> None:
-    """A job goes on under its first lease while the server is away, whether it was killed or stopped."""
+    """A worker keeps its leases while the server restarts after a kill or a stop."""
     port = stable_port()
     server, wire = fleet.server("--lease-ms", TEN_MINUTES, port=port)
     worker = fleet.worker(wire.target, "--slots", "3")
     ids = [wire.new(ms=2_500), wire.new(ms=600_000), wire.new()]
-    wire.wait_for(ids[2], public.DONE)  # the worker had that one, so it has those before it too
+    wire.wait_for(ids[2], public.DONE)  # the worker got this job, so it has those before it too
     server.signal(ending)
     server.wait()
     server, _ = fleet.server("--lease-ms", TEN_MINUTES, port=port)
     assert wire.wait_for(ids[0]).status == public.DONE
     wire.cancel(ids[1])
-    assert wire.wait_for(ids[1]).status == public.CANCELED, "it hears of cancels again"
+    assert wire.wait_for(ids[1]).status == public.CANCELED, "the worker must receive the cancel after the restart"
     server.stop()
     found = events_in(tmp_path / "data")
     assert grants(found) == dict.fromkeys(ids, 1)
@@ -160,7 +160,7 @@ def test_worker_that_outlives_a_restart_keeps_its_lease(fleet: Fleet, tmp_path: 
 
 
 def test_stopped_coordinator_expires_nobody(fleet: Fleet, tmp_path: Path) -> None:
-    """After a pause that is longer than a lease the coordinator takes none away, and no job runs twice."""
+    """A coordinator stopped for longer than a lease revokes no lease, and no job runs twice."""
     server, wire = fleet.server("--lease-ms", "2500", "--heartbeat-ms", "100")
     fleet.worker(wire.target, "--slots", "4")
     ids = [wire.new(ms=6_000) for _ in range(4)]
@@ -177,7 +177,7 @@ def test_stopped_coordinator_expires_nobody(fleet: Fleet, tmp_path: Path) -> Non
 
 
 def test_waiting_for_a_stopped_server_ends_at_the_deadline(fleet: Fleet) -> None:
-    """A caller that gave a deadline gets DEADLINE_EXCEEDED, and its keyed submit can be repeated later."""
+    """A submit to a stopped server gets DEADLINE_EXCEEDED, and a repeat with its key creates only one job."""
     server, wire = fleet.server()
     wire.new()
     server.signal(signal.SIGSTOP)

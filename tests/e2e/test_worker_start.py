@@ -1,10 +1,10 @@
-"""What a worker warns of when it starts, on every topology that can tell."""
+"""Warnings of a worker at its start, on the topologies that support them."""
 
 import pytest
 
 from tests.e2e.fleet import Fleet
-from tests.e2e.loaded import LoadedProgram, LoadedShell
-from tests.e2e.waiting import eventually
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
+from tests.e2e.wait_until import eventually
 
 EMPTY = """
 from holdfast import Holdfast
@@ -20,13 +20,13 @@ OPTIONS = {
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """Processes of a program that is loaded once: how it is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.mark.parametrize("topology", OPTIONS)
 def test_worker_of_every_topology_warns_of_an_app_without_functions(fleet: Fleet, topology: str) -> None:
-    """The log names the app, and how to name the modules with its functions."""
+    """The worker of every topology warns about an app without job functions."""
     (fleet.folder / "empty.py").write_text(EMPTY)
     server, _ = fleet.up("-A", "empty:app", *OPTIONS[topology])
     (line,) = server.lines("no_job_functions")
@@ -36,7 +36,7 @@ def test_worker_of_every_topology_warns_of_an_app_without_functions(fleet: Fleet
 
 @pytest.mark.parametrize("place", ["server", "directory"])
 def test_worker_names_the_types_that_no_worker_knows(fleet: Fleet, loaded: LoadedProgram, place: str) -> None:
-    """Over gRPC and in a directory, the log has the types with their jobs; a worker that is connected knows its own."""
+    """A worker logs the types of waiting jobs that no worker knows, with counts, over gRPC and on a directory."""
     target = fleet.server()[1].target if place == "server" else "data"
     shell = LoadedShell(loaded, fleet.folder, target)
     for job_type in ("old.name", "old.name", "echo"):

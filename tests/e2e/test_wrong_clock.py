@@ -1,16 +1,16 @@
-"""A wall clock that is far ahead for one start: nothing that was kept is lost, and the next start is right again."""
+"""One start with a wall clock far ahead: no finished job is evicted, and the next start is correct again."""
 
 from pathlib import Path
 
-from holdfast.lab.torture.faults.clockwork import FileClock
 from holdfast.proto import taskqueue_public_pb2 as public
+from holdfast_lab.torture.faults.clock_file import FileClock
 from tests.e2e.fleet import Fleet
 
 EIGHT_DAYS_MS = 8 * 86_400_000
 
 
 def test_results_outlive_a_start_whose_clock_is_eight_days_ahead(fleet: Fleet, tmp_path: Path) -> None:
-    """The result is there during that start and after it, and log time does not stay ahead."""
+    """A finished job survives a start with the clock eight days ahead, and log time does not follow that clock."""
     clock = FileClock(tmp_path / "clock")
     serve = ("server", "--data", "data", "--port", "0")
     first = fleet.start(*serve, **clock.environment)

@@ -1,4 +1,4 @@
-"""`holdfast up --topology zookeeper`: an ensemble, a gateway and a worker by one command; apps that need no server."""
+"""`holdfast up --topology zookeeper`: one command starts ensemble, gateway and worker; apps that need no server."""
 
 import asyncio
 import contextlib
@@ -19,10 +19,10 @@ from holdfast.topologies.zookeeper.backend.retention import read_retention
 from holdfast.topologies.zookeeper.ensemble_url import ensemble_of
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import Fleet, Program, fleet_in, kill_all, stable_port
-from tests.e2e.http_asking import Reply, ask
-from tests.e2e.loaded import LoadedProgram, LoadedShell
-from tests.e2e.waiting import eventually
-from tests.e2e.wire import Wire
+from tests.e2e.grpc_client import Wire
+from tests.e2e.http_requests import Reply, ask
+from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
+from tests.e2e.wait_until import eventually
 from tests.zookeeper import Place, require_zookeeper
 
 UP = ("up", "--topology", "zookeeper", "--port", "0", "--lease-ms", "2000")
@@ -35,9 +35,9 @@ app = Holdfast({url!r})
 def double(number: int) -> int:
     return 2 * number
 """
-#: Where nobody listens.
+#: An address without a listener.
 NOWHERE = f"127.0.0.1:{stable_port()}"
-#: By a word of their commands.
+#: Roles by a word of their command lines.
 _ROLES = {"QuorumPeerMain": "server", "gateway": "gateway", "worker": "worker"}
 
 
@@ -51,26 +51,26 @@ class Up:
         self.wire: Wire = fleet.wire(self.ready["grpc"])
 
     def pids(self) -> dict[str, list[int]]:
-        """The processes of each role, as they are now: `server` is one of the ensemble."""
+        """Returns the current pids of each role; `server` is the role of the ensemble's servers."""
         found: dict[str, list[int]] = {}
         for pid in self.program.children():
             words: list[str] = []
-            with contextlib.suppress(OSError):  # it has ended since
+            with contextlib.suppress(OSError):  # the process has ended since
                 words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
             roles = [role for word, role in _ROLES.items() if any(one.endswith(word) for one in words)]
-            if roles:  # else it has just been started, or has ended
+            if roles:  # otherwise the process has just started or ended
                 found.setdefault(roles[0], []).append(pid)
         return found
 
 
 def answered(up: Up, path: str, body: object = None) -> Reply:
-    """What the gateway says over HTTP, once it does not say that the ensemble should be asked again later."""
+    """Returns the gateway's HTTP response; retries while it is 503."""
     return eventually(lambda: ask(up.ready["http"], path, body), lambda reply: reply.status != 503)
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One for all; the last test with it kills whatever it has, and ends it."""
+    """One topology for all tests; the last one kills its processes and stops it."""
     require_zookeeper()
     with fleet_in(tmp_path_factory.mktemp("up")) as fleet:
         yield Up(fleet, "--data", "kept")
@@ -78,19 +78,19 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.fixture(scope="module", autouse=True)
 def around_nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    """Started around an ensemble that is not there; it asks for a while, during which the other tests run."""
+    """A start with an unreachable ensemble, which keeps trying while the other tests run."""
     with fleet_in(tmp_path_factory.mktemp("nothing")) as fleet:
         yield fleet.start(*UP, "--ensemble", NOWHERE)
 
 
 @pytest.fixture
 def url(zookeeper: Place) -> str:
-    """Where an app and its workers meet, with nobody else there."""
+    """The URL of an app and its workers, with a root of its own."""
     return f"zk://{zookeeper.hosts}{zookeeper.root}?lease_ms=2000"
 
 
 def test_ensemble_and_roles_and_one_line(shared: Up) -> None:
-    """The line names the gateway by both protocols, and the ensemble that anybody may use directly."""
+    """The ready line has the gRPC and HTTP addresses of the gateway, and the ensemble with its credentials file."""
     assert {role: len(pids) for role, pids in shared.pids().items()} == {"server": 3, "gateway": 1, "worker": 1}
     assert shared.ready.keys() == {"event", "grpc", "http", "ensemble", "pid"}
     assert shared.ready["ensemble"].count(",") == 2
@@ -100,7 +100,7 @@ def test_ensemble_and_roles_and_one_line(shared: Up) -> None:
 
 
 def test_stranger_reaches_no_node_of_the_private_ensemble(shared: Up) -> None:
-    """A session without the credentials can neither read nor change what is below the root, nor make nodes beside."""
+    """A session without the credentials can neither read nor write below the root, nor create nodes beside it."""
     shared.wire.done("before")
     place = ensemble_of(shared.ready["ensemble"])
     stranger = KazooClient(place.hosts, timeout=10)
@@ -125,7 +125,7 @@ def test_stranger_reaches_no_node_of_the_private_ensemble(shared: Up) -> None:
 
 
 def test_app_without_the_credentials_is_refused(shared: Up) -> None:
-    """It is told at its first question how the file is named."""
+    """An app without the credentials gets an error at its first call that names the auth_file option."""
     place = ensemble_of(shared.ready["ensemble"])
     with Holdfast(f"zk://{place.hosts}{place.root}") as app, pytest.raises(Exception, match="auth_file=FILE"):
         app.submit("echo", ["stranger"])
@@ -133,7 +133,7 @@ def test_app_without_the_credentials_is_refused(shared: Up) -> None:
 
 
 def test_job_runs_whichever_way_it_comes(shared: Up) -> None:
-    """Over the frozen contract, over HTTP, and into the ensemble itself: the same worker runs it."""
+    """The same worker runs jobs from the frozen contract, from HTTP and from an app in the ensemble."""
     job_id = shared.wire.done("frozen")
     made = answered(shared, "/api/v1/jobs", {"type": "echo", "payload": {"n": 1}}).json
     assert answered(shared, f"/api/v1/jobs/{made['id']}/result?wait_s=60").json["output"] == {"n": 1}
@@ -143,13 +143,13 @@ def test_job_runs_whichever_way_it_comes(shared: Up) -> None:
 
 
 def test_processes_log_the_transitions_that_they_make(shared: Up) -> None:
-    """The gateway logs the submit, the worker the bid and the end, each with the fields of a transition."""
+    """The gateway logs the submit, and the worker the bid and the end, as transitions."""
     job_id = shared.wire.done("logged")
     lines = eventually(
         lambda: [line for line in shared.program.lines("transition") if line["job_id"] == job_id],
         lambda found: len(found) == 3,
     )
-    told = {line["new_state"]: line for line in lines}  # each process logs after the answer, so lines may cross
+    told = {line["new_state"]: line for line in lines}  # each process logs after its reply, so the order may vary
     assert {state: line["service"] for state, line in told.items()} == {
         "QUEUED": "holdfast",
         "RUNNING": "worker",
@@ -164,7 +164,7 @@ def test_processes_log_the_transitions_that_they_make(shared: Up) -> None:
 
 
 def test_what_is_missing_is_said_over_http(shared: Up) -> None:
-    """The dashboard is there, and what an ensemble does not keep is refused by its name."""
+    """The gateway serves the dashboard, and answers CAPABILITY_MISSING for features that an ensemble lacks."""
     assert answered(shared, "/").status == 200
     for path in ("/api/v1/stats", "/api/v1/queues", "/api/v1/schedules", "/api/v1/events"):
         reply = answered(shared, path)
@@ -172,7 +172,7 @@ def test_what_is_missing_is_said_over_http(shared: Up) -> None:
 
 
 def test_commands_ask_the_ensemble_itself(shared: Up, tmp_path: Path, loaded: LoadedProgram) -> None:
-    """`--connect zk://…` submits, waits, lists, explains and cancels without a server of ours."""
+    """Commands with `--connect zk://…` submit, wait, list, explain and cancel without a Holdfast server."""
     shell = LoadedShell(loaded, tmp_path, f"zk://{shared.ready['ensemble']}")
     done = shell.run("job", "submit", "echo", '"hi"', "--wait", "--label", "of=commands")
     assert (done.returncode, done.stdout) == (0, '"hi"')
@@ -185,7 +185,7 @@ def test_commands_ask_the_ensemble_itself(shared: Up, tmp_path: Path, loaded: Lo
 
 
 def test_ensemble_that_is_named_is_used(fleet: Fleet, zookeeper: Place) -> None:
-    """No server is started, the jobs are where they were asked to be, and kept for as long as `up` was told."""
+    """`holdfast up --ensemble` starts no server, stores its jobs at the given root and its retention settings too."""
     up = Up(fleet, "--ensemble", f"{zookeeper.hosts}{zookeeper.root}", "--retain-ms", "3600000")
     assert up.ready["ensemble"] == f"{zookeeper.hosts}{zookeeper.root}"
     assert up.pids().keys() == {"gateway", "worker"}
@@ -195,7 +195,7 @@ def test_ensemble_that_is_named_is_used(fleet: Fleet, zookeeper: Place) -> None:
 
 
 async def retention_in(place: Place) -> NodeRetention:
-    """What stewards are told there."""
+    """Returns the retention settings stored in the ensemble."""
     client = await connection.connect(place.hosts, place.root, session_ms=10_000)
     try:
         return await read_retention(client)
@@ -236,7 +236,7 @@ def test_app_works_without_any_server(url: str) -> None:
 
 
 def test_worker_of_an_app_is_started_by_either_command(fleet: Fleet, zookeeper: Place, url: str) -> None:
-    """`holdfast worker -A` finds the ensemble by its app, `holdfast zookeeper worker` by its option."""
+    """`holdfast worker -A` finds the ensemble by its app, and `holdfast zookeeper worker` by its option."""
     (fleet.folder / "shop.py").write_text(APP.format(url=url))
     with Holdfast(url) as app:
         first = fleet.start("worker", "-A", "shop:app")
@@ -252,14 +252,14 @@ def test_worker_of_an_app_is_started_by_either_command(fleet: Fleet, zookeeper: 
 
 
 def test_app_is_told_that_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first question to an ensemble that is not there fails, and names it."""
+    """The first call of an app to an unreachable ensemble fails and names its address."""
     monkeypatch.setattr(connection, "_CALL_S", 0.5)
     with Holdfast(f"zk://{NOWHERE}") as app, pytest.raises(UnavailableError, match=f"no ZooKeeper .* at {NOWHERE}"):
         app.submit("echo", [1])
 
 
 def test_killed_processes_come_back_and_all_end_in_order(shared: Up, fleet: Fleet) -> None:
-    """A gateway, a worker and a server of the ensemble are replaced; TERM ends the worker first and leaves nothing."""
+    """Killed gateways, workers and ensemble servers are replaced, and no process survives a stop or a kill of `up`."""
     up = shared
     for role in ("gateway", "worker", "server"):
         old = up.pids()[role]
@@ -283,7 +283,7 @@ def test_killed_processes_come_back_and_all_end_in_order(shared: Up, fleet: Flee
 
 
 def test_ensemble_that_is_not_there_is_named(around_nothing: Program, fleet: Fleet) -> None:
-    """Whoever starts everything around nothing is told, with the exit code of what cannot be reached."""
+    """`holdfast up` with an unreachable ensemble names it and exits with UNREACHABLE, and refuses a repeated server."""
     assert around_nothing.wait() == ExitCode.UNREACHABLE
     assert f"no ZooKeeper server answers at {NOWHERE}" in around_nothing.log
     wrong = fleet.start(*UP, "--ensemble", "a:1,a:1")

@@ -1,4 +1,4 @@
-"""Workers over ZooKeeper that die or stand still, under sessions that time out long after any test has given up."""
+"""Workers over ZooKeeper that die or stall, with session timeouts longer than any test waits."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 from holdfast import Holdfast
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import Fleet, Program, kill_all
-from tests.e2e.waiting import DEADLINE_S, eventually
+from tests.e2e.wait_until import DEADLINE_S, eventually
 from tests.zookeeper import Place
 
 APP = """
@@ -38,13 +38,13 @@ def gate(name: str, forks: bool = False) -> int:
 def pid() -> int:
     return os.getpid()
 """
-#: The servers grant no more than two minutes, which is longer than any test waits.
+#: The servers limit it to two minutes, which is longer than any test waits.
 SESSION_MS = 600_000
 assert DEADLINE_S < 120
 
 
 class Shop:
-    """Workers of one app, and a client of it."""
+    """Workers of one app, and its client."""
 
     def __init__(self, fleet: Fleet, app: Holdfast, place: Place) -> None:
         self.fleet = fleet
@@ -53,14 +53,14 @@ class Shop:
         self.workers: dict[int, Program] = {}
 
     def open(self) -> Program:
-        """One more worker that is ready."""
+        """Starts one more worker and waits until it is ready."""
         worker = self.fleet.start("worker", "-A", "shop:app", "--slots", "1")
         worker.ready()
         self.workers[worker.pid] = worker
         return worker
 
     def running(self, name: str, but: int = 0) -> Program:
-        """The worker that runs the job of this name now, if it is not the one that has died."""
+        """Waits for a worker other than `but` that runs the job of this name, and returns it."""
 
         def pids() -> list[int]:
             found = {int(path.suffix[1:]) for path in self.fleet.folder.glob(f"{name}.*")}
@@ -70,13 +70,13 @@ class Shop:
         return self.workers[pid]
 
     def let_go(self, name: str) -> None:
-        """Jobs of this name may end."""
+        """Lets the jobs of this name end."""
         (self.fleet.folder / name).touch()
 
 
 @pytest.fixture
 def shop(loaded_fleet: Fleet, zookeeper: Place) -> Iterator[Shop]:
-    """An app in the ensemble, without workers yet."""
+    """An app in the ensemble, without workers."""
     url = f"zk://{zookeeper.hosts}{zookeeper.root}?lease_ms={SESSION_MS}"
     (loaded_fleet.folder / "shop.py").write_text(APP.format(url=url))
     with Holdfast(url) as app:
@@ -84,7 +84,7 @@ def shop(loaded_fleet: Fleet, zookeeper: Place) -> Iterator[Shop]:
 
 
 def guard_of(pid: int) -> int:
-    """The pid of the session guard of a process, once the guard ignores signals."""
+    """Returns the pid of a process's session guard, once the guard ignores signals."""
     (guard,) = eventually(lambda: list(filter(is_guard, children(pid))), what="a session guard")
     deaf = 1 << signal.SIGINT - 1 | 1 << signal.SIGTERM - 1 | 1 << signal.SIGHUP - 1
     eventually(lambda: ignored_by(guard) & deaf == deaf, what="a guard that ignores signals")
@@ -100,13 +100,13 @@ def is_guard(pid: int) -> bool:
 
 
 def ignored_by(pid: int) -> int:
-    """The signals that a process ignores, as the kernel's mask."""
+    """Returns the kernel's mask of the signals that a process ignores."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn:"))
 
 
 def test_job_of_a_killed_worker_is_run_again_although_its_session_lasts(shop: Shop) -> None:
-    """The guard of a killed worker closes its session, and its job runs elsewhere as the next attempt."""
+    """The guard of a killed worker closes the worker's session, and another worker runs the job as the next attempt."""
     shop.open()
     shop.open()
     job = shop.app.submit("gate", ["one"])
@@ -122,7 +122,7 @@ def test_job_of_a_killed_worker_is_run_again_although_its_session_lasts(shop: Sh
 
 
 def test_process_that_a_job_has_forked_does_not_hide_the_death_of_its_worker(shop: Shop) -> None:
-    """A forked process holds the guard's pipe and the connection open, and the session is closed all the same."""
+    """The guard closes the session of a killed worker although a forked process holds its pipe and connection open."""
     shop.open()
     shop.open()
     job = shop.app.submit("gate", ["one", True])
@@ -140,7 +140,7 @@ def test_process_that_a_job_has_forked_does_not_hide_the_death_of_its_worker(sho
 
 
 def test_worker_killed_with_the_steward_is_noticed(shop: Shop) -> None:
-    """A killed gateway gives up its place as the steward at once, so lost workers do not wait for it."""
+    """A killed gateway gives up the role of steward at once, so that a lost worker is noticed without delay."""
     gateway = shop.fleet.start("zookeeper", "gateway", "--ensemble", "".join(shop.place), "--port", "0", "--no-http")
     gateway.ready()
     shop.open()
@@ -157,7 +157,7 @@ def test_worker_killed_with_the_steward_is_noticed(shop: Shop) -> None:
 
 
 def test_worker_that_only_stands_still_keeps_its_session(shop: Shop) -> None:
-    """A stopped worker is not taken for lost: its guard leaves the session alone, and its job goes on."""
+    """The guard of a stopped worker leaves its session open, and the worker's job goes on."""
     shop.open()
     shop.open()
     job = shop.app.submit("gate", ["one"])
@@ -175,7 +175,7 @@ def test_worker_that_only_stands_still_keeps_its_session(shop: Shop) -> None:
 
 
 def test_worker_that_stops_in_order_leaves_no_guard(shop: Shop) -> None:
-    """TERM closes the session and ends the guard before the worker's own end."""
+    """On SIGTERM a worker closes its session and ends its guard before it exits."""
     worker = shop.open()
     guard = guard_of(worker.pid)
     assert worker.stop() == 0
@@ -184,7 +184,7 @@ def test_worker_that_stops_in_order_leaves_no_guard(shop: Shop) -> None:
 
 
 def test_client_has_no_guard_and_a_worker_beside_it_has_one(shop: Shop) -> None:
-    """Nothing waits for a client that has died, so only a worker costs a process, in whatever process it runs."""
+    """A client starts no session guard, and a worker starts one in whichever process it runs."""
     shop.app.submit("pid")
     assert not any(map(is_guard, children(os.getpid())))
     with shop.app.worker(slots=1):

@@ -11,7 +11,7 @@ from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.test_zookeeper_worker_loss import guard_of
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 from tests.zookeeper import TICK_MS, fresh_root, require_zookeeper
 
 APP = """
@@ -30,13 +30,13 @@ def gate(folder: str) -> None:
         time.sleep(0.01)
     Path(folder, "ended").touch()
 """
-#: Longer than any test waits: a drain that only this ends would be seen.
+#: Longer than any test waits, so that a drain until this limit fails the test.
 LONG_MS = "600000"
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[PrivateZooKeeper]:
-    """A server of the test's own, which it may stop."""
+    """A ZooKeeper server of the test's own."""
     require_zookeeper()
     server = PrivateZooKeeper(tmp_path / "zookeeper", 1, TICK_MS, is_synced=False)
     server.start()
@@ -49,19 +49,19 @@ def url_of(hosts: str) -> str:
 
 
 def start(fleet: Fleet, url: str, *options: str) -> Program:
-    """A worker of the app, which keeps its jobs there."""
+    """Starts a worker of the app at this URL."""
     (fleet.folder / "shop.py").write_text(APP.format(url=url))
     return fleet.start("worker", "-A", "shop:app", "--slots", "1", "--log-format", "json", *options)
 
 
 def away(worker: Program, server: PrivateZooKeeper) -> None:
-    """Stop the server, until the worker has noticed it."""
+    """Stops the server and waits until the worker has noticed it."""
     server.stop()
-    eventually(lambda: worker.lines("ensemble_away"), what="a worker that misses its ensemble")
+    eventually(lambda: worker.lines("ensemble_away"), what="a worker that has lost its ensemble")
 
 
 def test_worker_that_has_never_reached_its_ensemble_ends_on_the_first_stop(loaded_fleet: Fleet) -> None:
-    """Nothing was begun, so nothing is waited for."""
+    """A worker that has never reached its ensemble exits on the first SIGTERM."""
     worker = start(loaded_fleet, url_of(f"127.0.0.1:{stable_port()}"), "--drain-ms", LONG_MS)
     eventually(lambda: worker.lines("disconnected"), what="a worker that cannot connect")
     assert worker.stop() == 0
@@ -70,20 +70,20 @@ def test_worker_that_has_never_reached_its_ensemble_ends_on_the_first_stop(loade
 def test_idle_worker_whose_ensemble_went_away_ends_on_the_first_stop(
     loaded_fleet: Fleet, server: PrivateZooKeeper
 ) -> None:
-    """Without a job in hand there is nothing to drain; the guard ends with the worker, and the log was brief."""
+    """An idle worker whose ensemble is down exits with its guard on the first SIGTERM, and logs the outage briefly."""
     worker = start(loaded_fleet, url_of(server.hosts), "--drain-ms", LONG_MS)
     worker.ready()
     guard = guard_of(worker.pid)
     away(worker, server)
     assert worker.stop() == 0
     assert is_gone(guard)
-    assert len(worker.lines("ensemble_away")) < 3  # not one of each task that waits
+    assert len(worker.lines("ensemble_away")) < 3  # not one line per waiting task
 
 
 def test_worker_whose_ensemble_went_away_finishes_its_job_and_ends_on_the_second_stop(
     loaded_fleet: Fleet, server: PrivateZooKeeper, tmp_path: Path
 ) -> None:
-    """The first stop lets the job run to its end; its outcome cannot be written, and the second stop does not wait."""
+    """A worker without its ensemble finishes its job after one SIGTERM, and exits without a report on the second."""
     url = url_of(server.hosts)
     worker = start(loaded_fleet, url, "--drain-ms", LONG_MS)
     worker.ready()
@@ -100,7 +100,7 @@ def test_worker_whose_ensemble_went_away_finishes_its_job_and_ends_on_the_second
 
 
 def test_third_stop_leaves_no_time(loaded_fleet: Fleet, server: PrivateZooKeeper, tmp_path: Path) -> None:
-    """A job that goes on regardless of a long grace does not keep a worker that was told three times."""
+    """A worker exits on the third signal, although its job and the kill grace last longer."""
     url = url_of(server.hosts)
     worker = start(loaded_fleet, url, "--drain-ms", LONG_MS, "--kill-grace-ms", LONG_MS)
     worker.ready()

@@ -1,4 +1,4 @@
-"""The long run: every target for a part of the time, guided by what inputs reach where atheris is installed.
+"""The long run: every target for a part of the time, with atheris where it is installed, else with Hypothesis.
 
 python -m tests.fuzz --minutes 10 [--target NAME] [--seed N]
 python -m tests.fuzz --target NAME --replay FILE
@@ -16,19 +16,19 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from holdfast.lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, RuleResult, keep
-from tests.fuzz.running import failure_of
+from holdfast_lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, RuleResult, keep
+from tests.fuzz.campaign import failure_of
 from tests.fuzz.target import NAMES, target
 
 _ROOT = Path(__file__).resolve().parents[2]
-#: Beyond its time, an engine may take so long to begin and to make its findings smaller.
+#: Time that an engine may take in addition, to start and to minimise its findings.
 _GRACE_S = 120.0
 _INTERRUPTED = 130
 
 
 def main(arguments: list[str]) -> int:
-    """0 if nothing was found."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Tries inputs that nobody should send.")
+    """The exit status is 0 if nothing was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Try malformed inputs on every decoder.")
     parser.add_argument("--minutes", type=_minutes, default=5.0, help="for all targets together")
     parser.add_argument("--target", choices=NAMES, default=None, metavar="NAME", help="one instead of all")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="equal seeds try equal inputs")
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 
 
 def evidence_of(campaign: Campaign, asked: argparse.Namespace, results: list[RuleResult], status: int) -> Evidence:
-    """One rule for each target and engine; a search that was ended before its time has proved less."""
+    """One rule for each target; the verdict of a search that was interrupted is unknown."""
     target_words = ["--target", asked.target] if asked.target else []
     words = ["--minutes", f"{asked.minutes:g}", *target_words, "--seed", str(asked.seed)]
     found = [one for one in results if one.findings]
@@ -65,7 +65,7 @@ def evidence_of(campaign: Campaign, asked: argparse.Namespace, results: list[Rul
 
 
 def _minutes(text: str) -> float:
-    """A time in which something can be tried: a run without one would find nothing, and say so."""
+    """A positive number of minutes: a run without time would find nothing."""
     try:
         minutes = float(text)
     except ValueError:
@@ -76,41 +76,38 @@ def _minutes(text: str) -> float:
 
 
 def replay(name: str, path: Path) -> int:
-    """Tries one input, and shows what it leads to."""
+    """Try one input, and print its failure."""
     failure = failure_of(target(name).fuzz, path.read_bytes())
     _say(failure or f"{name}: {path} is fine")
     return 1 if failure else 0
 
 
 def search(names: list[str], seconds: float, seed: int, results: list[RuleResult]) -> int:
-    """Tries inputs of each target for an equal part of the time; what came of each is added to the results."""
+    """Try inputs of each target for an equal part of the time; adds a result for each target."""
     has_atheris = find_spec("atheris") is not None
     _say(f"seed {seed}, {seconds / len(names):.0f} s for each of {len(names)} targets")
     if not has_atheris:
-        _say(
-            "atheris is not installed, so inputs are changed without looking at what they reach: pip install '.[fuzz]'"
-        )
+        _say("atheris is not installed, so that inputs are not guided by coverage: pip install '.[fuzz]'")
     found = total = 0
     ended = ""
     try:
         for name in names:
-            engines = ["guided", "running"] if has_atheris and target(name).is_guided else ["running"]
-            for engine in engines:
-                tried, new = _run(engine, name, seconds / len(names) / len(engines), seed)
-                results.append(RuleResult(f"{name}, {engine}", BROKEN if new else KEPT, tried, new))
-                total, found = total + tried, found + new
+            engine = "guided" if has_atheris and target(name).is_guided else "campaign"
+            tried, new = _run(engine, name, seconds / len(names), seed)
+            results.append(RuleResult(f"{name}, {engine}", BROKEN if new else KEPT, tried, new))
+            total, found = total + tried, found + new
     except KeyboardInterrupt:
-        ended = ", until somebody ended it"
+        ended = ", until it was interrupted"
     _say(f"{total:,} inputs, {found} findings{ended}")
     return 1 if found else _INTERRUPTED if ended else 0
 
 
 def _run(engine: str, name: str, seconds: float, seed: int) -> tuple[int, int]:
-    """One engine in a process of its own, which nothing survives; a process that dies is a finding as well."""
+    """Run one engine in a process of its own; a process that dies or hangs is a finding."""
     started = time.monotonic()
     command = [sys.executable, "-m", f"tests.fuzz.{engine}", name, str(seconds), str(seed)]
     try:
-        # A folder of its own, so that nothing of it stays however it ends.
+        # A temporary folder of its own, so that nothing is left however it ends.
         with tempfile.TemporaryDirectory(prefix="holdfast-fuzz-") as folder:
             environment, limit_s = {**os.environ, "TMPDIR": folder}, seconds + _GRACE_S
             done = subprocess.run(

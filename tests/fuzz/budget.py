@@ -1,4 +1,4 @@
-"""How long one input may take: processor time of this process, so that a busy machine makes nothing late."""
+"""The time limit of one input, in processor time, so that other load of the machine does not count."""
 
 import signal
 import threading
@@ -13,7 +13,7 @@ class TooSlowError(AssertionError):
 
 
 def within_budget(fuzz: Callable[[bytes], None], data: bytes) -> None:
-    """Tries one input, and raises what it raises; outside the main thread nobody looks at the clock."""
+    """Try one input; outside the main thread there is no limit."""
     if threading.current_thread() is not threading.main_thread():
         fuzz(data)
         return

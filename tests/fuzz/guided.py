@@ -1,9 +1,8 @@
-"""One target under atheris, which looks at what each input reaches and goes on from those that reach something new.
+"""One target under atheris, which is guided by the coverage of each input.
 
     python -m tests.fuzz.guided TARGET SECONDS SEED
 
-It is a process of its own, because atheris takes over
-the process that it runs in and never gives it back.
+It is a process of its own, because atheris takes over the process that it runs in and never returns.
 """
 
 import importlib
@@ -16,50 +15,33 @@ from pathlib import Path
 
 import atheris
 
-from tests.fuzz import corpus
-from tests.fuzz.running import Found, Outcome, failure_of, keep, kind_of
+from tests.fuzz.campaign import Findings
+from tests.fuzz.strategy import known_inputs
 from tests.fuzz.target import Target
 
-#: What is longer is tried by the other engine.
-_LENGTH_MAX = 4_096
-#: The budget of an input is processor time; this one is of the clock on the wall, which a busy machine uses up, too.
+_LENGTH_MAX = 1 << 16
+#: The budget of an input is processor time; this limit is wall time, of which a busy machine needs more.
 _PATIENCE_S = 600
 
 
-class _Watch:
-    """Tries what it is given until the time is over, then ends the process."""
-
-    def __init__(self, target: Target, seconds: float, folder: Path) -> None:
-        self._target = target
-        self._end = time.monotonic() + seconds
-        self._folder = folder
-        self._known: set[str] = set()
-        self._found: list[Found] = []
-        self._executions = 0
-
-    def one(self, data: bytes) -> None:
-        """One input."""
-        self._executions += 1
-        failure = failure_of(self._target.fuzz, data)
-        if failure and kind_of(failure) not in self._known:
-            self._known.add(kind_of(failure))
-            self._found.append(keep(self._target, data, failure))
-        if time.monotonic() > self._end:
-            sys.stdout.write(Outcome(self._executions, self._found).told())
-            sys.stdout.flush()
-            shutil.rmtree(self._folder)
-            os._exit(0)
-
-
 def main(name: str, seconds: float, seed: int) -> None:
-    """Never returns."""
+    """Try inputs for this long, then end the process."""
     with atheris.instrument_imports(include=["holdfast"]):
-        # Imported here for the first time, so that all of the product that it uses is instrumented.
+        # Imported here for the first time, so that all modules of the product are instrumented.
         chosen: Target = importlib.import_module("tests.fuzz.target").target(name)
     folder = Path(tempfile.mkdtemp(prefix="holdfast-fuzz-"))
-    for number, data in enumerate([*chosen.seeds, *(path.read_bytes() for path in corpus.kept(name))]):
-        if len(data) <= _LENGTH_MAX:
-            (folder / str(number)).write_bytes(data)
+    for number, data in enumerate(known_inputs(chosen)):
+        (folder / str(number)).write_bytes(data)
+    findings, end_s = Findings(chosen), time.monotonic() + seconds
+
+    def try_one(data: bytes) -> None:
+        findings.try_one(data)
+        if time.monotonic() > end_s:
+            sys.stdout.write(findings.report())
+            sys.stdout.flush()
+            shutil.rmtree(folder)
+            os._exit(0)
+
     options = [
         f"-seed={seed}",
         f"-max_len={_LENGTH_MAX}",
@@ -67,9 +49,7 @@ def main(name: str, seconds: float, seed: int) -> None:
         f"-timeout={_PATIENCE_S}",
         "-verbosity=0",
     ]
-    atheris.Setup(
-        [sys.argv[0], *options, f"-artifact_prefix={folder}/", str(folder)], _Watch(chosen, seconds, folder).one
-    )
+    atheris.Setup([sys.argv[0], *options, f"-artifact_prefix={folder}/", str(folder)], try_one)
     atheris.Fuzz()
 
 

@@ -1,4 +1,4 @@
-"""Several pieces of bytes as one input: each behind its size, in two bytes."""
+"""Several byte strings as one input, each after its size in two bytes."""
 
 from collections.abc import Iterable
 
@@ -6,12 +6,12 @@ _SIZE_BYTES = 2
 
 
 def packed(parts: Iterable[bytes]) -> bytes:
-    """The pieces as one."""
+    """Join the parts."""
     return b"".join(len(part).to_bytes(_SIZE_BYTES, "big") + part for part in parts)
 
 
 def unpacked(data: bytes) -> list[bytes]:
-    """The pieces again; the last one may be shorter than it says."""
+    """Split an input into its parts; the last one may be shorter than its size says."""
     parts, at = [], 0
     while at < len(data):
         size = int.from_bytes(data[at : at + _SIZE_BYTES], "big")

@@ -1,4 +1,4 @@
-"""What is fuzzed: a function that takes bytes and raises only when something is wrong, and inputs to begin with."""
+"""Fuzz targets: a function that takes bytes and raises only for a bug, and seeds."""
 
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 
 class Target(NamedTuple):
-    """One thing that reads what others wrote."""
+    """One decoder of external data."""
 
     name: str
     fuzz: Callable[[bytes], None]
-    #: Inputs of the usual kind, from which others are made.
+    #: Valid inputs, from which others are made.
     seeds: Sequence[bytes]
-    #: How many inputs `make test` tries: fewer where each of them takes long.
+    #: Inputs that `make test` tries: fewer where one takes long.
     examples: int = 300
-    #: Whether it pays to look at what each input reaches: where that costs more than the input, it does not.
+    #: Whether to guide inputs by coverage: not where measuring coverage costs too much.
     is_guided: bool = True
 
 

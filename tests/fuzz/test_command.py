@@ -6,6 +6,8 @@ import pytest
 
 from tests.fuzz import corpus
 from tests.fuzz.__main__ import main
+from tests.fuzz.campaign import run
+from tests.fuzz.target import Target
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,20 @@ def test_input_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "is fine" in capsys.readouterr().out
 
 
+def test_failing_input_is_minimised_and_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all inputs that fail on one line, the file has the bytes that the failure needs."""
+    monkeypatch.setattr(corpus, "INPUTS", tmp_path)
+
+    def fuzz(data: bytes) -> None:
+        assert b"x" not in data
+
+    report = run(Target("urls", fuzz, [b"a text", b"max", b"box"]), 0.0, 1).report()
+    assert [path.read_bytes() for path in corpus.kept("urls")] == [b"x"]
+    assert f"found {corpus.kept('urls')[0]}\n" in report
+
+
 def test_finding_is_kept_once_under_its_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever finds the same again finds the file there."""
+    """Equal findings have one file."""
     monkeypatch.setattr(corpus, "INPUTS", tmp_path)
     first, again = corpus.keep("urls", b"found"), corpus.keep("urls", b"found")
     assert first == again

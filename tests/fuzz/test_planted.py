@@ -1,18 +1,18 @@
 """Targets can fail: each mistake that is planted here is found by the inputs that a target begins with, or near."""
 
-import random
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import Phase, find
+from hypothesis.errors import NoSuchExample
 
 from holdfast import settings_sources
 from holdfast.core import cron, cron_days, cursors, events, failure, image, trace_context
 from holdfast.journal import backup, recovery, snapshot, survey
 from holdfast.journal.disk import File
-from holdfast.lab.history import files
 from holdfast.proto.frames import FrameReader
 from holdfast.sdk import codec
 from holdfast.server import unix_socket
@@ -27,21 +27,29 @@ from holdfast.topologies.pipeline.roles import coordinator
 from holdfast.topologies.zookeeper import ensemble_url
 from holdfast.topologies.zookeeper.backend import records as zookeeper_records
 from holdfast.worker.executors import frames
-from tests.fuzz import corpus
-from tests.fuzz.mutation import mutated
-from tests.fuzz.running import failure_of
+from holdfast_lab.history import files
+from tests.fuzz.campaign import failure_of
+from tests.fuzz.strategy import inputs_near, known_inputs, search_settings
 from tests.fuzz.target import NAMES, Target, target
 
-INPUTS = 400
+INPUTS = 2_000
 
 
 def _is_found(before: Target) -> bool:
-    """Whether one of the first inputs fails: those that are made without the mistake, and with it."""
-    chosen, rng = target(before.name), random.Random(0)
-    kept = [path.read_bytes() for path in corpus.kept(chosen.name)]
-    inputs = list(dict.fromkeys([*kept, *before.seeds, *chosen.seeds]))
-    tried = (inputs[number] if number < len(inputs) else mutated(rng, inputs) for number in range(INPUTS))
-    return any(failure_of(chosen.fuzz, data) for data in tried)
+    """Whether an input fails: stored ones, seeds made without the mistake and with it, or edits of them."""
+    chosen = target(before.name)
+    known = list(dict.fromkeys([*known_inputs(before), *chosen.seeds]))
+
+    def fails(data: bytes) -> bool:
+        return bool(failure_of(chosen.fuzz, data))
+
+    if any(map(fails, known)):
+        return True
+    try:
+        find(inputs_near(known), fails, settings=search_settings(INPUTS, Phase.generate))
+    except NoSuchExample:
+        return False
+    return True
 
 
 def _unchecked(job_id: str) -> str:

@@ -62,7 +62,7 @@ class World:
         """Lets everything happen that can happen now, in the journal too: another thread may write it."""
         await settle()
         for _ in range(LOOKS):
-            if not self._core.coordinator._is_syncing:
+            if not self._core.coordinator.commit.is_syncing:
                 break
             await asyncio.sleep(0.001)
             await settle()

@@ -14,7 +14,7 @@ Start = Callable[..., Awaitable[LedgerServer]]
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts servers over the test's folder, and stops those that still run."""
+    """Starts servers over the test's folder, and stops those that still run at the end."""
     running: list[LedgerServer] = []
 
     async def start_one(**settings: object) -> LedgerServer:

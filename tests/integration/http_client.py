@@ -1,4 +1,4 @@
-"""Raw HTTP for tests: what is sent is exactly what is written here."""
+"""Raw HTTP for tests: the bytes of each request are written here."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ PATIENCE_S = 30.0
 
 @dataclass
 class Reply:
-    """One answer; names of headers are in lower case."""
+    """One response; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -25,7 +25,7 @@ class Reply:
 
     @property
     def reason(self) -> str:
-        """What a problem says to programs; the answer has to be a problem."""
+        """The reason of a problem document; fails if the response is not one."""
         assert self.headers["content-type"] == "application/problem+json", self
         problem = self.json
         assert problem["status"] == self.status
@@ -42,7 +42,7 @@ class Line:
         self.writer = writer
 
     async def reply(self, *, has_body: bool = True) -> Reply:
-        """The next answer."""
+        """Reads the next response."""
         async with asyncio.timeout(PATIENCE_S):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = head.strip().split("\r\n")
@@ -51,20 +51,20 @@ class Line:
             return Reply(int(first.split()[1]), headers, await self.reader.readexactly(size))
 
     async def chunk(self) -> bytes:
-        """The next part of an answer that goes on; nothing at its end."""
+        """Reads the next chunk of a streamed response; empty at its end."""
         async with asyncio.timeout(PATIENCE_S):
             size = int(await self.reader.readuntil(b"\r\n"), 16)
             return (await self.reader.readexactly(size + 2))[:-2]
 
     async def end(self) -> bytes:
-        """Everything until the server closes."""
+        """Reads until the server closes the connection."""
         async with asyncio.timeout(PATIENCE_S):
             return await self.reader.read()
 
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Line]:
-    """A connection for the length of a block."""
+    """A connection for the duration of a block."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -74,7 +74,7 @@ async def connected(address: str) -> AsyncIterator[Line]:
 
 
 def request(method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> bytes:
-    """A request as bytes."""
+    """Encodes a request as bytes."""
     lines = {"Host": "127.0.0.1", **({} if body is None else {"Content-Length": str(len(body))}), **(headers or {})}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (body or b"")
@@ -83,7 +83,7 @@ def request(method: str, target: str, body: bytes | None = None, headers: Mappin
 async def ask(
     address: str, method: str, target: str, content: object = None, headers: Mapping[str, str] | None = None
 ) -> Reply:
-    """One request on a connection of its own; `content` is sent as JSON, and bytes as they are."""
+    """Sends one request on a new connection; `content` is sent as JSON, and bytes as they are."""
     body = content if isinstance(content, bytes) or content is None else json.dumps(content).encode()
     kind = {} if body is None else {"Content-Type": "application/json"}
     async with connected(address) as line:
@@ -92,11 +92,11 @@ async def ask(
 
 
 async def post(address: str, target: str, content: object = None, **headers: str) -> Reply:
-    """A POST; underscores in names of headers stand for hyphens."""
+    """Sends a POST; underscores in header names stand for hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await ask(address, "POST", target, content, named)
 
 
 async def get(address: str, target: str) -> Reply:
-    """A GET."""
+    """Sends a GET."""
     return await ask(address, "GET", target)

@@ -1,6 +1,6 @@
-"""The owners of design A on real gRPC servers in one process, a coordinator that can die, and calls that get lost.
+"""The owners of design A on real gRPC servers in one process, a coordinator that can die, and calls that can fail.
 
-Time is the owners' and the coordinator's alone, and moves when a test says so.
+The owners and the coordinator share one clock, which moves only when a test moves it.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ import grpc
 import structlog
 
 from holdfast import limits
-from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import SIM_TYPE, Template
 from holdfast.ledger.command_clock import STALL_MS
@@ -30,13 +29,13 @@ from holdfast.topologies.microservices.services.job_service import JobService
 from holdfast.topologies.microservices.services.queue_service import QueueService
 from holdfast.topologies.microservices.services.result_service import ResultService
 from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
-from tests.unit.services.owner_server import DEADLINE_MS, DEADLINE_S, patient, served
+from tests.unit.topologies.microservices.owner_server import DEADLINE_MS, DEADLINE_S, patient, served
 
 WORKER = "w"
 
 
 class Fault(Enum):
-    """What becomes of one call of the coordinator."""
+    """The possible faults of one call of the coordinator."""
 
     LOST_BEFORE = "it does not arrive"
     LOST_AFTER = "its answer does not arrive"
@@ -45,29 +44,29 @@ class Fault(Enum):
 
 
 class Faults:
-    """Stands between the coordinator and the owners: counts the calls, and lets some go wrong."""
+    """Sits between the coordinator and the owners: counts the calls and makes some of them fail."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        #: What becomes of a call: by its number from 1, its method and its request.
+        #: The fault of a call, by its number from 1, its method and its request.
         self.rule: Callable[[int, str, Any], Fault | None] = lambda _number, _method, _request: None
-        #: Runs before a call is sent, which waits for it.
+        #: Runs before a call is sent; the call waits for it.
         self.before: Callable[[str, Any], Awaitable[None]] | None = None
-        #: Runs when a call has taken effect; its answer waits for it.
+        #: Runs when a call has taken effect; its response waits for it.
         self.after: Callable[[str, Any], Awaitable[None]] | None = None
         self.death = asyncio.Event()
 
     def reset(self) -> None:
-        """From now on every call arrives; they are counted anew."""
+        """Restarts the count; every call succeeds from now on."""
         self.__init__()  # type: ignore[misc]  # as new
 
     def down(self, *services: str) -> None:
-        """No call to these services arrives."""
+        """Makes every call to these services fail."""
         methods = {method for service in services for method in _METHODS[service]}
         self.rule = lambda _number, method, _request: Fault.LOST_BEFORE if method in methods else None
 
     async def send(self, method: str, request: object, call: Callable[[], Awaitable[Any]]) -> object:
-        """One call, and what becomes of it."""
+        """Sends one call with its fault."""
         self.calls.append(method)
         fault = self.rule(len(self.calls), method, request)
         if self.before is not None:
@@ -101,7 +100,7 @@ _METHODS = {
 
 
 class FaultyChannel:
-    """A channel whose calls go through `Faults`; as much of one as stubs use."""
+    """A channel whose calls go through `Faults`, with the methods that stubs use."""
 
     def __init__(self, channel: grpc.aio.Channel, faults: Faults) -> None:
         self._channel = channel
@@ -113,14 +112,14 @@ class FaultyChannel:
         method = path.rpartition("/")[2]
 
         async def call(request: object, **terms: object) -> object:
-            terms["timeout"] = DEADLINE_S  # what is late is late because a test says so
+            terms["timeout"] = DEADLINE_S  # only a test's fault makes a call late
             return await self._faults.send(method, request, lambda: real(request, **terms))
 
         return call
 
 
 class World:
-    """Three owners, their clients, and the coordinator of the moment."""
+    """Three owners, their clients, and the current coordinator."""
 
     def __init__(
         self, channels: dict[str, grpc.aio.Channel], clock: ManualClock, waiting: waiting_jobs.WaitingJobs
@@ -144,18 +143,18 @@ class World:
     # -- clients
 
     async def submit(self, type_: str = SIM_TYPE, **options: Any) -> str:  # noqa: ANN401 - those of a template
-        """One accepted job."""
+        """Submits one job and returns its id."""
         options = {"simulated": type_ == SIM_TYPE} | options
         draft = JobDraft(0, b"payload", options.pop("delay_ms", 0))
         return (await self.jobs.submit([Template(type_, **options)], [draft])).job_ids[0]
 
     async def record(self, job_id: str) -> pb.GetJobRecordResponse:
-        """What the owner of the records says."""
+        """The record of the job service."""
         record: pb.GetJobRecordResponse = await self.job.GetJobRecord(pb.GetJobRecordRequest(job_id=job_id))
         return record
 
     async def state(self, job_id: str) -> State:
-        """The job's status."""
+        """The job's state."""
         return State((await self.record(job_id)).summary.status)
 
     async def result(self, job_id: str) -> pb.GetResultResponse:
@@ -164,7 +163,7 @@ class World:
         return result
 
     async def check_ended(self, *job_ids: str) -> None:
-        """Each job has ended once, with an envelope of the same status, and waits nowhere."""
+        """Checks that each job has ended once, has an envelope of the same state, and is in no queue."""
         for job_id in job_ids:
             state, result = await self.state(job_id), await self.result(job_id)
             assert state in TERMINAL
@@ -173,11 +172,11 @@ class World:
     # -- a worker
 
     async def fetch(self, worker: str = WORKER, *routes: str) -> pb.FetchWorkResponse:
-        """What the worker is given."""
+        """Fetches work as the worker."""
         return await self.coordinator.fetch(worker, pb.Wanted(routes=routes or [SIM_TYPE]))
 
     async def take(self, worker: str = WORKER) -> pb.FetchWorkResponse:
-        """A job in the hands of the worker."""
+        """Fetches a job as the worker; fails if there is none."""
         work = await self.fetch(worker)
         assert work.assigned
         return work
@@ -190,7 +189,7 @@ class World:
         worker: str = WORKER,
         **fields: Any,  # noqa: ANN401 - those of the message
     ) -> str:
-        """Why the report does not count, or nothing."""
+        """Reports an outcome and returns the reason of the refusal, or an empty string."""
         request = pb.ReportWorkOutcomeRequest(job_id=work.job_id, outcome=outcome, **({"token": work.token} | fields))
         return await self.coordinator.report(worker, report_row(request))
 
@@ -201,7 +200,7 @@ class World:
         released: tuple[pb.FetchWorkResponse, ...] = (),
         **fields: Any,  # noqa: ANN401 - those of the message
     ) -> pb.WorkerHeartbeatResponse:
-        """A heartbeat that names what the worker runs."""
+        """Sends a heartbeat that names the worker's jobs."""
         return await self._beat(
             pb.WorkerHeartbeatRequest(
                 worker_id=worker, running=pb.RunningJobs(jobs=_named(running)), released=_named(released), **fields
@@ -209,16 +208,16 @@ class World:
         )
 
     async def bare_beat(self, worker: str = WORKER) -> pb.WorkerHeartbeatResponse:
-        """A heartbeat of a worker that knows only the frozen fields."""
+        """Sends a heartbeat of a worker that knows only the frozen fields."""
         return await self._beat(pb.WorkerHeartbeatRequest(worker_id=worker, capacity_hint=1))
 
     async def _beat(self, request: pb.WorkerHeartbeatRequest) -> pb.WorkerHeartbeatResponse:
         return heard_message(request, await self.coordinator.hear(request.worker_id, request), self.terms)
 
-    # -- time and death
+    # -- the clock and kills
 
     async def pass_time(self, ms: int, *running: pb.FetchWorkResponse) -> None:
-        """Time passes for everybody; the worker beats every second for what it runs."""
+        """Moves the clock; the worker sends a heartbeat every second for its running jobs."""
         for at_ms in range(0, ms, STALL_MS):
             self.clock.advance(min(STALL_MS, ms - at_ms) / 1_000)
             if running and at_ms % 1_000 == 0:
@@ -227,18 +226,18 @@ class World:
             await self.coordinator.settled()
 
     async def kill(self) -> None:
-        """The coordinator ends where it is, and another takes its place."""
+        """Ends the coordinator at its current step and starts another one."""
         await self.coordinator.stop()
         self.faults.reset()
         self.coordinator = WorkCoordinator(self._owners, self.terms, self.clock)
 
     def replace(self) -> WorkCoordinator:
-        """Another coordinator takes over while this one lives on and hears nothing of it; gives the old one."""
+        """Starts another coordinator while the old one stays alive, and returns the old one."""
         old, self.coordinator = self.coordinator, WorkCoordinator(self._owners, self.terms, self.clock)
         return old
 
     async def until_death(self, steps: Awaitable[object]) -> bool:
-        """Runs steps until the coordinator dies, or to their end; whether it died."""
+        """Runs steps until the coordinator dies or they end; returns whether it died."""
         task, death = asyncio.ensure_future(steps), asyncio.ensure_future(self.faults.death.wait())
         await asyncio.wait([task, death], return_when=asyncio.FIRST_COMPLETED)
         is_dead = self.faults.death.is_set()
@@ -250,7 +249,7 @@ class World:
         return is_dead
 
     def logged(self, event: str) -> list[dict[str, Any]]:
-        """The lines of one kind so far."""
+        """The log lines of one event so far."""
         return [entry for entry in self.log if entry["event"] == event]
 
 
@@ -260,7 +259,7 @@ def _named(works: tuple[pb.FetchWorkResponse, ...]) -> list[pb.RunningJob]:
 
 @asynccontextmanager
 async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterator[World]:
-    """Served until the block ends."""
+    """A world that serves until the block ends."""
     clock = ManualClock()
     book, waiting, ends = (
         records.Records(),
@@ -273,21 +272,18 @@ async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterato
         owners = {
             "job": served(
                 book,
-                DIGEST_VERSION,
                 lambda keeper, to: rpc.add_JobInternalServiceServicer_to_server(JobService(keeper, book), to),
                 None,
                 clock=clock,
             ),
             "queue": served(
                 waiting,
-                DIGEST_VERSION,
                 lambda keeper, to: rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, waiting), to),
                 None,
                 clock=clock,
             ),
             "result": served(
                 ends,
-                DIGEST_VERSION,
                 lambda keeper, to: rpc.add_ResultInternalServiceServicer_to_server(
                     ResultService(keeper, ends, output_bytes_max=output_bytes_max), to
                 ),

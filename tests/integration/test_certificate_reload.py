@@ -1,4 +1,4 @@
-"""Certificates that change while a server runs: new connections get the new ones, on gRPC and HTTP alike."""
+"""Certificates that change while a server runs: new connections get the new ones, over gRPC and HTTP."""
 
 import asyncio
 import shutil
@@ -13,14 +13,14 @@ from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.errors import HoldfastError
 from holdfast.server.ledger_server import LedgerServer
-from tests.integration.carrying import Hearing, Patient
-from tests.integration.certificates_here import Authority
 from tests.integration.conftest import Start
 from tests.integration.http_client import request
+from tests.integration.made_certificates import Authority
+from tests.integration.transports import Hearing, Patient
 
 
 class Files:
-    """The files that a server was told, and what is put into them."""
+    """The certificate files of a server, and the authorities that fill them."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -49,14 +49,14 @@ def files(tmp_path: Path) -> Files:
 
 
 def look(server: LedgerServer) -> None:
-    """Notices now what it would notice within a second."""
+    """Reloads the certificate files now instead of within a second."""
     certificates = server.face.protection.certificates
     assert certificates is not None
     certificates.look()
 
 
 async def is_trusted(server: LedgerServer, authority: Authority, *, shown: tuple[str, str] | None = None) -> list[bool]:
-    """Whether gRPC, and whether HTTP, answers a client that trusts this authority alone."""
+    """Whether gRPC and HTTP each answer a client that trusts only this authority."""
     query = f"?ca={authority.path}" + (f"&cert={shown[0]}&key={shown[1]}" if shown else "")
     access = access_of(f"holdfasts://{server.address}{query}")
     client = RemoteJobs(Patient(GrpcCarrier(server.address, access)), Hearing())
@@ -92,7 +92,7 @@ async def _requested(server: LedgerServer, context: ssl.SSLContext) -> bool:
 
 
 async def test_changed_certificate_is_shown_to_new_connections(start: Start, files: Files) -> None:
-    """Handshakes show the old one before, and the new one after; a connection that is open goes on."""
+    """New connections get the changed certificate, and an open connection continues."""
     server = await start(tls_cert=files.cert, tls_key=files.key, no_http=False, http_port=0)
     access = access_of(f"holdfasts://{server.address}?ca={files.old.path}")
     staying = RemoteJobs(Patient(GrpcCarrier(server.address, access)), Hearing())
@@ -108,7 +108,7 @@ async def test_changed_certificate_is_shown_to_new_connections(start: Start, fil
 
 
 async def test_server_notices_the_change_by_itself(start: Start, files: Files) -> None:
-    """Nothing but the files has to change."""
+    """The server notices changed certificate files by itself."""
     server = await start(tls_cert=files.cert, tls_key=files.key, no_http=False, http_port=0)
     files.put(files.new)
     while not all(await is_trusted(server, files.new)):
@@ -117,7 +117,7 @@ async def test_server_notices_the_change_by_itself(start: Start, files: Files) -
 
 @pytest.mark.parametrize("damage", ["empty", "other key", "gone"])
 async def test_unusable_files_leave_the_old_certificate(start: Start, files: Files, damage: str) -> None:
-    """They are logged and counted, and the next good ones are taken."""
+    """Unusable certificate files are logged and counted, the old certificate stays, and later valid files are used."""
     server = await start(tls_cert=files.cert, tls_key=files.key, no_http=False, http_port=0)
     certificates = server.face.protection.certificates
     assert certificates is not None
@@ -135,7 +135,7 @@ async def test_unusable_files_leave_the_old_certificate(start: Start, files: Fil
 
 
 async def test_authority_of_clients_changes_too(start: Start, files: Files) -> None:
-    """Clients of the old authority are turned away, those of the new one let in."""
+    """After a change of the client authority, the server refuses clients of the old one and accepts new ones."""
     told = {"tls_cert": files.cert, "tls_key": files.key, "tls_client_ca": files.client_ca}
     server = await start(**told, no_http=False, http_port=0)
     old, new = files.old.sign("client"), files.new.sign("client")

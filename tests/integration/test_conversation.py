@@ -1,4 +1,4 @@
-"""Every method over every way to a server, and what becomes of calls when something goes wrong."""
+"""Every method over every transport to a server, and the failures of calls."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,9 +28,9 @@ from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.backend import Backend
 from holdfast.server.unix_socket import SocketServer
 from tests.e2e.fleet import stable_port
-from tests.e2e.waiting import DEADLINE_S
-from tests.integration.carrying import CARRIERS, CONVERSATIONS, Patient, carrier_to, remote_to, socket_of
+from tests.e2e.wait_until import DEADLINE_S
 from tests.integration.conftest import Start
+from tests.integration.transports import CARRIERS, CONVERSATIONS, Patient, carrier_to, remote_to, socket_of
 
 EVERY_CARRIER = pytest.mark.parametrize("kind", CARRIERS)
 EVERY_CONVERSATION = pytest.mark.parametrize("kind", CONVERSATIONS)
@@ -39,20 +39,20 @@ FULL = Template("brew", "teas", 7, 4, 0, 5_000, BackoffRule(FIXED, 0, 9_000))
 
 
 class Nonsense:
-    """Something that is sent like a message."""
+    """An object that is sent like a message."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - as protobuf names it
         return b"\xff" * 10
 
 
 async def end_of(stream: AsyncIterator[object]) -> None:
-    """Reads until there is no more."""
+    """Reads a stream to its end."""
     async for _ in stream:
         pass
 
 
 async def one(remote: RemoteJobs, template: Template | None = None, **draft: object) -> str:
-    """The id of one job that was accepted."""
+    """Submits one job and returns its id."""
     submitted = await remote.submit([template or Template("brew")], [JobDraft(**draft)])  # type: ignore[arg-type]
     assert not submitted.refusals
     return submitted.job_ids[0]
@@ -60,7 +60,7 @@ async def one(remote: RemoteJobs, template: Template | None = None, **draft: obj
 
 @EVERY_CARRIER
 async def test_job_comes_back_as_it_was_submitted(start: Start, kind: str) -> None:
-    """Template, keys, labels, headers, payload and due time survive the way there and back, zeros included."""
+    """Template, keys, labels, headers, payload and due time come back as they were submitted, zeros included."""
     extra = Extra("r-1", (("a", "1"), ("b", "")), (("trace", "x"),), retry_of="earlier", unique_key="u")
     job_id = str(uuid4())
     async with remote_to(await start(), kind) as remote:
@@ -75,7 +75,7 @@ async def test_job_comes_back_as_it_was_submitted(start: Start, kind: str) -> No
 
 @EVERY_CARRIER
 async def test_repeated_submission_finds_the_first(start: Start, kind: str) -> None:
-    """A client's id, a request id and a unique key each lead to the job that is there, and are said to."""
+    """A repeated submit with the same job id, request id or unique key returns the first job, marked as existing."""
     drafts = [
         JobDraft(id=str(uuid4())),
         JobDraft(extra=Extra(request_id="r")),
@@ -90,7 +90,7 @@ async def test_repeated_submission_finds_the_first(start: Start, kind: str) -> N
 
 @EVERY_CARRIER
 async def test_refused_jobs_of_a_batch_say_code_and_reason(start: Start, kind: str) -> None:
-    """Each job is accepted or refused on its own, with the code that the ledger gave."""
+    """Each job of a batch is accepted or refused by itself, with the ledger's code and reason."""
     request_id = Extra(request_id="same")
     async with remote_to(await start(), kind) as remote:
         await one(remote, payload=b"first", extra=request_id)
@@ -105,7 +105,7 @@ async def test_refused_jobs_of_a_batch_say_code_and_reason(start: Start, kind: s
 
 @EVERY_CARRIER
 async def test_cancel_settles_whoever_waits(start: Start, kind: str) -> None:
-    """The wait for a job ends with it, and tells the reason."""
+    """A wait for a job ends when the job is canceled, and returns the reason."""
     async with remote_to(await start(), kind) as remote:
         job_id = await one(remote)
         waiting = asyncio.create_task(remote.settled(job_id))
@@ -119,7 +119,7 @@ async def test_cancel_settles_whoever_waits(start: Start, kind: str) -> None:
 
 @EVERY_CARRIER
 async def test_watch_tells_every_state_and_ends_with_the_job(start: Start, kind: str) -> None:
-    """The first state comes at once, and the stream ends after the last."""
+    """A watch sends the current state at once and ends after the last one."""
     async with remote_to(await start(), kind) as remote:
         job_id = await one(remote)
         seen = []
@@ -132,7 +132,7 @@ async def test_watch_tells_every_state_and_ends_with_the_job(start: Start, kind:
 
 @EVERY_CARRIER
 async def test_search_goes_on_from_its_cursor(start: Start, kind: str) -> None:
-    """Parts of a search follow one another without a gap, and a numbered page is the same jobs."""
+    """A search continues from its cursor without a gap, and a page starts at its offset."""
     async with remote_to(await start(), kind) as remote:
         drafts = [JobDraft(extra=Extra(labels=(("n", str(number % 2)),))) for number in range(9)]
         ids = (await remote.submit([Template("brew", "teas")], drafts)).job_ids
@@ -152,7 +152,7 @@ async def test_search_goes_on_from_its_cursor(start: Start, kind: str) -> None:
 
 @EVERY_CARRIER
 async def test_retry_explanation_and_history(start: Start, kind: str) -> None:
-    """An ended job is made again, says why it ended, and has a history."""
+    """A finished job can be retried, has an explanation of its end, and has a history."""
     async with remote_to(await start(), kind) as remote:
         job_id = await one(remote, payload=b"again")
         with pytest.raises(FailedPreconditionError):
@@ -167,7 +167,7 @@ async def test_retry_explanation_and_history(start: Start, kind: str) -> None:
 
 @EVERY_CARRIER
 async def test_feed_tells_what_happened_and_then_what_happens(start: Start, kind: str) -> None:
-    """From a position on nothing is missed, and the stream goes on with what comes."""
+    """A feed sends all events after its start position and continues with new ones."""
     async with remote_to(await start(), kind) as remote:
         first = await one(remote)
         told: list[str] = []
@@ -182,7 +182,7 @@ async def test_feed_tells_what_happened_and_then_what_happens(start: Start, kind
 
 @EVERY_CARRIER
 async def test_operators_see_and_steer(start: Start, kind: str) -> None:
-    """Numbers, queues, modes and purges do what they say, and a worker that is not there is NOT_FOUND."""
+    """The admin calls return numbers and queues, set modes and purge, and an unknown worker is NOT_FOUND."""
     async with remote_to(await start(), kind) as remote:
         await remote.submit([Template("brew", "teas")], [JobDraft()] * 3)
         await remote.set_queue_mode("teas", QueueMode.PAUSED, "inventory")
@@ -208,7 +208,7 @@ async def test_operators_see_and_steer(start: Start, kind: str) -> None:
 async def test_errors_keep_code_and_reason(
     start: Start, kind: str, job_id: str, error: type[HoldfastError], reason: str
 ) -> None:
-    """What a server refuses is raised as the error that the ledger raised, for calls and for streams."""
+    """An error of the ledger reaches the client with its code and reason, for calls and for streams."""
     async with remote_to(await start(), kind) as remote:
         for call in (remote.get, remote.settled, remote.explain):
             with pytest.raises(error) as caught:
@@ -221,7 +221,7 @@ async def test_errors_keep_code_and_reason(
 
 @EVERY_CARRIER
 async def test_unknown_methods_are_unimplemented(start: Start, kind: str) -> None:
-    """A method that does not exist has an answer of its own."""
+    """A call of an unknown method is UNIMPLEMENTED."""
     carrier = await carrier_to(await start(), kind)
     with pytest.raises(UnimplementedError) as caught:
         await carrier.call("JobService/Dance", pb.GetJobRequest(), pb.Job, DEADLINE_S)
@@ -231,7 +231,7 @@ async def test_unknown_methods_are_unimplemented(start: Start, kind: str) -> Non
 
 @EVERY_CARRIER
 async def test_body_that_is_no_message_is_refused(start: Start, kind: str) -> None:
-    """Bytes that cannot be a request are INVALID_ARGUMENT, and the connection goes on."""
+    """A body that is no valid message is INVALID_ARGUMENT, and the connection stays open."""
     carrier = await carrier_to(await start(), kind)
     with pytest.raises(InvalidArgumentError) as caught:
         await carrier.call("JobService/GetJob", cast("Message", Nonsense()), pb.Job, DEADLINE_S)
@@ -242,7 +242,7 @@ async def test_body_that_is_no_message_is_refused(start: Start, kind: str) -> No
 
 @EVERY_CONVERSATION
 async def test_thousands_of_calls_at_a_time_get_each_their_own_answer(start: Start, kind: str) -> None:
-    """Four thousand waits and as many submits share one connection, and no answer is mixed up."""
+    """Four thousand waits and as many submits share one connection, and each gets its own response."""
     async with remote_to(await start(), kind) as remote:
         ids = (await remote.submit([Template("brew")], [JobDraft()] * 1_000)).job_ids
         waits = [asyncio.create_task(remote.settled(job_id)) for job_id in ids * 4]
@@ -255,7 +255,7 @@ async def test_thousands_of_calls_at_a_time_get_each_their_own_answer(start: Sta
 
 @EVERY_CONVERSATION
 async def test_request_that_no_message_holds_is_refused_before_it_is_sent(start: Start, kind: str) -> None:
-    """It is INVALID_ARGUMENT, and calls under way on the same connection go on."""
+    """A request above the message limit is INVALID_ARGUMENT, and other calls on the connection continue."""
     async with remote_to(await start(), kind) as remote:
         job_id = await one(remote)
         waiting = asyncio.create_task(remote.settled(job_id))
@@ -274,7 +274,7 @@ async def test_call_that_is_given_up_leaves_nothing_behind(start: Start, kind: s
     remote = RemoteJobs(Patient(carrier))
     job_id = await one(remote)
     waiting = asyncio.create_task(remote.settled(job_id))
-    await one(remote)  # goes after it on the same connection, so that it has arrived
+    await one(remote)  # sent after it on the same connection, so the wait has arrived
     waiting.cancel()
     with pytest.raises(DeadlineExceededError):
         await carrier.call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, 0.01)
@@ -285,7 +285,7 @@ async def test_call_that_is_given_up_leaves_nothing_behind(start: Start, kind: s
 
 @EVERY_CARRIER
 async def test_stream_that_is_left_ends_at_the_server(start: Start, kind: str) -> None:
-    """Whoever stops reading a feed is forgotten by the server."""
+    """The server forgets a feed reader that stops reading."""
     server = await start()
     async with remote_to(server, kind) as remote:
         stream = remote.feed(None)
@@ -299,7 +299,7 @@ async def test_stream_that_is_left_ends_at_the_server(start: Start, kind: str) -
 
 @EVERY_CARRIER
 async def test_stopping_server_answers_those_who_wait(start: Start, kind: str) -> None:
-    """Waits and streams fail with UNAVAILABLE instead of hanging, and the server does not wait for them."""
+    """A server that stops fails waits and streams with UNAVAILABLE instead of waiting for them."""
     server = await start()
     carrier = await carrier_to(server, kind)
     remote = RemoteJobs(Patient(carrier))
@@ -320,7 +320,7 @@ async def test_stopping_server_answers_those_who_wait(start: Start, kind: str) -
 
 
 async def test_lost_connection_fails_calls_under_way_and_later_ones(start: Start) -> None:
-    """Who waits hears CONNECTION_LOST, and whoever calls later UNREACHABLE."""
+    """When the connection drops, a waiting call gets CONNECTION_LOST and a later one UNREACHABLE."""
     server = await start()
     carrier = await SocketCarrier.connect(socket_of(server))
     job_id = await one(RemoteJobs(Patient(carrier)))
@@ -338,7 +338,7 @@ async def test_lost_connection_fails_calls_under_way_and_later_ones(start: Start
 
 
 async def test_conversation_over_grpc_is_opened_anew_after_a_restart(start: Start) -> None:
-    """A client outlives its server: the next call finds the one that took its place."""
+    """A client's next call after a restart of the server over gRPC reaches the new server."""
     port = stable_port()
     server = await start(port=port)
     async with remote_to(server, "converse") as remote:
@@ -349,7 +349,7 @@ async def test_conversation_over_grpc_is_opened_anew_after_a_restart(start: Star
 
 
 async def test_capability_that_a_backend_lacks_is_named(start: Start) -> None:
-    """A backend without administration and feed says so, by its name."""
+    """A call for a capability that the backend lacks is UNIMPLEMENTED and names the backend."""
     server = await start()
     poor = SocketServer(Backend(server.jobs, server.work, declared=Capabilities("poor", frozenset())), pb.Welcome())
     path = socket_of(server).with_name("poor.sock")

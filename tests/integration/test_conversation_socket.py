@@ -1,4 +1,4 @@
-"""The socket itself: its file, its path, and connections that say what nobody understands."""
+"""The socket itself: its file, its path, and connections with malformed data."""
 
 import asyncio
 import os
@@ -23,12 +23,12 @@ from holdfast.proto.frames import framed
 from holdfast.server import conversation
 from holdfast.server.ledger_server import LedgerServer
 from holdfast.server.unix_socket import SOCKET_NAME, SocketServer
-from tests.integration.carrying import socket_of
 from tests.integration.conftest import Start
+from tests.integration.transports import socket_of
 
 
 class Raw:
-    """A client made by hand."""
+    """A client that sends raw bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -45,7 +45,7 @@ class Raw:
         return pb.Reply.FromString(await self._reader.readexactly(length))
 
     async def rest(self) -> bytes:
-        """What comes until the server hangs up."""
+        """Reads until the server closes the connection."""
         try:
             return await self._reader.read()
         except ConnectionError:
@@ -84,7 +84,7 @@ def stats_call(number: int = 1) -> bytes:
     ids=["kind", "http", "oversized", "garbage", "no-call", "same-id", "no-worker"],
 )
 async def test_what_cannot_be_read_ends_that_connection_only(server: LedgerServer, raw: Raw, data: bytes) -> None:
-    """The connection is dropped with a line in the log, and others go on."""
+    """The server drops a connection with malformed data, logs it, and continues to serve other connections."""
     async with RemoteJobs(await SocketCarrier.connect(socket_of(server))) as other:
         with capture_logs() as lines:
             await raw.say(data)
@@ -95,7 +95,7 @@ async def test_what_cannot_be_read_ends_that_connection_only(server: LedgerServe
 
 @pytest.mark.parametrize("half", [b"C\x00\x00", b"C" + stats_call()[:-3], b"W\x00\x00\x00\x09abc"])
 async def test_half_a_message_ends_with_its_connection(raw: Raw, half: bytes) -> None:
-    """A client that dies in the middle of a message is let go, with a line in the log."""
+    """The server closes and logs a connection that ends in the middle of a message."""
     with capture_logs() as lines:
         await raw.say(half)
         raw.shut()
@@ -104,7 +104,7 @@ async def test_half_a_message_ends_with_its_connection(raw: Raw, half: bytes) ->
 
 
 async def test_message_may_come_byte_by_byte_and_many_in_one_piece(raw: Raw) -> None:
-    """How the bytes are cut does not matter."""
+    """The server reads messages that arrive byte by byte, and several that arrive at once."""
     for byte in b"C" + stats_call(5):
         await raw.say(bytes([byte]))
     assert (await raw.reply()).id == 5
@@ -115,7 +115,7 @@ async def test_message_may_come_byte_by_byte_and_many_in_one_piece(raw: Raw) -> 
 
 
 async def test_stream_over_a_conversation_is_marked_and_can_be_called_off(server: LedgerServer, raw: Raw) -> None:
-    """Messages of a stream say that more follow, and after a cancel none does."""
+    """Messages of a stream are marked as continued, and a cancel ends the stream."""
     await raw.say(b"C" + framed(pb.Call(id=1, method="JobService/Feed").SerializeToString()))
     assert (await raw.reply()).more
     await raw.say(framed(pb.Call(id=1, cancel=True).SerializeToString()))
@@ -129,7 +129,7 @@ async def test_stream_over_a_conversation_is_marked_and_can_be_called_off(server
 
 
 async def test_client_that_reads_nothing_is_not_read_either(server: LedgerServer, raw: Raw) -> None:
-    """Its calls wait in its own buffers, and are all answered once it reads."""
+    """The server stops reading from a client that does not read, and answers all its calls once it reads."""
     submitted = await server.jobs.submit([Template("brew")], [JobDraft(payload=b"x" * 1_000_000)])
     request = pb.GetJobRequest(job_id=submitted.job_ids[0], with_payload=True).SerializeToString()
     call = [framed(pb.Call(id=n, method="JobService/GetJob", body=request).SerializeToString()) for n in range(40)]
@@ -141,7 +141,7 @@ async def test_client_that_reads_nothing_is_not_read_either(server: LedgerServer
 
 
 async def test_too_many_calls_under_way_are_refused(server: LedgerServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the cap a call is RESOURCE_EXHAUSTED, and those under way go on."""
+    """A call above the limit of concurrent calls is RESOURCE_EXHAUSTED, and the calls under way continue."""
     monkeypatch.setattr(conversation, "CALLS_MAX", 2)
     carrier = await SocketCarrier.connect(socket_of(server))
     job_id = (await server.jobs.submit([Template("brew")], [JobDraft()])).job_ids[0]
@@ -157,7 +157,7 @@ async def test_too_many_calls_under_way_are_refused(server: LedgerServer, monkey
 
 
 async def test_only_the_owner_may_connect(server: LedgerServer) -> None:
-    """The socket's file is the owner's alone, and gone when the server is."""
+    """Only the owner may open the socket's file, and the server removes it when it stops."""
     path = socket_of(server)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     await server.stop()
@@ -165,7 +165,7 @@ async def test_only_the_owner_may_connect(server: LedgerServer) -> None:
 
 
 async def test_socket_of_a_dead_server_is_replaced(start: Start) -> None:
-    """What a killed server left behind does not keep the next one from serving."""
+    """A server replaces the socket file that a killed server left behind."""
     first = await start()
     await first.stop()
     with socket.socket(socket.AF_UNIX) as dead:
@@ -179,7 +179,7 @@ async def test_socket_of_a_dead_server_is_replaced(start: Start) -> None:
 
 
 async def test_file_in_the_way_is_left_alone(server: LedgerServer, tmp_path: Path) -> None:
-    """Something that is no socket is not deleted; the error names it."""
+    """A server refuses to start if a file that is no socket is at the socket's path, and does not delete it."""
     path = tmp_path / SOCKET_NAME
     path.write_text("mine")
     with pytest.raises(FailedPreconditionError, match="in the way"):
@@ -188,7 +188,7 @@ async def test_file_in_the_way_is_left_alone(server: LedgerServer, tmp_path: Pat
 
 
 async def test_path_longer_than_a_socket_may_have_works(start: Start, tmp_path: Path) -> None:
-    """Clients and workers reach a server in a directory with a name of any length."""
+    """Clients and workers can connect to a server in a directory with a path longer than a socket's limit."""
     folder = tmp_path.joinpath(*["a-rather-long-name-of-a-folder" * 3] * 3)
     folder.mkdir(parents=True)
     server = await start(data=str(folder))
@@ -203,11 +203,12 @@ async def test_path_longer_than_a_socket_may_have_works(start: Start, tmp_path: 
 
 @pytest.mark.parametrize("name", ["nothing-here.sock", "no-folder/holdfast.sock"])
 async def test_nobody_there_is_unreachable(tmp_path: Path, name: str) -> None:
-    """Clients and workers get UNAVAILABLE with a path in the message."""
-    for connecting in (
-        SocketCarrier.connect(tmp_path / name),
-        SocketWork(tmp_path / name).open(Introduction("w", frozenset())),
+    """A connection attempt without a server is UNAVAILABLE, with the directory in the message."""
+    path = tmp_path / name
+    for connect in (
+        lambda: SocketCarrier.connect(path),
+        lambda: SocketWork(path).open(Introduction("w", frozenset())),
     ):
-        with pytest.raises(UnavailableError, match=name) as caught:
-            await connecting
+        with pytest.raises(UnavailableError, match=f"no server is running for '{path.parent}'") as caught:
+            await connect()
         assert caught.value.reason == "UNREACHABLE"

@@ -1,4 +1,4 @@
-"""Workers' sessions over the socket and over gRPC: the same leases, the same endings."""
+"""Workers' sessions over the socket and over gRPC, with the same behaviour."""
 
 import asyncio
 
@@ -11,8 +11,8 @@ from holdfast.core.model import Extra, Note, Template
 from holdfast.errors import AbortedError, InvalidArgumentError, UnavailableError
 from holdfast.ports import Directive, Introduction, JobDraft, JobView, WorkSession
 from holdfast.server.ledger_server import LedgerServer
-from tests.integration.carrying import CONVERSATIONS, work_of
 from tests.integration.conftest import Start
+from tests.integration.transports import CONVERSATIONS, work_of
 
 pytestmark = pytest.mark.parametrize("kind", CONVERSATIONS)
 
@@ -23,7 +23,7 @@ async def submitted(server: LedgerServer, count: int = 1, payload: bytes = b"lea
 
 
 async def opened(server: LedgerServer, kind: str, held: dict[int, str] | None = None, worker: str = "w") -> WorkSession:
-    """A session that was welcomed."""
+    """Opens a session and reads its welcome."""
     introduction = Introduction(worker, frozenset({"brew"}), slots=2, held=held or {})
     session = await work_of(server, kind).open(introduction)
     assert (await session.next()).lease_ms == server._settings.lease_ms
@@ -31,14 +31,14 @@ async def opened(server: LedgerServer, kind: str, held: dict[int, str] | None = 
 
 
 async def until(session: WorkSession, field: str) -> Directive:
-    """The next directive in which this field is filled."""
+    """Reads directives until one has this field."""
     while not getattr(directive := await session.next(), field):
         pass
     return directive
 
 
 async def test_leases_come_by_credit_and_outcomes_are_acknowledged(start: Start, kind: str) -> None:
-    """A job travels to the worker with what it carries, and its output back."""
+    """A worker receives a lease with the job's data, and the server acknowledges its outcome and stores its output."""
     server = await start()
     job_id, later = await submitted(server, 2)
     session = await opened(server, kind)
@@ -53,7 +53,7 @@ async def test_leases_come_by_credit_and_outcomes_are_acknowledged(start: Start,
 
 
 async def test_large_payloads_are_spread_over_messages(start: Start, kind: str) -> None:
-    """More than one message holds reaches the worker whole."""
+    """Payloads that exceed one message reach the worker whole."""
     server = await start()
     for _ in range(7):
         await submitted(server, payload=b"x" * 1_000_000)
@@ -66,7 +66,7 @@ async def test_large_payloads_are_spread_over_messages(start: Start, kind: str) 
 
 
 async def test_notes_become_progress_and_history(start: Start, kind: str) -> None:
-    """What an attempt says of itself is shown with the job and kept."""
+    """A note of a worker becomes the job's progress and an entry of its history."""
     server = await start()
     (job_id,) = await submitted(server)
     session = await opened(server, kind)
@@ -83,7 +83,7 @@ async def test_notes_become_progress_and_history(start: Start, kind: str) -> Non
 
 
 async def test_operator_asks_a_worker_to_drain(start: Start, kind: str) -> None:
-    """The worker hears of it, drains, is told when nothing is on its way, and gets no more."""
+    """A worker that is asked to drain gets a notification, drains, and receives no more leases."""
     server = await start()
     session = await opened(server, kind)
     await session.want(2)
@@ -97,7 +97,7 @@ async def test_operator_asks_a_worker_to_drain(start: Start, kind: str) -> None:
 
 
 async def test_worker_that_leaves_in_good_order_costs_no_loss(start: Start, kind: str) -> None:
-    """A lease that a drained worker did not finish goes back unspent."""
+    """A worker that drains and closes its session returns its unfinished lease without a loss."""
     server = await start()
     (job_id,) = await submitted(server)
     session = await opened(server, kind)
@@ -113,7 +113,7 @@ async def test_worker_that_leaves_in_good_order_costs_no_loss(start: Start, kind
 
 
 async def test_newer_session_takes_over_with_what_it_names(start: Start, kind: str) -> None:
-    """The first session is ABORTED as superseded, and the second one's report counts."""
+    """A newer session with the same worker id takes over the named leases, and the older one gets ABORTED."""
     server = await start()
     (job_id,) = await submitted(server)
     old = await opened(server, kind)
@@ -131,7 +131,7 @@ async def test_newer_session_takes_over_with_what_it_names(start: Start, kind: s
 
 
 async def test_worker_keeps_its_lease_over_a_restart(start: Start, kind: str) -> None:
-    """A stopping server says so and takes nothing away; the next one takes the report."""
+    """A worker keeps its lease over a restart, and the next server accepts its report."""
     first = await start()
     (job_id,) = await submitted(first)
     session = await opened(first, kind)
@@ -151,21 +151,21 @@ async def test_worker_keeps_its_lease_over_a_restart(start: Start, kind: str) ->
 
 
 async def state_after_running(server: LedgerServer, job_id: str) -> JobView:
-    """The job, once it does not run any more."""
+    """Waits until the job is no longer RUNNING and returns it."""
     async for job in server.jobs.watch(job_id):
         if job.state != State.RUNNING:
             return job
-    raise AssertionError("the watch ended")
+    raise AssertionError("expected the job to leave RUNNING, but the watch ended")
 
 
 def drop(session: WorkSession) -> None:
-    """The connection is cut under a session."""
+    """Cuts the connection of a session."""
     assert isinstance(session, StreamSession)
     session._line.drop()
 
 
 async def test_worker_whose_connection_drops_keeps_its_lease(start: Start, kind: str) -> None:
-    """It comes back naming what it runs, four times, and its report counts; nothing was lost or granted again."""
+    """A worker whose connection drops four times keeps its lease, and its report counts as the first attempt."""
     server = await start()
     (job_id,) = await submitted(server)
     session = await opened(server, kind)
@@ -185,7 +185,7 @@ async def test_worker_whose_connection_drops_keeps_its_lease(start: Start, kind:
 
 
 async def test_worker_whose_connection_drops_for_good_loses_its_lease(start: Start, kind: str) -> None:
-    """After the reconnect grace its job is given to others, which is a loss."""
+    """A worker that does not reconnect within the grace loses its lease."""
     server = await start(reconnect_grace_ms=50)
     (job_id,) = await submitted(server)
     session = await opened(server, kind)
@@ -198,7 +198,7 @@ async def test_worker_whose_connection_drops_for_good_loses_its_lease(start: Sta
 
 
 async def test_worker_that_closes_its_session_loses_its_lease_at_once(start: Start, kind: str) -> None:
-    """A goodbye is believed: nobody waits for the reconnect grace."""
+    """A worker that closes its session loses its lease at once, without the reconnect grace."""
     server = await start(reconnect_grace_ms=3_600_000)
     (job_id,) = await submitted(server)
     session = await opened(server, kind)
@@ -209,7 +209,7 @@ async def test_worker_that_closes_its_session_loses_its_lease_at_once(start: Sta
 
 
 async def test_introduction_that_is_wrong_is_refused_for_good(start: Start, kind: str) -> None:
-    """A bad name is INVALID_ARGUMENT with the reason, not something to try again."""
+    """An invalid worker name is INVALID_ARGUMENT with a reason, and not retryable."""
     server = await start()
     session = await work_of(server, kind).open(Introduction("two words", frozenset({"brew"})))
     with pytest.raises(InvalidArgumentError) as caught:
@@ -219,7 +219,7 @@ async def test_introduction_that_is_wrong_is_refused_for_good(start: Start, kind
 
 
 async def test_wait_for_a_directive_can_be_given_up(start: Start, kind: str) -> None:
-    """Nothing that comes later is lost with it."""
+    """A canceled wait for a directive loses no later directive."""
     server = await start()
     session = await opened(server, kind)
     waiting = asyncio.create_task(session.next())

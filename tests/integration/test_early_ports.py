@@ -1,4 +1,4 @@
-"""A server that recovers: its ports are open, probes are answered, and everything else is UNAVAILABLE for now."""
+"""A server during its recovery: its ports are open, probes are answered, and every other call is UNAVAILABLE."""
 
 import asyncio
 import socket
@@ -19,7 +19,6 @@ from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
 from holdfast.journal.errors import DirectoryLockedError, JournalDamagedError
 from holdfast.journal.os_disk import OsDisk
-from holdfast.lab.faults.stalling_disk import Gate, StallingDisk
 from holdfast.ports import Assignment, JobDraft
 from holdfast.server.ledger_server import LedgerServer
 from holdfast.server.startup import StartStoppedError, Startup
@@ -27,6 +26,7 @@ from holdfast.settings import Settings
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
+from holdfast_lab.faults.stalling_disk import Gate, StallingDisk
 from tests.integration.http_client import ask
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -42,7 +42,7 @@ def server_on(data: Path, gate: Gate | None = None, **settings: int) -> LedgerSe
 
 @asynccontextmanager
 async def starting(data: Path) -> AsyncIterator[tuple[LedgerServer, "asyncio.Task[str]", Gate]]:
-    """A server whose ports are open and whose recovery waits at the gate until the block ends."""
+    """A server with open ports whose recovery waits at the gate until the block ends."""
     gate = Gate()
     server = server_on(data, gate, metrics_port=free_port())
     with gate.shut():
@@ -55,13 +55,13 @@ async def starting(data: Path) -> AsyncIterator[tuple[LedgerServer, "asyncio.Tas
 
 
 def free_port() -> int:
-    """A port that nothing listens on."""
+    """A port that no process listens on."""
     with socket.create_server(("127.0.0.1", 0)) as bound:
         return int(bound.getsockname()[1])
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there."""
+    """Whether a server could listen on the port."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError:
@@ -70,7 +70,7 @@ def is_free(port: int) -> bool:
 
 
 async def test_http_answers_probes_and_asks_others_to_come_again(tmp_path: Path) -> None:
-    """Alive at once, not ready with the progress, and 503 with Retry-After for everything else, until it serves."""
+    """During recovery HTTP answers /livez, shows its progress in /readyz, and otherwise sends 503 with Retry-After."""
     async with starting(tmp_path / "data") as (server, start, _):
         address = server.http_address
         assert (await ask(address, "GET", "/livez")).status == 200
@@ -88,7 +88,7 @@ async def test_http_answers_probes_and_asks_others_to_come_again(tmp_path: Path)
 
 
 async def test_grpc_says_not_serving_and_unavailable(tmp_path: Path) -> None:
-    """Health is answered, calls are UNAVAILABLE with a reason and the progress, and the channel is served later."""
+    """During recovery gRPC health is NOT_SERVING, and calls are UNAVAILABLE with the progress."""
     async with starting(tmp_path / "data") as (server, start, _):
         channel = grpc.aio.insecure_channel(server.address)
         answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
@@ -109,7 +109,7 @@ async def test_grpc_says_not_serving_and_unavailable(tmp_path: Path) -> None:
 async def test_worker_that_came_early_works_once_the_server_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker takes a server that starts for one that is away: it comes again, and runs the job."""
+    """A worker that connects during the recovery retries, and runs jobs once the server serves."""
     ran, refused, refusal = asyncio.Event(), asyncio.Event(), Startup.error
 
     async def handle(_: Assignment) -> bytes:
@@ -135,7 +135,7 @@ async def test_worker_that_came_early_works_once_the_server_serves(
 
 
 async def test_second_server_of_a_directory_opens_no_port(tmp_path: Path) -> None:
-    """The directory is claimed before anything listens: the second server is refused as such."""
+    """A second server of a directory is refused before it opens a port."""
     first = server_on(tmp_path / "data")
     await first.start()
     port = int(first.address.rpartition(":")[2])
@@ -147,7 +147,7 @@ async def test_second_server_of_a_directory_opens_no_port(tmp_path: Path) -> Non
 
 
 async def test_recovery_that_fails_closes_the_ports(tmp_path: Path) -> None:
-    """A damaged journal is refused with the same error as ever, and nothing is left listening."""
+    """A server with a damaged journal fails to start with the usual error, and closes its ports."""
     data, ports = tmp_path / "data", (free_port(), free_port())
     server = server_on(data)
     await server.start()
@@ -161,7 +161,7 @@ async def test_recovery_that_fails_closes_the_ports(tmp_path: Path) -> None:
 
 
 async def test_port_that_is_taken_ends_the_recovery(tmp_path: Path) -> None:
-    """The error names the port; the directory is free again."""
+    """A port in use fails the start with the port's number, and the directory is free again."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         with pytest.raises(UnavailableError) as caught:
             await server_on(tmp_path / "data", port=taken.getsockname()[1]).start()
@@ -172,7 +172,7 @@ async def test_port_that_is_taken_ends_the_recovery(tmp_path: Path) -> None:
 
 
 async def test_start_can_be_given_up(tmp_path: Path) -> None:
-    """A stop during the recovery ends it at its next step, closes the ports, and gives the directory back."""
+    """A stop during the recovery ends it at its next step, closes the ports and releases the directory."""
     data = tmp_path / "data"
     gate = Gate()
     first = server_on(data)

@@ -1,4 +1,4 @@
-"""Files of campaigns: what is written is read again, and the command in it repeats the run."""
+"""Evidence files of campaigns: written, read again, and with a command that repeats the run."""
 
 import shlex
 import shutil
@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from holdfast import __version__
-from holdfast.cli import lab
 from holdfast.errors import FailedPreconditionError
-from holdfast.lab.check.judging import RULES
-from holdfast.lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, RuleResult, commit, keep, read
-from holdfast.lab.history.files import Writer, write_run
-from holdfast.lab.torture import performing
-from holdfast.lab.torture.running import Settings, Tell
-from holdfast.testing.simulation.__main__ import main as simulate
+from holdfast_lab.check.judge import RULES
+from holdfast_lab.cli import lab
+from holdfast_lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, RuleResult, commit, keep, read
+from holdfast_lab.history.files import Writer, write_run
+from holdfast_lab.simulation.__main__ import main as simulate
+from holdfast_lab.torture import campaign
+from holdfast_lab.torture.run import Settings, Tell
 from tests.fuzz.__main__ import main as fuzz
 from tests.unit.lab_check.sound_history import sound
 
@@ -48,7 +48,7 @@ def only(folder: Path) -> Evidence:
 
 
 def test_file_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """Nothing is lost on the way, and a file is small."""
+    """An evidence file is small and reads back as it was written."""
     evidence = some_evidence()
     path = keep(tmp_path / "new", evidence)
     assert read(path) == evidence
@@ -58,7 +58,7 @@ def test_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_file_of_another_campaign_is_left_alone(tmp_path: Path) -> None:
-    """Two that began in the same second under the same seed have a file each."""
+    """Two campaigns that began in the same second with the same seed get separate files."""
     evidence = some_evidence()
     first, second = keep(tmp_path, evidence), keep(tmp_path, replace(evidence, verdict=KEPT))
     assert first != second
@@ -66,7 +66,7 @@ def test_file_of_another_campaign_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_much_that_was_found_does_not_make_a_large_file(tmp_path: Path) -> None:
-    """The first findings are kept, each in its first words."""
+    """A file with many long findings keeps the first ones, shortened."""
     many = Campaign("fuzz").end(
         seeds=(1, 1), command="", verdict=BROKEN, rules=[], numbers={}, findings=["x" * 10_000] * 1_000
     )
@@ -75,7 +75,7 @@ def test_much_that_was_found_does_not_make_a_large_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"kind": "torture"}', b"{" * 100])
 def test_what_is_no_evidence_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
-    """The message names the file."""
+    """The error for a file that is no evidence names the file."""
     path = tmp_path / "some.json"
     path.write_bytes(content)
     with pytest.raises(FailedPreconditionError, match=r"some\.json"):
@@ -86,7 +86,7 @@ def test_what_is_no_evidence_is_refused_by_name(tmp_path: Path, content: bytes) 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs/evidence").glob("*.json")), ids=lambda path: path.name)
 def test_kept_files_can_be_read(path: Path) -> None:
-    """What the documents point to is whole, is named after what is in it, and names no place of any machine."""
+    """Every stored evidence file is readable, is named after its content, and has no absolute path in its command."""
     evidence = read(path)
     assert path.name.startswith(evidence.file_name.removesuffix(".json"))
     assert evidence.rules
@@ -105,7 +105,7 @@ def git(folder: Path, *words: str) -> None:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 def test_commit_says_whether_the_code_is_what_was_committed(tmp_path: Path) -> None:
-    """A changed file makes it dirty, what other campaigns have left does not; an unknown file has a version."""
+    """The commit is dirty after a change of the code, but not of the evidence, and a version for untracked code."""
     code = tmp_path / "src" / "code.py"
     code.parent.mkdir()
     code.write_text("one")
@@ -123,7 +123,7 @@ def test_commit_says_whether_the_code_is_what_was_committed(tmp_path: Path) -> N
 
 
 def test_code_outside_of_git_has_a_version(tmp_path: Path) -> None:
-    """An installed package says which one it is."""
+    """For code outside of Git the commit is the version of the package."""
     (tmp_path / "code.py").write_text("")
     assert commit(tmp_path / "code.py") == __version__
 
@@ -132,7 +132,7 @@ def test_code_outside_of_git_has_a_version(tmp_path: Path) -> None:
 
 
 def test_command_of_a_torture_repeats_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given to a shell it asks for the same run, whatever was drawn or left to its default; every rule is kept."""
+    """The command in the evidence of a torture run repeats it with the same settings, and every rule is listed."""
     asked: list[Settings] = []
 
     async def perform(settings: Settings, tell: Tell) -> str:
@@ -145,7 +145,7 @@ def test_command_of_a_torture_repeats_it(tmp_path: Path, monkeypatch: pytest.Mon
                 writer.write(record)
         return ""
 
-    monkeypatch.setattr(performing, "perform", perform)
+    monkeypatch.setattr(campaign, "perform", perform)
     words = ["torture", "--minutes", "0.25", "--faults", "kill,resets"]
     first = CliRunner().invoke(lab.app, [*words, "--out", str(tmp_path / "1"), "--evidence", str(tmp_path / "kept")])
     assert first.exit_code == 0, first.output
@@ -162,12 +162,12 @@ def test_command_of_a_torture_repeats_it(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_command_of_a_sweep_repeats_it(tmp_path: Path) -> None:
-    """The same seeds come to the same numbers of events and faults, and to the same verdict."""
+    """The command in the evidence of a sweep repeats it with the same numbers, rules and verdict."""
     words = ["--seeds", "3:5", "--events", "300", "--jobs", "1"]
     assert simulate([*words, "--evidence", str(tmp_path / "first")]) == 0
     first = only(tmp_path / "first")
     python, dash_m, module, *again = shlex.split(first.command)
-    assert (python, dash_m, module) == ("python", "-m", "holdfast.testing.simulation")
+    assert (python, dash_m, module) == ("python", "-m", "holdfast_lab.simulation")
     assert simulate([*again, "--jobs", "1", "--evidence", str(tmp_path / "second")]) == 0
     second = only(tmp_path / "second")
     assert (first.first_seed, first.last_seed) == (3, 4)
@@ -176,7 +176,7 @@ def test_command_of_a_sweep_repeats_it(tmp_path: Path) -> None:
 
 
 def test_one_seed_of_the_simulator_is_kept_too(tmp_path: Path) -> None:
-    """A replay says the same of itself as a sweep of one seed."""
+    """The evidence of one simulated seed is that of a sweep of one seed."""
     assert simulate(["--seed", "3", "--events", "300", "--evidence", str(tmp_path)]) == 0
     evidence = only(tmp_path)
     assert (evidence.first_seed, evidence.last_seed, evidence.numbers["seeds"]) == (3, 3, 1)
@@ -184,7 +184,7 @@ def test_one_seed_of_the_simulator_is_kept_too(tmp_path: Path) -> None:
 
 
 def test_command_of_a_search_for_bad_inputs_repeats_it(tmp_path: Path) -> None:
-    """The target, the time and the seed are in it, whether they were given or drawn; every engine is a rule."""
+    """The command in the evidence of a fuzz run has its target, time and seed, and the rules count the inputs."""
     words = ["--minutes", "0.005", "--target", "strict_json", "--seed", "11"]
     assert fuzz([*words, "--evidence", str(tmp_path)]) == 0
     evidence = only(tmp_path)
@@ -208,7 +208,7 @@ def test_not_here():
 
 
 def test_campaign_of_kills_keeps_what_became_of_each_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failure breaks it, a skip leaves it unknown; settings that the tests read are part of the command."""
+    """The evidence of kill tests has each test's verdict, and its command has the settings that they read."""
     (tmp_path / "test_some_kills.py").write_text(TESTS)
     monkeypatch.setenv("KILLS", "2")
     monkeypatch.setenv("SEED", "5")

@@ -1,4 +1,4 @@
-"""What a caller learns when something goes wrong inside: a status, and nothing of the insides."""
+"""Statuses for internal errors, without internal details."""
 
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -17,7 +17,7 @@ from holdfast.server.grpc.public_service import PublicService
 
 
 class FailingJobs:
-    """A backend that answers everything with one error."""
+    """A backend that answers every call with one error."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -30,7 +30,7 @@ class FailingJobs:
 
 
 async def served(error: Exception) -> AsyncIterator[Any]:
-    """A client of a gateway whose backend fails so."""
+    """A client of a gateway whose backend fails with this error."""
     server = grpc.aio.server()
     service = PublicService(cast("JobApi", FailingJobs(error)))
     public_rpc.add_TaskQueuePublicServiceServicer_to_server(service, server)
@@ -59,7 +59,7 @@ async def answered(client: Any, method: str, request: object) -> grpc.aio.AioRpc
 
 @EVERY_METHOD
 async def test_a_bug_is_internal_and_its_insides_stay_in_the_log(method: str, request_: object) -> None:
-    """An unexpected error is INTERNAL without its text, and the log has it with the method."""
+    """An unexpected error is INTERNAL without its text, and the log has the text and the method."""
     async for client in served(RuntimeError("password=hunter2")):
         with capture_logs() as lines:
             error = await answered(client, method, request_)
@@ -81,7 +81,7 @@ async def test_a_bug_is_internal_and_its_insides_stay_in_the_log(method: str, re
 async def test_what_may_pass_has_a_code_that_may_be_repeated(
     method: str, request_: object, refusal: Refusal, code: grpc.StatusCode
 ) -> None:
-    """Too much for now is RESOURCE_EXHAUSTED and a server that stops is UNAVAILABLE, for every method."""
+    """For every method an exhausted resource is RESOURCE_EXHAUSTED, and a stopping server is UNAVAILABLE."""
     error = error_class(refusal.code)(refusal.message, reason=refusal.reason)
     async for client in served(error):
         assert (await answered(client, method, request_)).code() == code

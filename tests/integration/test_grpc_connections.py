@@ -1,4 +1,4 @@
-"""gRPC connections that nothing came of: so many stay, the oldest go first, and callers are not touched."""
+"""Idle gRPC connections: a bounded number stays, the oldest are closed first, and those with calls are kept."""
 
 import asyncio
 import socket
@@ -16,14 +16,14 @@ from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.work_stream import StreamWork
 from holdfast.core.model import Template
-from holdfast.lab.faults.http2 import Http2Attacker
 from holdfast.ports import Introduction, JobDraft
 from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.grpc.connections import ConnectionTable, grpc_peer
 from holdfast.server.ledger_server import LedgerServer
-from tests.integration.carrying import Hearing, Patient
+from holdfast_lab.faults.http2 import Http2Attacker
 from tests.integration.conftest import Start
+from tests.integration.transports import Hearing, Patient
 
 CONNECTIONS_MAX = 60
 STRANGERS_MAX = CONNECTIONS_MAX // 4
@@ -41,7 +41,7 @@ def place(server: LedgerServer) -> tuple[str, int]:
 
 
 class Crowd:
-    """Connections that say nothing."""
+    """Connections that send nothing."""
 
     def __init__(self) -> None:
         self.ended: list[int] = []
@@ -72,7 +72,7 @@ class Crowd:
 
 
 async def test_idle_connections_give_way_to_workers_and_clients(start: Start, token: str) -> None:
-    """A worker that was there keeps its stream; another worker and a client get in beside more than are allowed."""
+    """Beside more idle connections than allowed, a worker keeps its stream, and another worker and a client connect."""
     server = await start(grpc_connections=CONNECTIONS_MAX)
     access, crowd = Access(token=token), Crowd()
     first = await StreamWork(server.address, access).open(Introduction("first", frozenset({"brew"}), slots=1))
@@ -94,7 +94,7 @@ async def test_idle_connections_give_way_to_workers_and_clients(start: Start, to
 
 
 async def test_oldest_strangers_go_first_and_callers_never() -> None:
-    """Of connections that are looked at, those without a call end beyond the bound, in the order of their coming."""
+    """Beyond the bound, the table closes the oldest connections without a call, and none with a call."""
     with socket.create_server(("127.0.0.1", 0), backlog=IDLE) as listening:
         port = listening.getsockname()[1]
         table = ConnectionTable(connections_max=CONNECTIONS_MAX)
@@ -129,7 +129,7 @@ def is_over(pair: tuple[socket.socket, socket.socket]) -> bool:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 async def test_peers_are_written_as_grpc_does(host: str) -> None:
-    """What gRPC calls a peer is what its socket is called."""
+    """The table names a connection's peer as gRPC does."""
     server, peers = grpc.aio.server(), []
 
     async def handler(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
@@ -151,7 +151,7 @@ async def test_peers_are_written_as_grpc_does(host: str) -> None:
 
 
 async def test_probe_gets_through_beside_requests_that_never_end(start: Start, token: str) -> None:
-    """Calls of health whose request does not arrive are given up, oldest first, and a probe is answered."""
+    """Health requests whose body does not arrive are refused, oldest first, and a probe is answered."""
     assert token
     server = await start()
     attacker = Http2Attacker(*place(server))
@@ -166,7 +166,7 @@ async def test_probe_gets_through_beside_requests_that_never_end(start: Start, t
 
 
 async def test_probes_that_come_together_are_all_answered(start: Start, token: str) -> None:
-    """On a slow machine one may give way to the next; asked again, as its answer says, it is answered."""
+    """Concurrent probes are all answered, some of them after RESOURCE_EXHAUSTED and a retry."""
     assert token
     server = await start()
     async with grpc.aio.insecure_channel(server.address) as channel:
@@ -184,7 +184,7 @@ async def test_probes_that_come_together_are_all_answered(start: Start, token: s
 
 
 async def test_watches_of_health_are_bounded(start: Start, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams without a token cost a task each: beyond so many they are refused, until one ends."""
+    """The server refuses health watches without a token beyond a limit."""
     assert token
     monkeypatch.setattr(limits, "OPEN_STREAMS_MAX", 2)
     server = await start()
@@ -201,7 +201,7 @@ async def test_watches_of_health_are_bounded(start: Start, token: str, monkeypat
 
 
 async def test_one_connection_has_so_many_calls_at_a_time(start: Start, token: str) -> None:
-    """The server names the bound, and a client within it gets all its calls answered, one after the other."""
+    """The server announces its limit of calls per connection, and a client with more calls gets all responses."""
     server = await start()
     client = RemoteJobs(Patient(GrpcCarrier(server.address, Access(token=token))), Hearing())
     replies = await asyncio.gather(*[client.stats() for _ in range(2 * limits.STREAMS_PER_CONNECTION_MAX)])

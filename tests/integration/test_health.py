@@ -22,13 +22,13 @@ async def check(address: str, service: str) -> int:
 
 
 async def listed(address: str) -> set[str]:
-    """The services that reflection names."""
+    """The services that reflection lists."""
     request = reflection_pb2.ServerReflectionRequest(list_services="")
     async with grpc.aio.insecure_channel(address) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         async for answer in stub.ServerReflectionInfo(iter([request])):
             return {service.name for service in answer.list_services_response.service}
-    raise AssertionError("no answer")
+    raise AssertionError("expected a reflection response, got none")
 
 
 async def test_every_service_is_healthy_by_its_name(start: Start) -> None:
@@ -39,7 +39,7 @@ async def test_every_service_is_healthy_by_its_name(start: Start) -> None:
 
 
 async def test_service_that_is_not_there_is_not_found(start: Start) -> None:
-    """Health of a service that this topology does not have is NOT_FOUND."""
+    """The health of a service that this topology does not have is NOT_FOUND."""
     server = await start()
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await check(server.address, "taskqueue.internal.v1.JobInternalService")
@@ -48,7 +48,7 @@ async def test_service_that_is_not_there_is_not_found(start: Start) -> None:
 
 @pytest.mark.parametrize("service", ["", *SERVICES])
 async def test_watchers_hear_of_the_drain_before_the_end(start: Start, service: str) -> None:
-    """A watcher of any service sees SERVING and then NOT_SERVING while the server stops."""
+    """A health watch of any service sees SERVING, and then NOT_SERVING while the server stops."""
     server = await start()
     async with grpc.aio.insecure_channel(server.address) as channel:
         request = health_pb2.HealthCheckRequest(service=service)
@@ -61,10 +61,11 @@ async def test_watchers_hear_of_the_drain_before_the_end(start: Start, service: 
 
 
 async def test_reflection_is_there_only_when_asked_for(start: Start) -> None:
-    """With the flag reflection names every service; without it the method does not exist."""
+    """With the flag, reflection lists every service; without it the method is UNIMPLEMENTED."""
     plain = await start(data="memory://")
     async with grpc.aio.insecure_channel(plain.address) as channel:
-        # Its message goes with the call: of a refusal that meets one which is written after it, gRPC makes INTERNAL.
+        # A unary call sends its message with the call: gRPC turns a refusal into INTERNAL if a message is written after
+        # it.
         ask: Any = channel.unary_unary("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")  # type: ignore[call-arg]
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await ask(b"")

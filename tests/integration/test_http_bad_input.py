@@ -1,4 +1,4 @@
-"""Requests that nobody should send: each is a problem, and the journal stays as it is, byte by byte."""
+"""Invalid requests: each gets a problem document or is dropped, and the journal does not change."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ async def server(start: Start) -> LedgerServer:
 
 
 def journal(tmp_path: Path) -> dict[str, bytes]:
-    """Every file of the journal."""
+    """The content of every file of the journal."""
     return {path.name: path.read_bytes() for path in sorted((tmp_path / "data").iterdir()) if path.is_file()}
 
 
@@ -67,7 +67,7 @@ BODIES = {
 
 @pytest.mark.parametrize("case", BODIES)
 async def test_bad_body_is_a_400_that_changes_nothing(server: LedgerServer, tmp_path: Path, case: str) -> None:
-    """Whatever the body is, the answer is a problem and no byte of the journal differs."""
+    """An invalid body is 400 with a problem, and no byte of the journal changes."""
     before = journal(tmp_path)
     reply = await post(server.http_address, JOBS, BODIES[case])
     assert (reply.status, bool(reply.reason)) == (400, True)
@@ -86,7 +86,7 @@ async def test_bad_body_is_a_400_that_changes_nothing(server: LedgerServer, tmp_
     ],
 )
 async def test_body_of_another_kind_is_415(server: LedgerServer, tmp_path: Path, headers: dict[str, str]) -> None:
-    """A form, which a foreign page could send, is no JSON."""
+    """A body that is not declared as JSON, such as a form of another site, is 415."""
     before = journal(tmp_path)
     reply = await ask(server.http_address, "POST", JOBS, b'{"type":"echo"}', headers)
     assert (reply.status, bool(reply.reason)) == (415, True)
@@ -95,7 +95,7 @@ async def test_body_of_another_kind_is_415(server: LedgerServer, tmp_path: Path,
 
 @pytest.mark.parametrize("is_chunked", [False, True])
 async def test_body_over_the_limit_is_413(server: LedgerServer, tmp_path: Path, is_chunked: bool) -> None:  # noqa: FBT001
-    """Whether its length is told or not; and the connection can be used again."""
+    """A body above the limit is 413, with or without a declared length, and the connection stays usable."""
     before = journal(tmp_path)
     size = limits.MESSAGE_BYTES_MAX + 1
     async with connected(server.http_address) as line:
@@ -113,7 +113,7 @@ async def test_body_over_the_limit_is_413(server: LedgerServer, tmp_path: Path, 
 
 @pytest.mark.parametrize("size", [limits.PAYLOAD_BYTES_MAX - 1, limits.PAYLOAD_BYTES_MAX, limits.PAYLOAD_BYTES_MAX + 1])
 async def test_payload_at_its_limit(server: LedgerServer, size: int) -> None:
-    """One byte decides; quotation marks count."""
+    """A payload of exactly the limit, counted as JSON, is accepted, and one byte more is 400."""
     reply = await post(server.http_address, JOBS, {"type": "echo", "payload": "x" * (size - 2)})
     assert reply.status == (202 if size <= limits.PAYLOAD_BYTES_MAX else 400)
 
@@ -137,7 +137,7 @@ RAW = {
 
 @pytest.mark.parametrize("case", RAW)
 async def test_what_is_not_http_is_cut_off(server: LedgerServer, tmp_path: Path, case: str) -> None:
-    """With a problem, or without a word; the server serves on."""
+    """The server answers bytes that are not HTTP with 400 or closes the connection, and continues to serve."""
     before = journal(tmp_path)
     async with connected(server.http_address) as line:
         line.writer.write(RAW[case])
@@ -149,7 +149,7 @@ async def test_what_is_not_http_is_cut_off(server: LedgerServer, tmp_path: Path,
 
 
 async def test_head_over_the_limit_is_431(server: LedgerServer) -> None:
-    """In one piece or in many, and without end."""
+    """A head above the limit, in one header or in many, is 431."""
     for pieces in (1, 50):
         async with connected(server.http_address) as line:
             line.writer.write(b"GET /livez HTTP/1.1\r\n")
@@ -161,14 +161,14 @@ async def test_head_over_the_limit_is_431(server: LedgerServer) -> None:
 
 
 async def test_url_over_the_limit_is_414(server: LedgerServer) -> None:
-    """Longer than all filters together."""
+    """A URL above the limit is 414."""
     async with connected(server.http_address) as line:
         line.writer.write(request("GET", "/livez?" + "x" * limits.URL_BYTES_MAX))
         assert (await line.reply()).reason == "REQUEST_URI_TOO_LONG"
 
 
 async def test_body_where_none_belongs_is_not_read_as_a_request(server: LedgerServer) -> None:
-    """What follows a GET with a body is the next request, and not the body."""
+    """The server skips the body of a GET, so that the next request is read correctly."""
     async with connected(server.http_address) as line:
         line.writer.write(request("GET", "/livez", b"GET /nothing HTTP/1.1\r\n\r\n") + request("GET", "/readyz"))
         assert [(await line.reply()).body for _ in range(2)] == [b"alive\n", b"ready\n"]

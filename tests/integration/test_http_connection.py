@@ -1,4 +1,4 @@
-"""One connection: what is said on it, in which order, and how it ends."""
+"""One HTTP connection: the order of its messages, and its end."""
 
 import asyncio
 
@@ -24,12 +24,12 @@ async def server(start: Start) -> LedgerServer:
 
 
 async def ended(line: Line) -> bool:
-    """Whether nothing more comes."""
+    """Whether the connection has ended without further data."""
     return await line.end() == b""
 
 
 async def test_body_is_asked_for_by_who_expects_it(server: LedgerServer) -> None:
-    """A client that waits for a word gets it, and then its answer."""
+    """A client that sends `Expect: 100-continue` gets 100 and then its response."""
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", JOBS, headers=EXPECTING))
         assert (await line.reply()).status == 100
@@ -38,7 +38,7 @@ async def test_body_is_asked_for_by_who_expects_it(server: LedgerServer) -> None
 
 
 async def test_body_of_who_is_refused_is_not_asked_for(server: LedgerServer) -> None:
-    """It is told why; and because nobody knows whether its body comes, nothing more is read."""
+    """A refused request with `Expect: 100-continue` gets its error at once, and the connection is closed."""
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", "/nothing", headers=EXPECTING))
         reply = await line.reply()
@@ -47,7 +47,7 @@ async def test_body_of_who_is_refused_is_not_asked_for(server: LedgerServer) -> 
 
 
 async def test_expecting_request_that_waits_for_its_turn_is_asked_then(server: LedgerServer) -> None:
-    """Words of two answers are never mixed."""
+    """A pipelined request with `Expect: 100-continue` gets its 100 after the response before it."""
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", JOBS, JOB, JSON) + request("POST", JOBS, headers=EXPECTING))
         assert (await line.reply()).status == 202
@@ -57,7 +57,7 @@ async def test_expecting_request_that_waits_for_its_turn_is_asked_then(server: L
 
 
 async def test_refusal_does_not_wait_for_the_body(server: LedgerServer) -> None:
-    """It is there before the body is, of which nothing is kept; what comes after it is answered."""
+    """A refusal is sent before the body has arrived, the body is discarded, and the next request is answered."""
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", "/nothing", headers={**JSON, "Content-Length": "1000000"}))
         assert (await line.reply()).status == 404
@@ -66,7 +66,7 @@ async def test_refusal_does_not_wait_for_the_body(server: LedgerServer) -> None:
 
 
 async def test_request_before_a_broken_one_is_answered(server: LedgerServer) -> None:
-    """Only what cannot be understood is lost, and all that comes after it."""
+    """A request before malformed data is answered, and then the connection is closed."""
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", JOBS, JOB, JSON) + b"\0\0\0\0\r\n\r\n" + request("GET", "/livez"))
         reply = await line.reply()
@@ -84,7 +84,7 @@ async def test_request_before_a_broken_one_is_answered(server: LedgerServer) -> 
     ],
 )
 async def test_last_request_is_answered_and_the_connection_closed(server: LedgerServer, asked: bytes) -> None:
-    """Whether the client says so, knows no other way, or wants to speak something else; what comes after it is lost."""
+    """The server answers the last request of a connection, ignores what follows, and closes the connection."""
     async with connected(server.http_address) as line:
         line.writer.write(asked + request("GET", "/livez"))
         reply = await line.reply()
@@ -94,14 +94,14 @@ async def test_last_request_is_answered_and_the_connection_closed(server: Ledger
 
 @pytest.mark.parametrize("target", ["http://127.0.0.1/livez?", "/livez?#part", "/livez#part"])
 async def test_target_is_understood_however_it_is_written(server: LedgerServer, target: str) -> None:
-    """With the name of the server, and with parts that mean nothing to it."""
+    """The server accepts a target in absolute form, with an empty query, or with a fragment."""
     async with connected(server.http_address) as line:
         line.writer.write(request("GET", target))
         assert (await line.reply()).status == 200
 
 
 async def test_idle_connection_is_closed_without_a_word(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody asked for anything, so there is nothing to say."""
+    """The server closes an idle connection without a response."""
     monkeypatch.setattr(protocol, "_IDLE_S", 0.1)
     monkeypatch.setattr(http_server, "_SWEEP_S", 0.05)
     server = await start(no_http=False, http_port=0)
@@ -114,7 +114,7 @@ async def test_idle_connection_is_closed_without_a_word(start: Start, monkeypatc
 async def test_body_that_grows_beyond_its_bound_is_refused(
     server: LedgerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where its length was not said before."""
+    """A chunked body that grows beyond the limit is 413, and the connection stays usable."""
     monkeypatch.setattr(limits, "MESSAGE_BYTES_MAX", 1_000)
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", JOBS, headers={**JSON, "Transfer-Encoding": "chunked"}))
@@ -130,7 +130,7 @@ CHUNK = b"%x\r\n%b\r\n0\r\n" % (len(JOB), JOB)
 
 
 async def test_what_comes_after_a_body_is_no_header(server: LedgerServer) -> None:
-    """Nobody has looked at it when the request was let in: neither a key nor the kind of the body can be said there."""
+    """Trailers after a chunked body are not used as headers."""
     async with connected(server.http_address) as line:
         late = CHUNK + b"Idempotency-Key: late\r\n\r\n"
         line.writer.write((request("POST", JOBS, headers=CHUNKED) + late) * 2)
@@ -143,7 +143,7 @@ async def test_what_comes_after_a_body_is_no_header(server: LedgerServer) -> Non
 @pytest.mark.parametrize("path", [JOBS, "/nothing"])
 @pytest.mark.parametrize("late", [b"X: y\r\n", b"x"])
 async def test_what_comes_after_a_body_has_a_bound(server: LedgerServer, path: str, late: bytes) -> None:
-    """However it is cut into lines, and whether or not the request was let in."""
+    """Trailers above the limit are refused and the connection is closed, for accepted and refused requests."""
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", path, headers=CHUNKED) + CHUNK)
         line.writer.write(b"X: " + late * (40 * limits.HTTP_HEAD_BYTES_MAX // len(late)))
@@ -158,7 +158,7 @@ async def test_body_of_who_would_rather_speak_something_else_is_read(
     step: int,
     is_chunked: bool,  # noqa: FBT001
 ) -> None:
-    """Several clients offer HTTP/2 with their first request, whatever it is."""
+    """The server reads the body of a request that offers an upgrade to HTTP/2, and answers it with HTTP/1.1."""
     framing = {"Transfer-Encoding": "chunked"} if is_chunked else {"Content-Length": str(len(JOB))}
     headers = {**JSON, **framing, "Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c"}
     sent = request("POST", JOBS, headers=headers) + (CHUNK + b"\r\n" if is_chunked else JOB) + request("GET", "/livez")
@@ -172,7 +172,7 @@ async def test_body_of_who_would_rather_speak_something_else_is_read(
 
 
 async def test_client_that_says_no_more_is_answered(server: LedgerServer) -> None:
-    """Everything that was whole, and then the connection ends."""
+    """A client that half-closes its connection gets the responses to all complete requests."""
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", JOBS, JOB, JSON) * 2 + request("POST", JOBS, JOB, JSON)[:-1])
         line.writer.write_eof()
@@ -181,7 +181,7 @@ async def test_client_that_says_no_more_is_answered(server: LedgerServer) -> Non
 
 
 async def test_listener_that_says_no_more_has_left(server: LedgerServer) -> None:
-    """Nobody knows whether it would listen, and it could stay for ever."""
+    """A feed ends when its client half-closes the connection."""
     async with connected(server.http_address) as line:
         line.writer.write(request("GET", "/api/v1/events"))
         await line.reader.readuntil(b"\r\n\r\n")
@@ -198,7 +198,7 @@ async def test_listener_that_says_no_more_has_left(server: LedgerServer) -> None
     ],
 )
 async def test_what_nobody_here_speaks_is_refused(server: LedgerServer, asked: bytes, status: int) -> None:
-    """By its head: nothing of it is taken for something else."""
+    """The server refuses an unsupported HTTP version or transfer coding, and closes the connection."""
     async with connected(server.http_address) as line:
         line.writer.write(asked)
         assert (await line.reply()).status == status
@@ -206,7 +206,7 @@ async def test_what_nobody_here_speaks_is_refused(server: LedgerServer, asked: b
 
 
 async def test_request_that_had_to_wait_may_arrive_afterwards(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While nothing is read because others are answered first, its time stands still."""
+    """The timeout of a pipelined request does not run while the server answers the requests before it."""
     monkeypatch.setattr(http_server, "_SWEEP_S", 0.05)
     server = await start(no_http=False, http_port=0)
     async with connected(server.http_address) as line:
@@ -221,8 +221,8 @@ async def test_request_that_had_to_wait_may_arrive_afterwards(start: Start, monk
 
 
 async def test_wait_of_who_has_left_is_over(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits and leaves, again and again, leaves nothing behind."""
-    monkeypatch.setattr(protocol, "_UNREAD_S", 0.1)  # for so long it might still listen
+    """A wait for a result ends when its client has closed the connection."""
+    monkeypatch.setattr(protocol, "_UNREAD_S", 0.1)  # the time for which the client may still be there
     monkeypatch.setattr(http_server, "_SWEEP_S", 0.05)
     server = await start(no_http=False, http_port=0)
     async with connected(server.http_address) as line:
@@ -234,7 +234,7 @@ async def test_wait_of_who_has_left_is_over(start: Start, monkeypatch: pytest.Mo
 
 
 async def answering(count: int) -> None:
-    """Until so many requests are being answered."""
+    """Waits until this number of requests is being answered."""
     async with asyncio.timeout(30):
-        while sum("Connection._answer" in repr(task) for task in asyncio.all_tasks()) != count:  # noqa: ASYNC110 - nobody tells
+        while sum("Connection._answer" in repr(task) for task in asyncio.all_tasks()) != count:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The feed over HTTP: everything, in order, without a gap."""
+"""The feed over HTTP: every event, in order, without a gap."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ EVENTS = "/api/v1/events"
 
 
 class Feed:
-    """A feed as a browser reads it."""
+    """A feed, parsed as a browser does."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -35,7 +35,7 @@ class Feed:
         self.comments: list[str] = []
 
     async def more(self) -> bool:
-        """Reads a part; False at the end."""
+        """Reads one part; False at the end."""
         part = await self._line.chunk()
         self._text += part.decode()
         *messages, self._text = self._text.split("\n\n")
@@ -62,7 +62,7 @@ class Feed:
         return [entry for kind, data in self.heard if kind == "entries" for entry in data]
 
     async def until(self, count: int) -> list[dict[str, Any]]:
-        """All entries, once there are so many."""
+        """Waits for `count` entries and returns all of them."""
         while len(self.entries) < count:
             assert await self.more()
         return self.entries
@@ -70,7 +70,7 @@ class Feed:
 
 @asynccontextmanager
 async def listening(server: LedgerServer, query: str = "", **headers: str) -> AsyncIterator[Feed]:
-    """A feed that has begun."""
+    """A feed that has started."""
     async with connected(server.http_address) as line:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         line.writer.write(request("GET", f"{EVENTS}?{query}", None, named))
@@ -89,12 +89,12 @@ async def server(start: Start) -> LedgerServer:
 
 
 async def submit(server: LedgerServer, count: int = 1) -> list[str]:
-    """Jobs, as one event."""
+    """Submits jobs as one event."""
     return (await server.jobs.submit([Template("echo")], [JobDraft()] * count)).job_ids
 
 
 async def test_listener_hears_what_happens_from_now_on(server: LedgerServer) -> None:
-    """Nothing of before, and each thing once."""
+    """A feed without a position sends only new events, each once."""
     await submit(server)
     async with listening(server) as feed:
         assert feed.last_id == str(server.coordinator.ledger.position)
@@ -107,7 +107,7 @@ async def test_listener_hears_what_happens_from_now_on(server: LedgerServer) -> 
 
 
 async def test_listener_that_comes_back_misses_nothing(server: LedgerServer) -> None:
-    """By the header or by the query; the past comes first, then the present, and the seam cannot be seen."""
+    """A feed with a position, in the header or the query, sends all later events and then new ones without a gap."""
     made = [(await submit(server))[0] for _ in range(20)]
     for query, headers in (("after=0", {}), ("", {"Last_Event_ID": "0"}), ("after=19", {"Last_Event_ID": "0"})):
         async with listening(server, query, **headers) as feed:
@@ -121,7 +121,7 @@ async def test_listener_that_comes_back_misses_nothing(server: LedgerServer) -> 
 
 
 async def test_many_who_come_and_go_hear_each_thing_once(server: LedgerServer) -> None:
-    """While jobs are made, listeners leave and come back; together each hears every job, in order."""
+    """Readers that disconnect and return while jobs are submitted each receive every job once and in order."""
     made: list[str] = []
 
     async def make() -> None:
@@ -145,7 +145,7 @@ async def test_many_who_come_and_go_hear_each_thing_once(server: LedgerServer) -
 
 
 async def test_filters_leave_out_what_nobody_wants(server: LedgerServer) -> None:
-    """By job, by what happened, by status; where to go on is told all the same."""
+    """A feed can be filtered by job, event, status or worker."""
     first, second = await submit(server, 2)
     await server.jobs.cancel(second, "")
     await submit(server)
@@ -167,7 +167,7 @@ async def test_filters_leave_out_what_nobody_wants(server: LedgerServer) -> None
 
 
 async def test_silence_is_broken_by_comments(server: LedgerServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which also say where to go on."""
+    """An idle feed sends comments with its current position."""
     monkeypatch.setattr(event_stream, "_BEAT_S", 0.05)
     async with listening(server, "worker=nobody") as feed:
         await submit(server)
@@ -178,7 +178,7 @@ async def test_silence_is_broken_by_comments(server: LedgerServer, monkeypatch: 
 
 
 async def test_numbers_come_every_second(server: LedgerServer) -> None:
-    """For who asks for them, with or without the entries."""
+    """A feed of the kind `stats` sends the numbers every second."""
     async with listening(server, "kind=stats") as feed:
         await submit(server, 7)
         while not feed.heard or feed.heard[-1][1]["states"]["QUEUED"] != 7:
@@ -188,16 +188,16 @@ async def test_numbers_come_every_second(server: LedgerServer) -> None:
 
 
 async def test_document_describes_each_event(server: LedgerServer) -> None:
-    """As those who check answers by the document read it: not the text of the stream, but the fields of an event."""
+    """The OpenAPI document describes the fields of an event, not the text of the stream."""
     document = (await get(server.http_address, "/openapi.json")).json
     (content,) = document["paths"][EVENTS]["get"]["responses"]["200"]["content"].values()
     schema = document["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]
     assert (schema["type"], set(schema["properties"])) == ("object", {"event", "data", "id"})
-    assert set(schema["required"]) == {"event", "data"}  # numbers come without a position
+    assert set(schema["required"]) == {"event", "data"}  # events of the kind `stats` have no position
 
 
 async def test_position_that_is_not_there_is_404(server: LedgerServer) -> None:
-    """Not yet, or no position at all."""
+    """A feed from a future or malformed position is 404."""
     reply = await get(server.http_address, f"{EVENTS}?after=1000")
     assert (reply.status, reply.reason) == (404, "POSITION_UNKNOWN")
     reply = await get(server.http_address, f"{EVENTS}?after=-1")
@@ -205,13 +205,13 @@ async def test_position_that_is_not_there_is_404(server: LedgerServer) -> None:
 
 
 async def test_head_of_a_feed_ends(server: LedgerServer) -> None:
-    """It is told what it would be, and nothing is opened."""
+    """A HEAD request for the feed returns its headers and opens no stream."""
     reply = await ask(server.http_address, "HEAD", EVENTS)
     assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
 
 
 async def test_stop_ends_every_feed(server: LedgerServer) -> None:
-    """In good order, so that clients come back elsewhere."""
+    """A server that stops ends every feed, so that clients reconnect."""
     async with listening(server) as one, listening(server, "after=0") as two:
         await server.stop()
         for feed in (one, two):
@@ -220,7 +220,7 @@ async def test_stop_ends_every_feed(server: LedgerServer) -> None:
 
 
 class Staying:
-    """Somebody who was let in."""
+    """A caller with an open visit."""
 
     def __init__(self, guard: "Visitors") -> None:
         self._guard = guard
@@ -234,7 +234,7 @@ class Staying:
 
 
 class Visitors(OpenGuard):
-    """A guard that lets everybody in, and sends all who stay away."""
+    """A guard that admits every caller and can end all open visits."""
 
     def __init__(self) -> None:
         self.staying: list[Ended] = []
@@ -250,7 +250,7 @@ class Visitors(OpenGuard):
 
 
 async def test_right_that_is_lost_ends_the_feed(server: LedgerServer) -> None:
-    """A token that is revoked hears no more; whoever leaves is no longer watched."""
+    """A feed ends when its token is revoked, and a visit is removed when its client leaves."""
     guard = Visitors()
     http = HttpServer(Application(server.backend, guard))
     address = await http.start("127.0.0.1", 0)
@@ -270,11 +270,11 @@ async def test_right_that_is_lost_ends_the_feed(server: LedgerServer) -> None:
 
 
 async def test_nothing_is_read_when_nobody_listens(server: LedgerServer) -> None:
-    """The last one who leaves ends it, and the next one begins anew."""
+    """The server stops reading its feed when the last HTTP reader leaves, and starts again for the next one."""
     for _ in range(3):
         async with listening(server) as feed:
             ids = await submit(server)
             assert [entry["job_id"] for entry in await feed.until(1)] == ids
         async with asyncio.timeout(30):
-            while server.feed._readers:  # noqa: ASYNC110 - readers tell nobody of their end
+            while server.feed._readers:  # noqa: ASYNC110 - readers have no event for their end
                 await asyncio.sleep(0.01)

@@ -17,7 +17,7 @@ from holdfast.server.http.application import Application
 from holdfast.server.http.jobs import STATUS_ALIASES
 from holdfast.server.http.server import HttpServer
 from holdfast.server.ledger_server import LedgerServer
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask, connected, get, post, request
 
@@ -36,27 +36,27 @@ def address(server: LedgerServer) -> str:
 
 
 async def submitted(address: str, **fields: object) -> str:
-    """The id of a new job."""
+    """Submits a job and returns its id."""
     reply = await post(address, JOBS, {"type": "echo", **fields})
     assert reply.status == 202, reply
     return str(reply.json["id"])
 
 
 async def found(address: str, query: str = "") -> list[str]:
-    """The ids that a listing has."""
+    """The ids in a list of jobs."""
     reply = await get(address, f"{JOBS}?{query}")
     assert reply.status == 200, reply
     return [job["id"] for job in reply.json["jobs"]]
 
 
 def wait_for_another_millisecond() -> None:
-    """Until the clock that jobs are dated by shows another time."""
+    """Waits until the server's clock shows another millisecond."""
     now_ms = time.time_ns() // 1_000_000
     eventually(lambda: time.time_ns() // 1_000_000 != now_ms)
 
 
 async def test_submitted_job_is_there_at_once(address: str) -> None:
-    """202, where to look, and the job with its id and status; looking finds it with everything that was said."""
+    """A submit returns 202 with the job's location, id and status, and the location has all submitted fields."""
     body = {
         "type": "echo",
         "payload": {"text": "é", "numbers": [1, 2.5, None, True]},
@@ -83,7 +83,7 @@ async def test_submitted_job_is_there_at_once(address: str) -> None:
 
 
 async def test_payload_is_kept_as_the_sdk_writes_it(server: LedgerServer, address: str) -> None:
-    """Without spaces and escapes; nothing stands for no arguments."""
+    """A payload is stored as compact JSON without escapes, and a missing payload as no bytes."""
     given = await submitted(address, payload={"text": "é", "list": [1, 2]})
     assert await server.jobs.payload(given) == '{"text":"é","list":[1,2]}'.encode()
     assert await server.jobs.payload(await submitted(address)) == b""
@@ -91,7 +91,7 @@ async def test_payload_is_kept_as_the_sdk_writes_it(server: LedgerServer, addres
 
 
 async def test_many_jobs_are_one_event(server: LedgerServer, address: str) -> None:
-    """Each job has its row, in order."""
+    """A batch of jobs is one event, and its response has a row for each job in order."""
     before = server.coordinator.ledger.position
     reply = await post(
         address, JOBS, {"jobs": [{"type": "echo", "payload": [n], "queue": f"q{n % 2}"} for n in range(5)]}
@@ -103,7 +103,7 @@ async def test_many_jobs_are_one_event(server: LedgerServer, address: str) -> No
 
 
 async def test_jobs_of_a_batch_are_refused_one_by_one(address: str) -> None:
-    """207, with a problem for each that was refused, and the others are accepted."""
+    """A batch with refused jobs is 207, with a problem for each refused job, and the others are accepted."""
     await post(address, "/api/v1/queues/closed/drain", {"reason": "repair"})
     jobs = [{"type": "echo"}, {"type": "echo", "queue": "closed"}, {"type": "echo", "payload": "x" * (1 << 20)}]
     reply = await post(address, JOBS, {"jobs": jobs})
@@ -116,7 +116,7 @@ async def test_jobs_of_a_batch_are_refused_one_by_one(address: str) -> None:
 
 
 async def test_malformed_job_refuses_its_whole_batch(address: str) -> None:
-    """The problem names the place, and nothing was accepted."""
+    """A malformed job refuses its whole batch, and the problem names the job's place."""
     reply = await post(address, JOBS, {"jobs": [{"type": "echo"}, {"type": "echo", "priority": "high"}]})
     assert (reply.status, reply.reason) == (400, "BODY_INVALID")
     assert "jobs[1].priority" in reply.json["detail"] or "jobs[...].priority" in reply.json["detail"]
@@ -124,7 +124,7 @@ async def test_malformed_job_refuses_its_whole_batch(address: str) -> None:
 
 
 async def test_repeated_request_finds_its_job(address: str) -> None:
-    """Under one key there is one job, whatever spaces the repetition has."""
+    """A repeated request with the same idempotency key returns the first job, also with other white space."""
     first = await post(address, JOBS, b'{"type":"echo","payload":{"a":1}}', Idempotency_Key="k1")
     again = await post(address, JOBS, b'{ "type": "echo",  "payload": {"a": 1} }', Idempotency_Key="k1")
     assert (first.status, again.status) == (202, 202)
@@ -134,7 +134,7 @@ async def test_repeated_request_finds_its_job(address: str) -> None:
 
 
 async def test_key_with_another_payload_is_422(address: str) -> None:
-    """And the first job stays as it is."""
+    """An idempotency key that is reused with another payload is 422, and the first job does not change."""
     first = await post(address, JOBS, {"type": "echo", "payload": 1}, Idempotency_Key="k1")
     other = await post(address, JOBS, {"type": "echo", "payload": 2}, Idempotency_Key="k1")
     assert (other.status, other.reason) == (422, "REQUEST_ID_REUSED")
@@ -145,7 +145,7 @@ async def test_key_with_another_payload_is_422(address: str) -> None:
 async def test_key_whose_request_is_under_way_is_409(
     server: LedgerServer, address: str, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    """Whoever repeats too early is told so, and finds the job later."""
+    """A repeated request is 409 while the first one is under way, and returns its job afterwards."""
     goes_on, has_begun = asyncio.Event(), asyncio.Event()
     submit = server.jobs.submit
 
@@ -166,7 +166,7 @@ async def test_key_whose_request_is_under_way_is_409(
 
 
 async def test_repeated_batch_finds_its_jobs(address: str) -> None:
-    """Each job of a batch has a key of its own, made from that of the request."""
+    """A repeated batch with the same idempotency key returns the first jobs."""
     body = {"jobs": [{"type": "echo", "payload": n} for n in range(3)]}
     first, again = [await post(address, JOBS, body, Idempotency_Key="k1") for _ in range(2)]
     assert [row["id"] for row in first.json["jobs"]] == [row["id"] for row in again.json["jobs"]]
@@ -175,15 +175,15 @@ async def test_repeated_batch_finds_its_jobs(address: str) -> None:
 
 @pytest.mark.parametrize("key", ["x" * (limits.REQUEST_ID_CHARS_MAX + 1), "é", "a\tb"])
 async def test_key_that_cannot_be_kept_is_refused(address: str, key: str) -> None:
-    """Longer than a request id, or not to be printed."""
+    """An idempotency key that is too long or not printable is refused."""
     reply = await post(address, JOBS, {"type": "echo"}, Idempotency_Key=key)
     assert (reply.status, reply.reason) == (400, "REQUEST_ID_INVALID")
 
 
 async def test_filters_find_what_they_say(address: str) -> None:
-    """Queue, type, labels and times, each alone and together."""
+    """A list of jobs can be filtered by queue, type, labels and times, each alone and together."""
     one = await submitted(address, queue="a", labels={"k": "1", "x": "y:z"})
-    wait_for_another_millisecond()  # within one, ids decide
+    wait_for_another_millisecond()  # within one millisecond, the order is by id
     two = await submitted(address, queue="b", labels={"k": "2"})
     wait_for_another_millisecond()
     three = await submitted(address, type="other", queue="b")
@@ -199,7 +199,7 @@ async def test_filters_find_what_they_say(address: str) -> None:
 
 
 async def test_every_name_of_a_status_is_understood(address: str) -> None:
-    """In any case, and several with commas or one by one."""
+    """A status filter accepts every alias in any case, and several of them with commas or repeated."""
     waiting = await submitted(address)
     canceled = await submitted(address)
     await post(address, f"{JOBS}/{canceled}/cancel")
@@ -215,7 +215,7 @@ async def test_every_name_of_a_status_is_understood(address: str) -> None:
 
 
 async def test_cursor_goes_on_where_the_page_ended(address: str) -> None:
-    """All jobs are seen once; a cursor of another search is refused."""
+    """A cursor continues after its page so that every job is listed once, and another search refuses it."""
     made = [await submitted(address) for _ in range(7)]
     seen: list[tuple[int, str]] = []
     cursor = ""
@@ -226,7 +226,7 @@ async def test_cursor_goes_on_where_the_page_ended(address: str) -> None:
         if not cursor:
             break
         last = cursor
-    assert seen == sorted(seen)  # newest first, and by their ids within a millisecond
+    assert seen == sorted(seen)  # newest first, and by id within a millisecond
     assert sorted(job_id for _, job_id in seen) == sorted(made)
     reply = await get(address, f"{JOBS}?queue=other&cursor={last}")
     assert (reply.status, reply.reason) == (400, "CURSOR_INVALID")
@@ -247,12 +247,12 @@ async def test_cursor_goes_on_where_the_page_ended(address: str) -> None:
     ],
 )
 async def test_filter_that_makes_no_sense_is_refused(address: str, query: str) -> None:
-    """A misspelt filter would find everything, and nobody would notice."""
+    """An unknown or malformed filter is refused, because it would otherwise match every job."""
     assert (await get(address, f"{JOBS}?{query}")).reason
 
 
 async def test_cancel_ends_what_waits(address: str) -> None:
-    """It may be repeated, and needs no body."""
+    """A cancel without a body ends a waiting job and may be repeated."""
     job_id = await submitted(address)
     first = await post(address, f"{JOBS}/{job_id}/cancel", {"reason": "not needed"})
     again = await post(address, f"{JOBS}/{job_id}/cancel")
@@ -267,7 +267,7 @@ async def test_cancel_ends_what_waits(address: str) -> None:
 
 
 async def test_retry_makes_a_job_like_one_that_has_ended(address: str) -> None:
-    """Only then; and once under a key."""
+    """A retry creates a job from a finished one, once per key, and is refused for an unfinished one."""
     job_id = await submitted(address, payload=[1])
     early = await post(address, f"{JOBS}/{job_id}/retry")
     assert (early.status, early.reason) == (422, "JOB_NOT_ENDED")
@@ -283,14 +283,14 @@ async def test_retry_makes_a_job_like_one_that_has_ended(address: str) -> None:
 
 
 async def test_why_says_what_a_job_waits_for(address: str) -> None:
-    """A reason for programs and a sentence for people."""
+    """The explanation of a waiting job has a reason for programs and a sentence for people."""
     why = (await get(address, f"{JOBS}/{await submitted(address)}/why")).json
     assert (why["status"], why["reason"]) == ("QUEUED", "NO_WORKER")
     assert "worker" in why["explanation"]
 
 
 async def test_result_is_not_ready_until_it_is(address: str) -> None:
-    """200 and ready: false; whoever waits hears of the end at once."""
+    """A result that is not ready is 200 with ready: false, and a waiting request is answered when the job ends."""
     job_id = await submitted(address)
     reply = await get(address, f"{JOBS}/{job_id}/result")
     assert (reply.status, reply.json["ready"], reply.json["status"]) == (200, False, "QUEUED")
@@ -302,7 +302,7 @@ async def test_result_is_not_ready_until_it_is(address: str) -> None:
 
 @pytest.mark.parametrize("path", ["", "/result", "/history", "/attempts", "/why", "/cancel", "/retry"])
 async def test_job_that_is_not_there_is_404(address: str, path: str) -> None:
-    """Whatever is asked of it, and whatever it is called."""
+    """Every request for an unknown job is 404."""
     method = "POST" if path in {"/cancel", "/retry"} else "GET"
     for name in ("nothing", "%2e%2e%2f", "%00", "%C3%A9", "%3Cscript%3E"):
         reply = await ask(address, method, f"{JOBS}/{name}{path}")
@@ -311,7 +311,7 @@ async def test_job_that_is_not_there_is_404(address: str, path: str) -> None:
 
 
 async def test_methods_are_told(address: str) -> None:
-    """405 and OPTIONS name them, HEAD is GET without the body, and a slash at the end makes no difference."""
+    """A wrong method is 405 with the allowed methods, HEAD is GET without a body, and a trailing slash is ignored."""
     refused = await ask(address, "DELETE", JOBS)
     assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
     assert refused.reason == "METHOD_NOT_ALLOWED"
@@ -324,7 +324,7 @@ async def test_methods_are_told(address: str) -> None:
 
 
 async def test_pipelined_requests_are_answered_in_order(address: str) -> None:
-    """On one connection, without waiting."""
+    """Pipelined requests on one connection are answered in order."""
     body = b'{"type":"echo","queue":"q%d"}'
     kind = {"Content-Type": "application/json"}
     async with connected(address) as line:
@@ -334,7 +334,7 @@ async def test_pipelined_requests_are_answered_in_order(address: str) -> None:
 
 
 async def test_what_a_backend_lacks_is_501(server: LedgerServer) -> None:
-    """With a problem that says what it is."""
+    """A request for a capability that the backend lacks is 501 and names the backend."""
     bare = HttpServer(Application(Backend(server.jobs, declared=Capabilities("bare", frozenset()))))
     other = await bare.start("127.0.0.1", 0)
     try:
@@ -355,7 +355,7 @@ async def test_what_a_backend_lacks_is_501(server: LedgerServer) -> None:
 
 
 async def test_output_that_is_not_json_is_told_in_base64(server: LedgerServer, address: str) -> None:
-    """Payloads of other clients may be any bytes."""
+    """An output that is not JSON is returned in base64."""
     reply = await server.jobs.submit(
         [Template("echo")], [JobDraft(payload=b"\xff\x00"), JobDraft(payload=b'{"a":NaN}')]
     )
@@ -365,7 +365,7 @@ async def test_output_that_is_not_json_is_told_in_base64(server: LedgerServer, a
 
 
 async def test_hostile_text_comes_back_as_it_went_in(address: str) -> None:
-    """It is text in JSON, and nothing more; no browser is invited to guess."""
+    """Text with markup and control characters comes back unchanged as JSON with `nosniff`."""
     text = "<script>alert(1)</script>\r\nX: y\u202e\x00\U0001f600"
     reply = await get(address, f"{JOBS}/{await submitted(address, payload={'t': text}, labels={'l': text[:20]})}")
     assert reply.json["payload"] == {"t": text}

@@ -1,4 +1,4 @@
-"""The same request over gRPC and over HTTP leaves the same event in the journal."""
+"""The same request over gRPC and over HTTP produces the same event in the journal."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ SUBMITS: dict[str, tuple[dict[str, Any], pb.SubmitJobsRequest]] = {
 
 
 class Events:
-    """What a server decides."""
+    """The events of a server."""
 
     def __init__(self) -> None:
         self.seen: list[AnyEvent] = []
@@ -94,7 +94,7 @@ async def served(start: Start, folder: str) -> tuple[LedgerServer, Events]:
 
 
 def plain(event: AnyEvent) -> object:
-    """An event without its time and the ids that were drawn for it."""
+    """An event without its time and its random ids."""
     event = msgspec.structs.replace(event, at_ms=0)
     if isinstance(event, Created):
         jobs = [msgspec.structs.replace(job, id="") for job in event.jobs]
@@ -104,7 +104,7 @@ def plain(event: AnyEvent) -> object:
 
 @pytest.mark.parametrize("case", SUBMITS)
 async def test_submission_leaves_the_same_event(start: Start, tmp_path: Any, case: str) -> None:  # noqa: ANN401
-    """One job with nothing said, one with everything, and several: `Created` is equal but for ids and times."""
+    """A submit of a minimal job, a full job or several produces an equal `Created` event, except for ids and times."""
     body, message = SUBMITS[case]
     by_http, http_events = await served(start, str(tmp_path / "http"))
     by_grpc, grpc_events = await served(start, str(tmp_path / "grpc"))
@@ -118,7 +118,7 @@ async def test_submission_leaves_the_same_event(start: Start, tmp_path: Any, cas
 
 
 async def test_schedule_and_queue_leave_the_same_events(start: Start, tmp_path: Any) -> None:  # noqa: ANN401
-    """Whatever else is changed is changed by the same events, too."""
+    """Changes of schedules and queues produce the same events over gRPC and HTTP."""
     by_http, http_events = await served(start, str(tmp_path / "http"))
     by_grpc, grpc_events = await served(start, str(tmp_path / "grpc"))
 

@@ -1,4 +1,4 @@
-"""Clients that are slow, or do not read: they are cut off, and nobody else notices."""
+"""HTTP clients that are slow or do not read: the server drops them, and other clients are not affected."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ JOBS = "/api/v1/jobs"
 
 
 class Impatient:
-    """A server that waits for nobody for long, but only where a test is slow on purpose."""
+    """A server with timeouts that a test can shorten while it is slow on purpose."""
 
     def __init__(self, running: LedgerServer, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running = running
@@ -28,7 +28,7 @@ class Impatient:
 
     @contextlib.contextmanager
     def hurrying(self) -> Iterator[None]:
-        """For the length of a block."""
+        """Shortens the timeouts for the duration of a block."""
         with self._monkeypatch.context() as patch:
             for name in ("_HEAD_S", "_BODY_S", "_UNREAD_S"):
                 patch.setattr(protocol, name, 0.2)
@@ -37,7 +37,7 @@ class Impatient:
 
 @pytest.fixture
 async def impatient(start: Start, monkeypatch: pytest.MonkeyPatch) -> Impatient:
-    """A server that can be impatient."""
+    """A server with shortened timeouts on request."""
     monkeypatch.setattr(server, "_SWEEP_S", 0.05)
     return Impatient(await start(no_http=False, http_port=0), monkeypatch)
 
@@ -56,19 +56,19 @@ _POST = b"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: applica
     ],
 )
 async def test_request_that_does_not_arrive_is_cut_off(impatient: Impatient, begun: bytes) -> None:
-    """Nothing, half a head or half a body: in the end the connection is closed."""
+    """The server closes a connection on which no complete request arrives in time."""
     said = b""
     with impatient.hurrying():
         async with connected(impatient.address) as line:
             line.writer.write(begun)
-            with contextlib.suppress(ConnectionError):  # it may have been closed for its silence before this was said
+            with contextlib.suppress(ConnectionError):  # the server may have closed the connection before the write
                 said = await line.end()
     assert not said or said.startswith(b"HTTP/1.1 408 ")
     assert (await get(impatient.address, "/livez")).status == 200
 
 
 async def test_trickle_does_not_count_as_progress(impatient: Impatient) -> None:
-    """A byte now and then keeps no request alive."""
+    """A client that sends a byte now and then does not extend the deadline of its request."""
     with impatient.hurrying():
         await _trickle(impatient.address)
 
@@ -87,19 +87,19 @@ async def _trickle(address: str) -> None:
 
 
 async def test_idle_connection_may_wait_between_requests(impatient: Impatient) -> None:
-    """The deadline is for requests that have begun."""
+    """A connection may be idle between requests for longer than one request may take."""
     async with connected(impatient.address) as line:
         line.writer.write(request("GET", "/livez"))
         assert (await line.reply()).status == 200
         with impatient.hurrying():
             for _ in range(3):
-                await asyncio.sleep(0.5)  # longer than a request may take: nothing shows that it was not cut but time
+                await asyncio.sleep(0.5)  # longer than a request may take; only time can show that it stays open
                 line.writer.write(request("GET", "/livez"))
                 assert (await line.reply()).status == 200
 
 
 async def test_client_that_does_not_read_is_cut_off(impatient: Impatient) -> None:
-    """Answers that nobody takes are not kept for ever."""
+    """The server closes the connection of a client that does not read its responses."""
     address = impatient.address
     job_id = (await post(address, JOBS, {"type": "echo", "payload": "x" * 1_000_000})).json["id"]
     async with connected(address) as line:
@@ -113,7 +113,7 @@ async def test_client_that_does_not_read_is_cut_off(impatient: Impatient) -> Non
 
 
 async def test_many_slow_connections_give_way(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many connect and say nothing, whoever asks is answered."""
+    """Beyond the limit, the server closes connections with incomplete requests in favour of new ones."""
     monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 20)
     running = await start(no_http=False, http_port=0)
     async with contextlib.AsyncExitStack() as stack:
@@ -125,7 +125,7 @@ async def test_many_slow_connections_give_way(start: Start, monkeypatch: pytest.
 
 
 async def test_connections_leave_descriptors_for_others(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a process may have few of them, connections of HTTP use up a part; else the journal could open no file."""
+    """HTTP connections use only a part of the process's file descriptors, so that the journal can open files."""
     monkeypatch.setattr(server, "descriptor_limit", lambda: 40)
     running = await start(no_http=False, http_port=0)
     async with contextlib.AsyncExitStack() as stack:
@@ -136,7 +136,7 @@ async def test_connections_leave_descriptors_for_others(start: Start, monkeypatc
 
 
 async def test_connections_that_are_all_busy_refuse_another(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 503 and when to come back; nobody who is being answered is sent away."""
+    """If all connections are busy, a new one gets 503 with Retry-After, and none of the others is closed."""
     monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 2)
     running = await start(no_http=False, http_port=0)
     async with connected(running.http_address) as one, connected(running.http_address) as two:
@@ -151,7 +151,7 @@ async def test_connections_that_are_all_busy_refuse_another(start: Start, monkey
 
 
 async def test_listener_that_does_not_read_is_dropped(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing piles up for it, and the others hear everything."""
+    """The server drops a feed reader that does not read, and other readers receive the events."""
     monkeypatch.setattr(event_stream, "UNSENT_BYTES_MAX", 1_000)
     running = await start(no_http=False, http_port=0)
     async with connected(running.http_address) as deaf, connected(running.http_address) as keen:
@@ -170,7 +170,7 @@ async def test_listener_that_does_not_read_is_dropped(start: Start, monkeypatch:
 
 
 async def post_over_grpc(running: LedgerServer) -> None:
-    """A job that does not come over HTTP."""
+    """Submits a job over gRPC."""
     await running.jobs.submit([Template("echo")], [JobDraft()])
 
 
@@ -185,9 +185,9 @@ def _connections(running: LedgerServer) -> list[object]:
 
 
 async def _few(running: LedgerServer, count: int) -> None:
-    """Until there are no more connections than this."""
+    """Waits until there are at most this many connections."""
     async with asyncio.timeout(30):
-        while len(_connections(running)) > count:  # noqa: ASYNC110 - connections tell nobody of their end
+        while len(_connections(running)) > count:  # noqa: ASYNC110 - connections have no event for their end
             await asyncio.sleep(0.01)
 
 
@@ -197,11 +197,11 @@ async def _headers(line: Line) -> bytes:
 
 
 async def _until(line: Line, word: bytes) -> bytes:
-    """What is heard until the word is."""
+    """Reads until this word arrives and returns everything read."""
     heard = b""
     async with asyncio.timeout(30):
         while word not in heard:
             part = await line.reader.read(65_536)
-            assert part, "the connection has ended"
+            assert part, "the connection ended before the expected bytes"
             heard += part
     return heard

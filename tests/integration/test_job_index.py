@@ -1,4 +1,4 @@
-"""Indexes made by a process of their own, beside a ledger that serves."""
+"""Indexes that a separate process builds while a ledger serves."""
 
 import asyncio
 from pathlib import Path
@@ -8,11 +8,12 @@ from holdfast.core.model import Template
 from holdfast.journal.descriptors import DescriptorReserve
 from holdfast.journal.index import index_name
 from holdfast.journal.os_disk import OsDisk
-from holdfast.ledger.snapshot_process import SnapshotProcess, index_command
+from holdfast.ledger.snapshot_process import index_command
 from holdfast.ports import JobDraft
+from holdfast.process.helper_process import HelperProcess
 from holdfast.settings import Settings
 from holdfast.topologies.embedded.served_ledger import Serving
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 SEGMENT_BYTES = 1 << 20
 
@@ -31,7 +32,7 @@ async def _history(serving: Serving, job_id: str) -> list[Entry]:
 
 
 async def test_sealed_segments_get_indexes_beside_a_server_that_serves(tmp_path: Path) -> None:
-    """Histories are whole before, after, and when the server is started again without its indexes."""
+    """Histories are complete before and after segments are indexed, and after a restart without the indexes."""
     serving = Serving(_settings(tmp_path / "data"))
     await serving.open()
     ids = await _submit(serving, 30)
@@ -52,7 +53,7 @@ async def test_sealed_segments_get_indexes_beside_a_server_that_serves(tmp_path:
 
 
 async def test_process_indexes_every_sealed_segment(tmp_path: Path) -> None:
-    """It ends well, and does nothing where nothing is missing."""
+    """The index process indexes every sealed segment, and succeeds if none is missing."""
     serving = Serving(_settings(tmp_path))
     await serving.open()
     await _submit(serving, 12)
@@ -60,7 +61,7 @@ async def test_process_indexes_every_sealed_segment(tmp_path: Path) -> None:
     assert sealed
     for _ in range(2):
         made = asyncio.get_running_loop().create_future()
-        process = SnapshotProcess(asyncio.get_running_loop(), lambda: index_command(str(tmp_path)), DescriptorReserve())
+        process = HelperProcess(asyncio.get_running_loop(), lambda: index_command(str(tmp_path)), DescriptorReserve())
         process.start(made.set_result)
         assert await made == ""
         await process.ended()

@@ -1,4 +1,4 @@
-"""The stream behind the log: it takes every line at once, and says what it could not keep."""
+"""The stream behind the log: it accepts every line at once, and reports the lines that it dropped."""
 
 import json
 import os
@@ -14,7 +14,7 @@ LINE = b'{"event":"line"}\n'
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    """The two ends of a pipe; nobody reads it unless the test does."""
+    """The two ends of a pipe, which only the test reads."""
     ends = os.pipe()
     try:
         yield ends
@@ -24,7 +24,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def read_until(descriptor: int, wanted: bytes) -> bytes:
-    """Everything up to what is waited for; pytest's timeout ends a wait in vain."""
+    """Reads up to the given bytes; pytest's timeout ends the wait."""
     found = b""
     while wanted not in found:
         found += os.read(descriptor, 65_536)
@@ -32,7 +32,7 @@ def read_until(descriptor: int, wanted: bytes) -> bytes:
 
 
 def test_lines_come_out_whole_and_in_order(pipe: tuple[int, int]) -> None:
-    """What is written is read, line by line, and closing waits for it."""
+    """The stream writes lines whole and in order, and closing it waits for them."""
     reader, writer = pipe
     with closing(BackgroundStream(writer)) as stream:
         for number in range(100):
@@ -41,7 +41,7 @@ def test_lines_come_out_whole_and_in_order(pipe: tuple[int, int]) -> None:
 
 
 def test_writing_never_waits_for_a_reader_and_drops_are_counted(pipe: tuple[int, int]) -> None:
-    """Beyond the pipe and the bound, lines are dropped; once there is room a JSON line tells how many."""
+    """Lines beyond the pipe's capacity and the bound are dropped, and a JSON line later reports their number."""
     reader, writer = pipe
     stream = BackgroundStream(writer, waiting_bytes_max=10 * len(LINE))
     written = 20_000
@@ -54,7 +54,7 @@ def test_writing_never_waits_for_a_reader_and_drops_are_counted(pipe: tuple[int,
         written += 1
     stream.write(b'{"event":"end"}\n')
     stream.close()
-    os.dup2(reader, writer)  # closes the end that is written, and leaves its number to nobody but the fixture
+    os.dup2(reader, writer)  # closes the write end; the fixture closes the number
     while data := os.read(reader, 65_536):
         kept += data
     lines = [json.loads(line) for line in kept.splitlines()]
@@ -66,7 +66,7 @@ def test_writing_never_waits_for_a_reader_and_drops_are_counted(pipe: tuple[int,
 
 
 def test_reader_that_went_away_stops_nobody() -> None:
-    """Writing into a closed pipe is no error of whoever logs."""
+    """Logging into a closed pipe raises no error."""
     reader, writer = os.pipe()
     os.close(reader)
     stream = BackgroundStream(writer)

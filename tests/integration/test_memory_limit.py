@@ -1,4 +1,4 @@
-"""A server whose jobs fill its memory: new ones are refused, everything else goes on, and it heals."""
+"""A server whose jobs fill its memory: it refuses new jobs, continues otherwise, and recovers."""
 
 from typing import cast
 
@@ -19,8 +19,8 @@ LABELS = tuple((f"label-{number}", "x" * 500) for number in range(20))
 
 
 async def test_labels_fill_the_memory_and_work_goes_on(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs with labels and no payload are refused at the limit; grants, reports and cancels are not."""
-    monkeypatch.setattr(limits, "RESIDENT_SLACK_BYTES", 1 << 40)  # this process has run many other tests
+    """At the memory limit, jobs with labels and no payload are refused, while grants, reports and cancels succeed."""
+    monkeypatch.setattr(limits, "RESIDENT_SLACK_BYTES", 1 << 40)  # this process has already run other tests
     server = await start(no_http=False, http_port=0, memory_bytes=200_000, retain_bytes=0)
     drafts, template = [JobDraft(extra=Extra(labels=LABELS))], Template("t")
     ids: list[str] = []
@@ -48,7 +48,7 @@ async def test_labels_fill_the_memory_and_work_goes_on(start: Start, monkeypatch
 
 
 async def test_held_bytes_are_the_same_after_a_restart(start: Start) -> None:
-    """What is counted follows from the journal alone."""
+    """A restarted server computes the same number of held bytes from its journal."""
     server = await start()
     await server.jobs.submit([Template("t")], [JobDraft(payload=b"p", extra=Extra(request_id="r", labels=LABELS))])
     canceled = await server.jobs.submit([Template("t")], [JobDraft(extra=Extra(headers=(("h", "ü"),)))])

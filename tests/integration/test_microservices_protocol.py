@@ -1,4 +1,4 @@
-"""Design A's protocols over real owners: each failure that the coordinator must survive, forced."""
+"""Design A's protocols over real owners, with each failure that the coordinator must survive."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ async def here() -> AsyncIterator[World]:
 
 
 async def test_job_runs_once_and_ends_with_its_envelope(here: World) -> None:
-    """A success takes a dequeue, a move, a record, an envelope and a move, and nothing else."""
+    """A success takes exactly a dequeue, a move, a record read, an envelope and a move."""
     job_id = await here.submit()
     work = await here.take()
     assert (work.job_id, work.options.payload, work.attempt) == (job_id, b"payload", 1)
@@ -39,7 +39,7 @@ async def test_job_runs_once_and_ends_with_its_envelope(here: World) -> None:
 
 
 async def test_envelope_stored_before_a_crash_and_a_requeue_stands(here: World) -> None:
-    """After a crash between envelope and move the job runs again, and ends with the first envelope's status."""
+    """After a crash between envelope and move the job runs again, and ends with the status of the first envelope."""
     job_id = await here.submit(max_losses=5)
     work = await here.take()
     here.faults.rule = lambda _number, method, _request: Fault.DEAD_AFTER if method == "StoreResult" else None
@@ -56,7 +56,7 @@ async def test_envelope_stored_before_a_crash_and_a_requeue_stands(here: World) 
 
 
 async def test_repeated_report_finishes_a_half_done_end(here: World) -> None:
-    """After a crash between envelope and move the same report, said again, finishes the end."""
+    """After a crash between envelope and move, the repeated report completes the job's end."""
     job_id = await here.submit()
     work = await here.take()
     here.faults.rule = lambda _number, method, _request: Fault.DEAD_AFTER if method == "StoreResult" else None
@@ -69,7 +69,7 @@ async def test_repeated_report_finishes_a_half_done_end(here: World) -> None:
 
 
 async def test_retryable_failure_stores_no_envelope(here: World) -> None:
-    """A failed attempt with attempts left goes back with its due time and its failure, and has no result."""
+    """A failed attempt with attempts left returns to the queue with its due time and failure, and without a result."""
     job_id = await here.submit(max_attempts=2)
     work = await here.take()
     assert await here.report(work, FAILED_OUTCOME, failure_reason="no luck", retry_after_ms=5_000) == ""
@@ -87,7 +87,7 @@ async def test_retryable_failure_stores_no_envelope(here: World) -> None:
 
 
 async def test_stopped_worker_that_fetched_its_job_again_is_fenced(here: World) -> None:
-    """A worker that was stopped, lost its job and fetched it again is refused under its old token."""
+    """A worker that was stopped, lost its job and fetched it again is refused with its old token."""
     job_id = await here.submit()
     old = await here.take()
     await here.pass_time(LEASE_MS + GRACE_MS)
@@ -104,7 +104,7 @@ async def test_stopped_worker_that_fetched_its_job_again_is_fenced(here: World) 
 
 
 async def test_old_run_is_fenced_by_a_coordinator_that_knows_nothing(here: World) -> None:
-    """A coordinator that was just started refuses the report of an old run all the same."""
+    """A coordinator that has just started refuses the report of an old run."""
     job_id = await here.submit()
     old = await here.take()
     await here.pass_time(LEASE_MS + GRACE_MS)
@@ -117,7 +117,7 @@ async def test_old_run_is_fenced_by_a_coordinator_that_knows_nothing(here: World
 
 
 async def test_old_run_is_fenced_although_its_own_coordinator_knows_no_better(here: World) -> None:
-    """A coordinator that was replaced believes its worker, and the owner of the record does not."""
+    """A replaced coordinator accepts its worker's report, and the job service refuses it."""
     job_id = await here.submit(max_attempts=2)
     old = await here.take()
     replaced = here.replace()
@@ -134,7 +134,7 @@ async def test_old_run_is_fenced_although_its_own_coordinator_knows_no_better(he
 
 
 async def test_lost_fetch_reply_returns_the_job_and_spends_nothing(here: World) -> None:
-    """Heartbeats that do not name a job give it back once it is no longer on its way, and no budget pays."""
+    """Heartbeats that do not name an assigned job return it after the grace, without a loss or failure."""
     job_id = await here.submit()
     lost = await here.take()
     await here.beat()
@@ -151,7 +151,7 @@ async def test_lost_fetch_reply_returns_the_job_and_spends_nothing(here: World) 
 
 @pytest.mark.parametrize("method", ["DequeueJob", "TransitionJobStatus", "GetJobRecord"])
 async def test_fetch_that_its_worker_gave_up_is_finished_and_undone(here: World, method: str) -> None:
-    """A worker that stops waiting in the middle of its fetch holds nothing, and the job waits again at once."""
+    """A worker that cancels its fetch in the middle holds no job, and the job returns to the queue at once."""
     job_id = await here.submit()
     reached, gate = asyncio.Event(), asyncio.Event()
 
@@ -175,7 +175,7 @@ async def test_fetch_that_its_worker_gave_up_is_finished_and_undone(here: World,
 
 
 async def test_cancel_of_a_running_job_rides_on_the_heartbeat(here: World) -> None:
-    """The holder hears of the cancel with its next heartbeat, stops, and the job ends CANCELED."""
+    """The holder of a job gets its cancel with the next heartbeat, stops it, and the job ends CANCELED."""
     job_id = await here.submit()
     work = await here.take()
     assert list((await here.beat(work)).cancel) == []
@@ -190,7 +190,7 @@ async def test_cancel_of_a_running_job_rides_on_the_heartbeat(here: World) -> No
 
 
 async def test_cancel_is_heard_after_a_restart(here: World) -> None:
-    """A coordinator that was started after the cancel tells the holder of it, too."""
+    """A coordinator that starts after a cancel also sends it to the job's holder."""
     job_id = await here.submit()
     work = await here.take()
     await here.jobs.cancel(job_id, "enough")
@@ -200,7 +200,7 @@ async def test_cancel_is_heard_after_a_restart(here: World) -> None:
 
 
 async def test_canceled_job_that_is_dequeued_is_not_handed_out(here: World) -> None:
-    """A cancel that comes between dequeue and record ends the job; it never runs."""
+    """A cancel between the dequeue and the move ends the job, which never runs."""
     job_id = await here.submit()
 
     async def cancel_meanwhile(method: str, _request: object) -> None:
@@ -216,7 +216,7 @@ async def test_canceled_job_that_is_dequeued_is_not_handed_out(here: World) -> N
 
 
 async def test_lost_guard_leaves_an_ended_job_alone(here: World) -> None:
-    """A job that was canceled after its dequeue is neither run nor enqueued, and the lost guard is logged."""
+    """A job that was canceled after its dequeue is neither run nor enqueued, and the failed guard is logged."""
     job_id = await here.submit()
 
     async def end_meanwhile(method: str, _request: object) -> None:
@@ -232,7 +232,7 @@ async def test_lost_guard_leaves_an_ended_job_alone(here: World) -> None:
 
 
 async def test_lost_guard_on_a_job_that_came_back_rescues_it(here: World) -> None:
-    """A job that runs for a moment and is QUEUED again when its record is read is enqueued once, and that is logged."""
+    """A job that is QUEUED again after its move failed is enqueued once, and the rescue is logged."""
     job_id = await here.submit()
     token = 0
 
@@ -255,7 +255,7 @@ async def test_lost_guard_on_a_job_that_came_back_rescues_it(here: World) -> Non
 
 
 async def test_deleted_job_that_is_dequeued_is_left_alone(here: World) -> None:
-    """A job whose submission was undone is not handed out, and the fetch goes on to the next."""
+    """A fetch skips a dequeued job whose submit was undone, and continues with the next one."""
     gone, job_id = await here.submit(), await here.submit()
     request = pb.DeleteJobIfStatusRequest(job_id=gone, expected_status=public_pb.QUEUED)
     assert (await here.job.DeleteJobIfStatus(request)).deleted
@@ -263,7 +263,7 @@ async def test_deleted_job_that_is_dequeued_is_left_alone(here: World) -> None:
 
 
 async def test_silent_worker_loses_its_jobs_and_they_pay(here: World) -> None:
-    """After the time of a lease without a word a job goes back, and that spends a loss."""
+    """A worker without a heartbeat for the length of a lease loses its job, which counts a loss."""
     job_id = await here.submit(max_losses=1)
     await here.take()
     await here.pass_time(LEASE_MS + GRACE_MS)
@@ -276,7 +276,7 @@ async def test_silent_worker_loses_its_jobs_and_they_pay(here: World) -> None:
 
 
 async def test_report_and_loss_of_one_job_come_one_after_the_other(here: World) -> None:
-    """A lease that runs out while its report is being written down is not taken back under it."""
+    """A lease that expires while its report is being stored is not taken back."""
     job_id = await here.submit()
     work = await here.take()
     storing, gate = asyncio.Event(), asyncio.Event()
@@ -300,7 +300,7 @@ async def test_report_and_loss_of_one_job_come_one_after_the_other(here: World) 
 
 
 async def test_end_whose_answer_was_lost_is_forgotten(here: World) -> None:
-    """A job that ended without its coordinator hearing of it is no longer its worker's after the next round."""
+    """A coordinator that got no reply to a job's last move forgets its lease at the next round."""
     job_id = await here.submit()
     work = await here.take()
     await here.pass_time(250)
@@ -314,7 +314,7 @@ async def test_end_whose_answer_was_lost_is_forgotten(here: World) -> None:
 
 
 async def test_nothing_is_revoked_that_cannot_be_looked_up(here: World) -> None:
-    """A new coordinator that cannot read the records tells nobody that it has lost something."""
+    """A new coordinator that cannot read the records revokes no lease."""
     await here.submit()
     work = await here.take()
     await here.kill()
@@ -326,7 +326,7 @@ async def test_nothing_is_revoked_that_cannot_be_looked_up(here: World) -> None:
 
 
 async def test_failure_counts_although_the_queue_is_away(here: World) -> None:
-    """A failed attempt whose job cannot be enqueued is accepted, and the job waits as soon as the queue is back."""
+    """The report of a failed attempt is accepted while the queue service is down, and the job is enqueued later."""
     job_id = await here.submit(max_attempts=2)
     work = await here.take()
     here.faults.down("queue")
@@ -341,7 +341,7 @@ async def test_failure_counts_although_the_queue_is_away(here: World) -> None:
 
 
 async def test_heartbeats_keep_what_they_name(here: World) -> None:
-    """A job that is named stays with its worker for many times the lease, over a restart as well."""
+    """A worker keeps a job that its heartbeats name for many lease lengths, also over a restart."""
     job_id = await here.submit()
     work = await here.take()
     await here.pass_time(3 * LEASE_MS, work)
@@ -352,7 +352,7 @@ async def test_heartbeats_keep_what_they_name(here: World) -> None:
 
 
 async def test_pause_of_the_coordinator_expires_nobody(here: World) -> None:
-    """After a long pause of the coordinator itself every lease has as much time left as before."""
+    """After a long pause of the coordinator, every lease has as much time left as before."""
     job_id = await here.submit()
     work = await here.take()
     here.clock.advance(3_600)
@@ -363,7 +363,7 @@ async def test_pause_of_the_coordinator_expires_nobody(here: World) -> None:
 
 
 async def test_released_and_left_leases_go_back_at_once(here: World) -> None:
-    """What a worker hands back spends nothing; what it still runs when it leaves is lost."""
+    """A job that a worker releases counts no loss, and one that it still runs when it leaves does."""
     handed_back, lost = await here.submit(), await here.submit()
     works = [await here.take(), await here.take()]
     await here.beat(works[1], released=(works[0],))
@@ -376,7 +376,7 @@ async def test_released_and_left_leases_go_back_at_once(here: World) -> None:
 
 
 async def test_job_that_is_handed_back_for_ever_ends(here: World) -> None:
-    """A job that nobody ever runs pays a loss for each grant beyond the free ones, and ends when they are spent."""
+    """A job that is returned unrun counts a loss for each grant beyond the free ones, until it ends."""
     job_id = await here.submit(max_losses=1)
     grants = 0
     while await here.state(job_id) == QUEUED:
@@ -388,7 +388,7 @@ async def test_job_that_is_handed_back_for_ever_ends(here: World) -> None:
 
 
 async def test_arriving_worker_gives_back_what_it_does_not_name(here: World) -> None:
-    """The first word of a worker loses everything else under its name at once, also to a new coordinator."""
+    """A worker that arrives at a new coordinator loses every job that it does not name, at once."""
     kept, lost = await here.submit(), await here.submit()
     works = [await here.take(), await here.take()]
     await here.kill()
@@ -399,7 +399,7 @@ async def test_arriving_worker_gives_back_what_it_does_not_name(here: World) -> 
 
 
 async def test_job_whose_worker_comes_back_without_it_again_and_again_ends(here: World) -> None:
-    """A job that kills its worker ends once its losses are spent, however quickly the worker is started again."""
+    """A job that kills its worker ends when its losses are used up, however fast the worker restarts."""
     job_id = await here.submit(max_losses=2)
     for _ in range(3):
         await here.take()
@@ -409,7 +409,7 @@ async def test_job_whose_worker_comes_back_without_it_again_and_again_ends(here:
 
 
 async def test_worker_is_told_what_it_no_longer_has(here: World) -> None:
-    """Leases that ended, went to another or never were are revoked; what is still held is not."""
+    """A heartbeat response revokes leases that ended, went to another worker or never existed, and no held ones."""
     held, ended = await here.submit(), await here.submit()
     works = {work.job_id: work for work in (await here.take(), await here.take())}
     await here.report(works[ended])
@@ -421,7 +421,7 @@ async def test_worker_is_told_what_it_no_longer_has(here: World) -> None:
 
 
 async def test_queued_job_in_no_queue_is_swept(here: World) -> None:
-    """A QUEUED job that waits nowhere is enqueued again, and logged as an anomaly with its id."""
+    """The sweep enqueues a QUEUED job that is in no queue, and logs it as an anomaly with its id."""
     job_id, waiting = await here.submit(), await here.submit()
     await here.queue.RemoveJobIfPresent(pb.RemoveJobIfPresentRequest(job_id=job_id))
     assert (await here.take()).job_id == waiting
@@ -432,7 +432,7 @@ async def test_queued_job_in_no_queue_is_swept(here: World) -> None:
 
 
 async def test_empty_dequeue_makes_the_sweep_go_soon(here: World) -> None:
-    """A queue that lost everything is rebuilt within a heartbeat of the first fetch that finds it empty."""
+    """A queue that lost all jobs is rebuilt within one heartbeat of the first fetch that finds it empty."""
     ids = [await here.submit() for _ in range(30)]
     await here.pass_time(GRACE_MS + 250)
     for job_id in ids:
@@ -444,7 +444,7 @@ async def test_empty_dequeue_makes_the_sweep_go_soon(here: World) -> None:
 
 
 async def test_idle_system_with_delayed_jobs_does_not_sweep_in_a_circle(here: World) -> None:
-    """However often a fetch finds nothing, the sweep goes at most once a heartbeat, and touches no delayed job."""
+    """With only delayed jobs, empty fetches cause at most one sweep per heartbeat, which enqueues nothing."""
     for _ in range(3):
         await here.submit(delay_ms=3_600_000)
     await here.pass_time(GRACE_MS)
@@ -458,7 +458,7 @@ async def test_idle_system_with_delayed_jobs_does_not_sweep_in_a_circle(here: Wo
 
 
 async def test_sweep_of_waiting_jobs_is_no_anomaly(here: World) -> None:
-    """Jobs that wait where they should are left as they are, while others are handed out beside the sweep."""
+    """The sweep leaves jobs that are in their queue unchanged while other jobs are fetched."""
     ids = [await here.submit() for _ in range(40)]
     await here.pass_time(GRACE_MS)
     for _ in ids[:20]:
@@ -471,7 +471,7 @@ async def test_sweep_of_waiting_jobs_is_no_anomaly(here: World) -> None:
 
 
 async def test_running_job_with_nobody_goes_back(here: World) -> None:
-    """A RUNNING record whose holder is never heard of is adopted, and goes back after the time of a lease."""
+    """A RUNNING record whose worker sends no heartbeat is adopted, and is queued again after a lease length."""
     job_id = await here.submit()
     await here.queue.DequeueJob(pb.DequeueJobRequest(worker_id="ghost"))
     move = pb.TransitionJobStatusRequest(
@@ -490,7 +490,7 @@ async def test_running_job_with_nobody_goes_back(here: World) -> None:
 
 
 async def test_queued_job_that_should_stop_is_ended_by_the_sweep(here: World) -> None:
-    """A cancel that found a job in no queue ends it although nobody fetches."""
+    """The sweep ends a job with a requested cancel that is in no queue."""
     job_id = await here.submit()
     await here.queue.RemoveJobIfPresent(pb.RemoveJobIfPresentRequest(job_id=job_id))
     assert (await here.jobs.cancel(job_id, "stop")).state == QUEUED
@@ -501,7 +501,7 @@ async def test_queued_job_that_should_stop_is_ended_by_the_sweep(here: World) ->
 
 
 async def test_canceled_job_with_another_envelope_ends_as_that_says(here: World) -> None:
-    """A job whose success was stored before a crash is DONE in the end, although a cancel came while it waited."""
+    """A job whose success was stored before a crash ends DONE, although a cancel came while it waited."""
     job_id = await here.submit()
     work = await here.take()
     here.faults.rule = lambda _number, method, _request: Fault.DEAD_AFTER if method == "StoreResult" else None
@@ -516,7 +516,7 @@ async def test_canceled_job_with_another_envelope_ends_as_that_says(here: World)
 
 @pytest.mark.parametrize("service", ["job", "queue", "result"])
 async def test_outage_of_an_owner_loses_nothing(here: World, service: str) -> None:
-    """While an owner is away workers are told UNAVAILABLE, and everything goes on when it is back."""
+    """While an owner is down, calls of workers are UNAVAILABLE, and every job ends when it is back."""
     running, waiting = await here.submit(max_losses=9), [await here.submit(max_losses=9) for _ in range(5)]
     work = await here.take()
     here.faults.down(service)
@@ -552,7 +552,7 @@ async def test_outage_does_not_empty_the_queue(here: World) -> None:
 @pytest.mark.parametrize("fault", [Fault.LOST_BEFORE, Fault.LOST_AFTER])
 @pytest.mark.parametrize("method", ["DequeueJob", "TransitionJobStatus", "GetJobRecord"])
 async def test_lost_call_of_a_fetch_loses_no_job(here: World, method: str, fault: Fault) -> None:
-    """Whichever call of a fetch goes wrong, the job is handed out later and pays nothing."""
+    """If any call of a fetch fails, the job is granted later and counts no loss."""
     job_id = await here.submit(max_losses=0)
     is_lost = False
 
@@ -574,7 +574,7 @@ async def test_lost_call_of_a_fetch_loses_no_job(here: World, method: str, fault
 
 
 async def test_oversized_output_fails_the_job_without_its_bytes(here: World) -> None:
-    """An output over the limit is a failure that keeps no byte of it."""
+    """An output above the limit makes the job FAILED without storing it."""
     job_id = await here.submit(max_attempts=5)
     work = await here.take()
     assert await here.report(work, output_bytes=b"x" * (here.terms.output_bytes_max + 1)) == ""
@@ -584,7 +584,7 @@ async def test_oversized_output_fails_the_job_without_its_bytes(here: World) -> 
 
 
 async def test_output_over_the_limit_of_its_owner_alone_fails_the_job() -> None:
-    """An output that only the result service finds too large is a failure like any other that is."""
+    """An output that only the result service finds too large makes the job FAILED."""
     async with world(output_bytes_max=10) as other:
         job_id = await other.submit()
         assert await other.report(await other.take(), output_bytes=b"x" * 11) == ""
@@ -593,7 +593,7 @@ async def test_output_over_the_limit_of_its_owner_alone_fails_the_job() -> None:
 
 
 async def test_worker_is_given_only_what_it_wants(here: World) -> None:
-    """Without routes nothing is fetched, and a route is matched by the type of the job."""
+    """A worker without routes gets no job, and a route matches the job's type."""
     job_id = await here.submit("mail")
     assert not (await here.fetch("w", "sms")).assigned
     assert not (await here.coordinator.fetch("w", pb.Wanted())).assigned

@@ -1,9 +1,9 @@
-"""Every call of every protocol as the last one of the coordinator's process, and as one that gets lost.
+"""Every call of every protocol as the last one before the coordinator dies, and as one that gets lost.
 
-Each story is played once for each of its calls. The process dies after that call (or the call is lost, before or after
-it took effect), another one takes its place, and the worker goes on as workers do: it names what it holds, says again
-what was not answered, and fetches. In the end every accepted job has ended once, with an envelope of the same status,
-and what was acknowledged is what stands.
+Each story is run once for each of its calls. The coordinator dies after that call (or the call is lost, before or after
+it took effect), another one replaces it, and the worker continues as usual: it names the jobs that it holds, repeats
+unanswered reports, and fetches. In the end every accepted job has ended once, with an envelope of the same status, and
+acknowledged outcomes stand.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ PATIENCE_S = 120
 
 
 class Hand:
-    """A worker that does what workers do, over any number of coordinators."""
+    """A worker that behaves like a real one, over any number of coordinators."""
 
     def __init__(self, here: World) -> None:
         self.here = here
         self.held: dict[str, pb.FetchWorkResponse] = {}
-        #: What was said of a job and not answered, and whether for good.
+        #: The reported outcome of each job without a response, and whether it is final.
         self.unanswered: dict[str, tuple[public_pb.JobOutcome, bool]] = {}
         self.runs: list[str] = []
 
@@ -43,7 +43,7 @@ class Hand:
         return work
 
     async def report(self, job_id: str, outcome: public_pb.JobOutcome = SUCCEEDED, *, is_final: bool = False) -> None:
-        """Said until it is answered."""
+        """Reports an outcome; it stays in `unanswered` until the coordinator responds."""
         self.unanswered[job_id] = outcome, is_final
         output = f"{self.held[job_id].token}".encode()
         await self.here.report(self.held[job_id], outcome, is_final=is_final, output_bytes=output)
@@ -56,7 +56,7 @@ class Hand:
             self.held.pop(lease.job_id, None)
 
     async def finish(self, *job_ids: str) -> None:
-        """Goes on until all these jobs have ended."""
+        """Continues until all these jobs have ended."""
         for _ in range(PATIENCE_S):
             for step in (self.beat, self._repeat, self.fetch, self._repeat):
                 try:
@@ -75,13 +75,13 @@ class Hand:
 
 
 async def success(_here: World, hand: Hand, job_id: str) -> None:
-    """A job is run."""
+    """A job runs and succeeds."""
     await hand.fetch()
     await hand.report(job_id)
 
 
 async def retry(here: World, hand: Hand, job_id: str) -> None:
-    """A job fails, and is tried again later."""
+    """A job fails and is retried later."""
     await hand.fetch()
     await hand.report(job_id, FAILED_OUTCOME)
     await here.pass_time(4_000)
@@ -90,7 +90,7 @@ async def retry(here: World, hand: Hand, job_id: str) -> None:
 
 
 async def failure(_here: World, hand: Hand, job_id: str) -> None:
-    """A job fails for good."""
+    """A job fails finally."""
     await hand.fetch()
     await hand.report(job_id, FAILED_OUTCOME, is_final=True)
 
@@ -123,7 +123,7 @@ async def cancel_nowhere(here: World, _hand: Hand, job_id: str) -> None:
 
 
 async def loss(here: World, hand: Hand, job_id: str) -> None:
-    """A worker falls silent, comes back, and is fenced."""
+    """A worker goes silent, returns, and its old token is refused."""
     await hand.fetch()
     await here.pass_time(LEASE_MS + 1_000)
     await hand.report(job_id)
@@ -137,7 +137,7 @@ async def last_loss(here: World, _hand: Hand, _job_id: str) -> None:
 
 
 async def lost_reply(here: World, hand: Hand, _job_id: str) -> None:
-    """The answer to a fetch does not arrive."""
+    """The response to a fetch does not arrive."""
     await here.fetch()
     for _ in range(4):
         await here.pass_time(1_000)
@@ -145,7 +145,7 @@ async def lost_reply(here: World, hand: Hand, _job_id: str) -> None:
 
 
 async def release(here: World, hand: Hand, job_id: str) -> None:
-    """A worker hands back what it was given, and leaves."""
+    """A worker releases its job and leaves."""
     work = await hand.fetch()
     del hand.held[job_id]
     await here.beat(released=(work,))
@@ -153,7 +153,7 @@ async def release(here: World, hand: Hand, job_id: str) -> None:
 
 
 async def sweep(here: World, hand: Hand, job_id: str) -> None:
-    """A queue forgets what waits."""
+    """The queue loses its waiting jobs."""
     await here.queue.RemoveJobIfPresent(pb.RemoveJobIfPresentRequest(job_id=job_id))
     await hand.fetch()
     await here.pass_time(9_000)
@@ -166,7 +166,7 @@ Story = Callable[[World, Hand, str], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Tale:
-    """A story, how many changing calls it must at least be seen to make, and what may come of it."""
+    """A story, the least number of its changing calls, and its permitted ends."""
 
     story: Story
     calls: int
@@ -190,7 +190,7 @@ TALES = {
 
 
 async def played(here: World, tale: Tale, number: int, fault: Fault) -> bool:
-    """Plays a story with a fault at one call, sees to its end, and tells whether the fault came up."""
+    """Runs a story with a fault at one call, completes it, and returns whether the fault occurred."""
     changing = 0
 
     def rule(_called: int, method: str, _request: object) -> Fault | None:
@@ -203,7 +203,7 @@ async def played(here: World, tale: Tale, number: int, fault: Fault) -> bool:
     await here.pass_time(2_500)
     await here.kill()
     here.faults.rule = rule
-    with contextlib.suppress(UnavailableError, KeyError):  # the worker does not get what the story expects
+    with contextlib.suppress(UnavailableError, KeyError):  # the worker may not get the reply that the story expects
         await here.until_death(tale.story(here, hand, job_id))
     if fault is Fault.DEAD_AFTER:
         await here.kill()
@@ -216,7 +216,7 @@ async def played(here: World, tale: Tale, number: int, fault: Fault) -> bool:
 
 
 async def check(here: World, hand: Hand, tale: Tale, job_id: str) -> None:
-    """What came of it may come of it, no budget paid twice, and nothing is left over."""
+    """Checks that the end is permitted, that nothing was counted twice, and that no lease is left."""
     state, record = await here.state(job_id), await here.record(job_id)
     assert state in tale.ends
     assert tale.has_losses or record.losses == 0
@@ -232,7 +232,7 @@ async def check(here: World, hand: Hand, tale: Tale, job_id: str) -> None:
 @pytest.mark.parametrize("fault", [Fault.DEAD_AFTER, Fault.LOST_AFTER, Fault.LOST_BEFORE], ids=lambda fault: fault.name)
 @pytest.mark.parametrize("name", TALES)
 async def test_story_ends_well_whichever_call_goes_wrong(name: str, fault: Fault) -> None:
-    """Nothing accepted is lost, each job ends once, and its result has the status of its record."""
+    """Whichever call of a story fails, no accepted job is lost, and each ends once with a matching result."""
     tale = TALES[name]
     async with world() as here:
         number = 1

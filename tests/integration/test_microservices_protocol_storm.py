@@ -19,7 +19,7 @@ PATIENCE_S = 120
 
 
 class Hand:
-    """A worker that runs up to three jobs, is told what to stop, and remembers what was acknowledged."""
+    """A worker that runs up to three jobs, obeys cancels, and remembers acknowledged outcomes."""
 
     def __init__(self, here: World, name: str, chance: random.Random) -> None:
         self.here = here
@@ -30,7 +30,7 @@ class Hand:
         self.acknowledged: dict[str, tuple[int, public_pb.JobOutcome]] = {}
 
     async def turn(self) -> None:
-        """One second of its life; a call that fails is made again next time."""
+        """Runs one second of the worker; a call that fails is repeated in the next turn."""
         for step in (self._beat, self._report, self._fetch):
             with contextlib.suppress(UnavailableError):
                 await step()
@@ -92,7 +92,7 @@ async def test_storm_loses_nothing(seed: int) -> None:
 
 
 def _disturb(here: World, chance: random.Random) -> None:
-    """Some calls get lost, before or after they took effect."""
+    """Makes some calls get lost, before or after they took effect."""
     level = chance.choice([0.0, 0.05, 0.3])
 
     def rule(_number: int, _method: str, _request: object) -> Fault | None:
@@ -120,7 +120,7 @@ async def _check(here: World, hands: list[Hand], job_id: str, *, is_canceled: bo
     told = [hand.acknowledged[job_id] for hand in hands if job_id in hand.acknowledged]
     successes = [token for token, outcome in told if outcome == public_pb.JOB_OUTCOME_SUCCEEDED]
     if successes and state == DONE:
-        # That of an acknowledged run, or of one before it whose answer was lost.
+        # The output of an acknowledged run, or of an earlier one whose response was lost.
         assert int(result.output_bytes) <= max(successes)
     if state == CANCELED:
         assert is_canceled

@@ -25,13 +25,13 @@ def older_table(backend: Backend) -> Table:
 
 @pytest.fixture(autouse=True)
 def _older(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers that the test starts are older ones."""
+    """Makes the servers of the test older ones."""
     for module in (grpc_server, unix_socket):
         monkeypatch.setattr(module, "table", older_table)
 
 
 async def test_stats_shows_the_numbers_of_an_older_server(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command prints the numbers alone, for people and for programs."""
+    """`holdfast stats` prints the numbers of an older server without capabilities, as text and as JSON."""
     address = (await start()).address
     await asyncio.to_thread(stats, address)
     shown = capsys.readouterr().out
@@ -45,7 +45,7 @@ async def test_stats_shows_the_numbers_of_an_older_server(start: Start, capsys: 
 
 @pytest.mark.parametrize("kind", ["server", "directory", "nodes"])
 async def test_dashboard_shows_an_older_server(start: Start, tmp_path: Path, kind: str) -> None:
-    """The dashboard offers what such a server always had; the server itself refuses what it lacks."""
+    """The dashboard assumes the capabilities that every older server had."""
     server = await start()
     data = tmp_path / "data"
     places: dict[str, Place] = {"server": server.address, "directory": data, "nodes": [server.address]}

@@ -4,20 +4,22 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
-import pytest
+import msgspec
+from structlog.testing import capture_logs
 
 from holdfast.clock import SystemClock
 from holdfast.core.commands import Refusal
-from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.model import NewJob, Template
-from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
-from holdfast.topologies.microservices.snapshot_process import OwnerSnapshotProcess
+from holdfast.journal.descriptors import DescriptorReserve
+from holdfast.process.helper_process import HelperProcess
+from holdfast.topologies.microservices.services.owner import SNAPSHOTS, Keeper, OwnerDecision
+from holdfast.topologies.microservices.snapshot_process import snapshot_command
 from holdfast.topologies.microservices.state.record_events import Decided
 from holdfast.topologies.microservices.state.records import Records
 
 
 def opened(directory: Path, machine: Records) -> Keeper:
-    """A keeper whose snapshots another process makes."""
+    """Opens a keeper whose snapshots another process makes."""
 
     def never(error: BaseException) -> None:
         raise error
@@ -25,17 +27,16 @@ def opened(directory: Path, machine: Records) -> Keeper:
     return Keeper.open(
         machine,
         directory,
-        digest_version=DIGEST_VERSION,
         clock=SystemClock(),
         loop=asyncio.get_running_loop(),
         fatal=never,
-        compact_bytes=16_384,
-        maker=OwnerSnapshotProcess(directory),
+        snapshots=msgspec.structs.replace(SNAPSHOTS, snapshot_bytes=16_384, look_ms=0),
+        command=snapshot_command(directory),
     )
 
 
 async def fill(keeper: Keeper, machine: Records, count: int) -> None:
-    """Makes so many records."""
+    """Makes `count` records."""
     start = len(machine.book.jobs)
 
     def create(number: int, now_ms: int) -> OwnerDecision | Refusal:
@@ -47,7 +48,7 @@ async def fill(keeper: Keeper, machine: Records, count: int) -> None:
 
 
 async def test_snapshots_of_another_process_restore_the_same_records(tmp_path: Path) -> None:
-    """They come, segments that they cover go, and the next life has the same state from them."""
+    """Another process makes snapshots, the covered segments are removed, and a restart restores the same state."""
     directory, machine = tmp_path / "job", Records()
     directory.mkdir()
     keeper = opened(directory, machine)
@@ -64,21 +65,30 @@ async def test_snapshots_of_another_process_restore_the_same_records(tmp_path: P
     await keeper.close()
 
 
-def test_maker_that_fails_says_why(tmp_path: Path) -> None:
-    """The last line that it printed is the error."""
+async def problem_of(helper: HelperProcess) -> str:
+    """Runs the helper, and returns what it failed for."""
+    made = asyncio.get_running_loop().create_future()
+    helper.start(made.set_result)
+    return str(await made)
+
+
+async def test_maker_that_fails_says_why(tmp_path: Path) -> None:
+    """The error of a failed snapshot process is the last line that it printed."""
     directory = tmp_path / "job"
     directory.mkdir()
     (directory / f"{1:020d}-{1:010d}.seg").write_bytes(b"nothing")
     (directory / f"{9:020d}-{1:010d}.seg").write_bytes(b"nothing")
-    with pytest.raises(OSError, match="damaged"):
-        OwnerSnapshotProcess(directory).make()
+    helper = HelperProcess(asyncio.get_running_loop(), lambda: snapshot_command(directory), DescriptorReserve())
+    with capture_logs() as lines:
+        assert "damaged" in await problem_of(helper)
+    assert [line["event"] for line in lines] == ["snapshot_failed"]
 
 
-def test_maker_that_was_stopped_makes_nothing(tmp_path: Path) -> None:
-    """A stop before or during a snapshot ends it."""
-    directory = tmp_path / "job"
-    directory.mkdir()
-    maker = OwnerSnapshotProcess(directory)
-    maker.stop()
-    with pytest.raises(OSError, match="status -9"):
-        maker.make()
+async def test_maker_that_was_stopped_makes_nothing(tmp_path: Path) -> None:
+    """A stop before or during a snapshot kills the helper, and no result is reported."""
+    results: list[str] = []
+    helper = HelperProcess(asyncio.get_running_loop(), lambda: snapshot_command(tmp_path / "job"), DescriptorReserve())
+    helper.stop()
+    helper.start(results.append)
+    await helper.ended()
+    assert results == []

@@ -1,4 +1,4 @@
-"""What the bench beside the peers makes of its trials: figures, tables, and the part of a document that it owns."""
+"""The results of the comparison with peers: figures, tables, and the generated part of a document."""
 
 # ruff: noqa: RUF001 - spreads are written with en dashes
 
@@ -9,20 +9,23 @@ import pytest
 from rich.console import Console
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
-from holdfast.lab.peers import redis_server
-from holdfast.lab.peers.killing import Kill
-from holdfast.lab.peers.report import BEGIN, END, leaders, markdown, number, put_between_markers, show, table
-from holdfast.lab.peers.results import KillTrial, Results, Trial, as_json, figures, from_json, ranked
-from holdfast.lab.peers.system import About
+from holdfast_lab.measure.numbers import number
+from holdfast_lab.measure.tables import columns, fields
+from holdfast_lab.measure.tables import markdown as table
+from holdfast_lab.peers import redis_server
+from holdfast_lab.peers.report import BEGIN, END, leaders, markdown, put_between_markers, show
+from holdfast_lab.peers.results import KillTrial, Results, Trial, as_json, figures, from_json, ranked
+from holdfast_lab.peers.system import About
+from holdfast_lab.peers.worker_kill import Kill
 
 ABOUTS = {name: About(name.title(), "1.0", "settings", "durability", "after a kill") for name in ("ours", "peer")}
 KILLED = Kill(
     jobs=50, running=8, finished=40, started_again=3, finished_twice=1, kept=6, waited_s=60.0
-)  # and so 4 are lost
+)  # so 4 are lost
 
 
 def rate(system: str, mode: str, round_number: int, jobs: float, measure: str = "bulk_enqueue") -> Trial:
-    """A trial whose echo made a thousand calls a second."""
+    """A trial with an echo rate of a thousand calls a second."""
     return Trial(system, mode, measure, round_number, {"rate": jobs}, echo_rate=1_000, echo_ms=0.5)
 
 
@@ -31,7 +34,7 @@ def results(*trials: Trial, kills: list[KillTrial] | None = None) -> Results:
 
 
 def test_rates_are_multiples_of_the_echo_and_keep_their_spread() -> None:
-    """A figure has a value for each round, in multiples of that round's own yardstick."""
+    """A figure has one value per round, as a multiple of that round's echo rate."""
     slow_echo = Trial("ours", "own", "bulk_enqueue", 1, {"rate": 2_000}, echo_rate=500, echo_ms=1)
     found = figures([rate("ours", "own", 0, 3_000), slow_echo, rate("ours", "own", 2, 9_000)])
     figure = found["ours", "own", "bulk"]
@@ -48,7 +51,7 @@ def test_latencies_are_multiples_of_one_round_trip() -> None:
 
 
 def test_whoever_is_best_is_named_first_even_if_it_is_a_peer() -> None:
-    """Ranks follow the medians: the largest rate and the smallest latency."""
+    """Systems are ranked by their medians, with the largest rate and the smallest latency first."""
     latency = {"p50_ms": 1.0, "p99_ms": 1.0}
     found = results(
         rate("ours", "own", 0, 1_000),
@@ -58,42 +61,40 @@ def test_whoever_is_best_is_named_first_even_if_it_is_a_peer() -> None:
     )
     assert [one.system for one in ranked(found, "default", "bulk")] == ["peer", "ours"]
     assert [one.system for one in ranked(found, "default", "p50")] == ["ours", "peer"]
-    assert "bulk enqueue, Redis' defaults: **Peer (3.00)**, 3.00 times as good as Ours (1.00)." in leaders(found)
+    assert "bulk enqueue, Redis' defaults: **Peer (3)**, 3 times as good as Ours (1)." in leaders(found)
 
 
 def test_victory_within_the_spread_is_told_as_such() -> None:
-    """Where the values of two systems overlap, the comparison of their medians says so."""
+    """If the values of two systems overlap, the comparison of their medians says so."""
     ours = [rate("ours", "own", number, jobs) for number, jobs in enumerate((1_000, 2_000, 4_000))]
     peer = [rate("peer", "default", number, jobs) for number, jobs in enumerate((1_000, 1_000, 1_500))]
     (line,) = leaders(results(*ours, *peer))
-    assert line.endswith("**Ours (2.00)**, 2.00 times as good as Peer (1.00); their spreads overlap.")
+    assert line.endswith("**Ours (2)**, 2 times as good as Peer (1); their spreads overlap.")
 
 
 def test_system_with_a_store_of_its_own_stands_in_both_columns() -> None:
-    """Where there is but one mode, it is compared with every mode of the others."""
+    """A system with only one mode is compared with every mode of the others."""
     text = markdown(results(rate("ours", "own", 0, 2_000), rate("peer", "always", 0, 500)), "plot.svg")
-    assert "| Ours | 2.00 (2.00 – 2.00) | 2.00 (2.00 – 2.00) | – | – |" in text
-    assert "| Peer | – | 0.500 (0.500 – 0.500) | – | – |" in text
+    assert "| Ours | 2 | 2 | – | – |" in text
+    assert "| Peer | – | 0.500 | – | – |" in text
 
 
 def test_failed_trial_is_listed_and_counts_for_nothing() -> None:
-    """A failure leaves its cell empty and its reason below the tables."""
+    """A failed trial leaves its cell empty, and its reason is below the tables."""
     found = results(Trial("peer", "default", "bulk_enqueue", 0, error="no such module"))
     assert figures(found.trials) == {}
     assert "- peer bulk_enqueue (default): no such module" in markdown(found, "plot.svg")
 
 
 def test_killed_jobs_are_told_with_their_extremes() -> None:
-    """The table of killings shows the smallest and the largest count, and what is lost."""
+    """The table of kills shows the smallest and the largest count, and the lost jobs."""
     other = Kill(jobs=50, running=8, finished=42, started_again=3, finished_twice=1, kept=8, waited_s=60.0)
     kills = [KillTrial("peer", 0, KILLED), KillTrial("peer", 1, other)]
-    assert "| Peer | 40 – 42 | 8 | 6 – 8 | 0 – 4 | 3 | 1 | – | after a kill |" in markdown(
-        results(kills=kills), "plot.svg"
-    )
+    assert "| Peer | 40–42 | 8 | 6–8 | 0–4 | 3 | 1 | – | after a kill |" in markdown(results(kills=kills), "plot.svg")
 
 
 def test_results_survive_their_file() -> None:
-    """What was written as JSON is read back the same, so that documents can be made again."""
+    """Results that were written as JSON read back the same, so that documents can be generated again."""
     found = results(rate("ours", "own", 0, 2_000), kills=[KillTrial("peer", 0, KILLED)])
     assert from_json(as_json(found)) == found
 
@@ -101,14 +102,14 @@ def test_results_survive_their_file() -> None:
 def test_terminal_shows_every_system() -> None:
     """The tables for a terminal have a row for each system."""
     console = Console(file=StringIO(), width=200)
-    show(results(rate("ours", "own", 0, 2_000)), console)
+    show(results(rate("ours", "own", 0, 2_000), rate("ours", "own", 1, 3_000)), console)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert printed.count("Ours") == printed.count("Peer") == 3
-    assert "2.00 (2.00 – 2.00)" in printed
+    assert "2.50 (2–3)" in printed
 
 
 def test_only_what_is_between_the_markers_is_replaced(tmp_path: Path) -> None:
-    """Prose around the markers stays, and a second run replaces the first."""
+    """A run replaces the text between the markers and keeps the text around them."""
     document = tmp_path / "benchmarks.md"
     document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     put_between_markers(document, "first")
@@ -118,7 +119,7 @@ def test_only_what_is_between_the_markers_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", f"{BEGIN}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}{BEGIN}{END}"])
 def test_document_without_its_markers_is_left_alone(tmp_path: Path, text: str) -> None:
-    """A document that does not have both markers once and in order is refused, and stays as it is."""
+    """A document that does not have both markers once and in order is refused and stays unchanged."""
     document = tmp_path / "benchmarks.md"
     document.write_text(text)
     with pytest.raises(FailedPreconditionError, match="bench-peers: begin"):
@@ -127,7 +128,7 @@ def test_document_without_its_markers_is_left_alone(tmp_path: Path, text: str) -
 
 
 def test_our_document_has_its_markers(root: Path, tmp_path: Path) -> None:
-    """`make bench-peers` finds the place for its tables."""
+    """The project's document has the markers that `make bench-peers` needs."""
     copy = tmp_path / "benchmarks.md"
     copy.write_text((root / "docs/benchmarks.md").read_text())
     put_between_markers(copy, "new")
@@ -135,20 +136,26 @@ def test_our_document_has_its_markers(root: Path, tmp_path: Path) -> None:
 
 
 def test_cells_cannot_break_a_table() -> None:
-    """A bar inside a cell would be read as the end of it."""
+    """A bar in a cell is replaced, because Markdown would read it as the cell's end."""
     assert table(["a|b"], [["c"]]) == "| a/b |\n| --- |\n| c |"
 
 
+def test_tables_of_text_are_aligned() -> None:
+    """The first column is text, all others are numbers."""
+    assert columns(("case", "ms"), [("a", 10), ("longer", 1)]) == "case    ms\na       10\nlonger   1"
+    assert fields({"jobs_done": 1_000, "alive": True}) == "jobs done  1,000\nalive       True"
+
+
 @pytest.mark.parametrize(
-    ("value", "shown"), [(1234.5, "1,234"), (31.44, "31.4"), (2.956, "2.96"), (0.0139, "0.014"), (0, "0.000")]
+    ("value", "shown"), [(1234.5, "1,234"), (31.44, "31.4"), (2.956, "2.96"), (0.0139, "0.014"), (2.0, "2"), (0, "0")]
 )
 def test_numbers_have_about_three_digits(value: float, shown: str) -> None:
-    """No figure pretends to be more exact than its spread."""
+    """A number is shown with about three digits."""
     assert number(value) == shown
 
 
 def test_missing_redis_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Redis is not installed and cannot be, the command that installs it is told."""
+    """If Redis is missing and cannot be installed, the error names the command that installs it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError, match=r"sudo apt-get install .*redis-server"):
         redis_server.ensure_installed()

@@ -1,4 +1,4 @@
-"""Functions that were renamed, apps of several modules, and what a worker says of jobs that no worker knows."""
+"""Renamed functions, apps of several modules, and a worker's warnings about jobs of unknown types."""
 
 import importlib
 import sys
@@ -29,7 +29,7 @@ def digest() -> None: ...
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package whose modules are forgotten after the test."""
+    """A package whose modules are unloaded after the test."""
     folder = tmp_path / f"shop_{tmp_path.name.replace('-', '_')}"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -40,14 +40,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def start_events(app: Holdfast) -> dict[str, str]:
-    """What a worker of the app warns of when it starts, by event."""
+    """The warnings of a worker at its start, by event."""
     with capture_logs() as lines, app.worker():
         pass
     return {line["event"]: line["message"] for line in lines if line["log_level"] == "warning"}
 
 
 def test_jobs_of_the_old_name_are_run_by_the_renamed_function(holdfast_app: Holdfast) -> None:
-    """A function runs what was submitted under its aliases, and the result has its annotation."""
+    """A function runs jobs that were submitted under its aliases, and the result has its annotated type."""
 
     @holdfast_app.job(aliases=["old.add"])
     def add(a: int, b: int) -> int:
@@ -62,7 +62,7 @@ def test_jobs_of_the_old_name_are_run_by_the_renamed_function(holdfast_app: Hold
 
 
 def test_two_functions_cannot_run_one_type(holdfast_app: Holdfast) -> None:
-    """An alias that another function has as its name or alias is refused with both functions; so is what is no list."""
+    """An alias that is another function's name or alias is refused, and so are aliases that are no list of types."""
 
     @holdfast_app.job(aliases=["before"])
     def first() -> None: ...
@@ -75,13 +75,13 @@ def test_two_functions_cannot_run_one_type(holdfast_app: Holdfast) -> None:
     with pytest.raises(InvalidArgumentError, match="two functions of this app are called 'first'"):
         holdfast_app.job(name="first")(second)
     for wrong in ("before", ["two words"], 7):
-        with pytest.raises(InvalidArgumentError, match="expected aliases to be a list of job types"):
+        with pytest.raises(InvalidArgumentError, match="aliases must be a list of job types"):
             holdfast_app.job(aliases=wrong)(second)  # type: ignore[arg-type] # what is refused
     assert holdfast_app.job(aliases=["own"])(second).name == "second"
 
 
 def before_renaming(folder: Path) -> None:
-    """Leaves a schedule and two jobs of functions that the next version of the app calls otherwise."""
+    """Creates a schedule and two jobs of functions that the next version of the app renames."""
     with Holdfast(folder) as app:
 
         @app.schedule("0 9 * * *")
@@ -94,7 +94,7 @@ def before_renaming(folder: Path) -> None:
 
 
 def test_worker_warns_of_jobs_and_schedules_that_no_worker_knows(tmp_path: Path) -> None:
-    """The warnings name the types with their jobs, and the schedules that go on making them."""
+    """The worker's warnings name the types with their jobs, and the schedules that create more of them."""
     before_renaming(tmp_path)
     with Holdfast(tmp_path) as app:
 
@@ -109,7 +109,7 @@ def test_worker_warns_of_jobs_and_schedules_that_no_worker_knows(tmp_path: Path)
 
 
 def test_aliases_end_the_warnings_and_the_waiting(tmp_path: Path) -> None:
-    """With the old name as an alias, jobs and schedules of it are run, and the worker has nothing to warn of."""
+    """With the old name as an alias, its jobs and schedules run, and the worker logs no warning."""
     before_renaming(tmp_path)
     with Holdfast(tmp_path) as app:
 
@@ -124,7 +124,7 @@ def test_aliases_end_the_warnings_and_the_waiting(tmp_path: Path) -> None:
 
 
 def test_worker_warns_of_the_schedule_that_stayed_under_the_old_name(tmp_path: Path) -> None:
-    """A renamed function with a schedule would fire twice, so the worker names the command that ends the old one."""
+    """If the schedule of a function's old name is still set, the worker warns with the command that deletes it."""
     before_renaming(tmp_path)
     with Holdfast(tmp_path) as app:
 
@@ -138,14 +138,14 @@ def test_worker_warns_of_the_schedule_that_stayed_under_the_old_name(tmp_path: P
 
 
 def test_worker_warns_of_an_app_without_functions(holdfast_app: Holdfast) -> None:
-    """A worker that can only run the built-in types says so, and how to name the modules with the functions."""
+    """A worker without functions warns that it runs only built-in types, and how to include modules."""
     events = start_events(holdfast_app)
     assert set(events) == {"no_job_functions"}
     assert 'app.include("module")' in events["no_job_functions"]
 
 
 def test_included_modules_are_imported_when_a_worker_needs_them(package: Path) -> None:
-    """The modules import the app that names them; their functions and schedules are there for whoever asks for them."""
+    """An included module is imported when the app's functions or schedules are first needed."""
     (package / "app.py").write_text(
         f'from holdfast import Holdfast\n\napp = Holdfast("memory://")\napp.include("{package.name}.emails")\n'
     )
@@ -160,9 +160,9 @@ def test_included_modules_are_imported_when_a_worker_needs_them(package: Path) -
 
 
 def test_included_module_that_cannot_be_imported_is_named(package: Path) -> None:
-    """A missing module, one that fails, and what is no name of a module are told apart."""
+    """The error for an included module says whether it is missing, fails to import or has an invalid name."""
     app = Holdfast("memory://")
-    with pytest.raises(InvalidArgumentError, match="expected the whole name of a module"):
+    with pytest.raises(InvalidArgumentError, match="takes full names of modules"):
         app.include(".x")
     app.include(f"{package.name}.missing")
     with pytest.raises(InvalidArgumentError, match=f"there is no module '{package.name}.missing'"):

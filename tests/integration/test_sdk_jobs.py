@@ -29,14 +29,14 @@ from holdfast import (
     limits,
 )
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 
 WAIT_S = 30
 
 
 @dataclass
 class Size:
-    """A value that travels."""
+    """A value that is sent as an argument."""
 
     width: int
     height: int
@@ -50,7 +50,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Holdfast]:
 
 
 def test_call_runs_as_a_job_and_still_as_a_call(app: Holdfast) -> None:
-    """A job function can be called here and now, or submitted and waited for."""
+    """A job function can be called directly, or submitted and waited for."""
 
     @app.job
     def double(size: Size, times: int = 2) -> Size:
@@ -67,7 +67,7 @@ def test_call_runs_as_a_job_and_still_as_a_call(app: Holdfast) -> None:
 
 
 def test_failed_job_shows_the_workers_traceback(app: Holdfast) -> None:
-    """The error of a failed job has the exception's type and where it was raised."""
+    """The error of a failed job has the exception's type and traceback."""
 
     @app.job
     def explode(word: str) -> None:
@@ -79,11 +79,11 @@ def test_failed_job_shows_the_workers_traceback(app: Holdfast) -> None:
     assert caught.value.reason == "ValueError: boom"
     assert "in explode\n    raise ValueError(word)" in str(caught.value)
     assert "site-packages" not in caught.value.remote_traceback
-    assert "running.py" not in caught.value.remote_traceback
+    assert "function_handler.py" not in caught.value.remote_traceback
 
 
 def test_job_is_tried_again_as_its_options_say(app: Holdfast) -> None:
-    """Errors are retried up to the limit; permanent ones and those named are not."""
+    """Errors are retried up to the limit, except permanent ones and those that the options name."""
     tries: dict[str, int] = {}
 
     @app.job(max_attempts=3, backoff=Backoff.fixed(0.001), no_retry=(KeyError,))
@@ -110,7 +110,7 @@ def test_job_is_tried_again_as_its_options_say(app: Holdfast) -> None:
 
 
 def test_result_that_cannot_travel_fails_the_job_for_good(app: Holdfast) -> None:
-    """What a function returns must be JSON; trying again would not help."""
+    """A result that cannot be encoded as JSON fails the job without a retry."""
 
     @app.job(max_attempts=5)
     def odd() -> object:
@@ -121,7 +121,7 @@ def test_result_that_cannot_travel_fails_the_job_for_good(app: Holdfast) -> None
 
 
 def test_result_that_does_not_fit_its_annotation_fails_the_job_for_good(app: Holdfast) -> None:
-    """A job is DONE only if `result()` can read what it returned; the reason names the type and the value."""
+    """A result that does not fit its annotation fails the job without a retry, and the reason names type and value."""
 
     @app.job(max_attempts=5)
     def count() -> int:
@@ -140,7 +140,7 @@ def test_result_that_does_not_fit_its_annotation_fails_the_job_for_good(app: Hol
 
 @pytest.mark.parametrize("size", [limits.OUTPUT_BYTES_MAX, 2 * limits.PAYLOAD_BYTES_MAX])
 def test_result_that_is_too_large_fails_with_its_size_and_the_limit(app: Holdfast, size: int) -> None:
-    """The reason stays the bare code of the frozen contract; the error, `why` and the summary have the numbers."""
+    """A result above the limit fails with OUTPUT_TOO_LARGE, and the error and `why` have its size and the limit."""
 
     @app.job
     def large() -> str:
@@ -155,7 +155,7 @@ def test_result_that_is_too_large_fails_with_its_size_and_the_limit(app: Holdfas
 
 
 def test_waiting_too_long_says_where_the_job_is(app: Holdfast) -> None:
-    """Without a worker the wait ends in a TimeoutError that explains itself, and the job stays."""
+    """A wait that times out raises a TimeoutError with an explanation, and the job stays."""
 
     @app.job
     def lonely() -> None: ...
@@ -170,7 +170,7 @@ def test_waiting_too_long_says_where_the_job_is(app: Holdfast) -> None:
 
 @pytest.mark.parametrize("is_awaited", [False, True])
 def test_wait_for_a_type_that_no_worker_knows_is_a_warning(tmp_path: Path, *, is_awaited: bool) -> None:
-    """In a directory a worker may still come, so the wait goes on; the log says once what it waits for."""
+    """In a directory, a wait for a type that no worker knows continues, and the log has one warning."""
     with Holdfast(tmp_path / "jobs") as here, capture_logs() as lines, ThreadPoolExecutor() as pool, here.worker():
         jobs = [here.submit("absent") for _ in range(2)]
         waits = [pool.submit(_wait_in_a_loop if is_awaited else Job.result, job) for job in jobs]
@@ -189,7 +189,7 @@ def _wait_in_a_loop(job: Job[object]) -> object:
 
 
 async def test_infinity_is_a_wait_without_an_end(app: Holdfast) -> None:
-    """A wait longer than any clock counts, from a thread or from a loop, is one that ends with the job."""
+    """A wait with an infinite timeout, from a thread or from a loop, ends with the job."""
 
     @app.job
     def one() -> int:
@@ -201,7 +201,7 @@ async def test_infinity_is_a_wait_without_an_end(app: Holdfast) -> None:
 
 
 def test_canceled_job_has_no_result(app: Holdfast) -> None:
-    """Canceling a waiting job ends it, and whoever waits is told why."""
+    """A cancel ends a waiting job, and a caller that waits for its result gets the reason."""
 
     @app.job
     def never() -> None: ...
@@ -216,15 +216,15 @@ def test_canceled_job_has_no_result(app: Holdfast) -> None:
 
 
 def test_what_only_an_ensemble_can_do_is_refused(app: Holdfast) -> None:
-    """A job that is kept until its time is over cannot be taken away before, and stays."""
+    """A backend without single deletion refuses to forget a job, and keeps it."""
     job = app.submit("x")
-    with pytest.raises(UnimplementedError, match="go by themselves"):
+    with pytest.raises(UnimplementedError, match="only zk:// can delete single jobs"):
         job.forget()
     assert job.status().name == "QUEUED"
 
 
 def test_job_code_tells_its_progress(app: Holdfast) -> None:
-    """Progress and lines of a running job can be seen from outside, and so can its end."""
+    """Progress and log lines of a running job are visible to other callers, and so is its end."""
     seen = threading.Event()
 
     @app.job
@@ -246,7 +246,7 @@ def test_job_code_tells_its_progress(app: Holdfast) -> None:
 
 
 def test_many_are_submitted_at_once_and_in_order(app: Holdfast) -> None:
-    """Thousands of calls become jobs in batches; the handles are in the order of the calls."""
+    """Thousands of calls are submitted in batches, and the handles are in the order of the calls."""
 
     @app.job
     def add(a: int, b: int = 1) -> int:
@@ -259,7 +259,7 @@ def test_many_are_submitted_at_once_and_in_order(app: Holdfast) -> None:
 
 
 def test_refused_ones_of_many_are_named(app: Holdfast) -> None:
-    """When some of many are refused, the error has the handles of the others."""
+    """When some of many jobs are refused, the error has the handles of the others."""
 
     @app.job
     def work(n: int) -> None: ...
@@ -277,7 +277,7 @@ def test_refused_ones_of_many_are_named(app: Holdfast) -> None:
 
 
 def test_options_of_one_call(app: Holdfast) -> None:
-    """Options said for one call hold for that call alone, and keys find the first job."""
+    """Options of one call apply to that call only, and its keys return the first job."""
 
     @app.job(queue="a")
     def work() -> None: ...
@@ -295,7 +295,7 @@ def test_options_of_one_call(app: Holdfast) -> None:
 
 
 def test_queues_are_steered_from_the_app(app: Holdfast) -> None:
-    """Pausing, resuming and purging a queue are calls of the app."""
+    """An app can pause, resume and purge a queue."""
 
     @app.job(queue="slow")
     def work() -> int:
@@ -324,7 +324,7 @@ def test_jobs_by_name_need_no_function(app: Holdfast) -> None:
 
 
 async def test_everything_can_be_awaited(app: Holdfast) -> None:
-    """From an event loop nothing blocks: submit, await, watch, search."""
+    """Submit, wait, watch and search can be awaited on an event loop without blocking it."""
 
     @app.job
     async def add(a: int, b: int) -> int:
@@ -349,7 +349,7 @@ async def test_everything_can_be_awaited(app: Holdfast) -> None:
 
 
 def test_threads_share_an_app(app: Holdfast) -> None:
-    """Many threads submit and wait at once over one app."""
+    """Many threads can submit and wait at once with one app."""
 
     @app.job
     def square(n: int) -> int:
@@ -361,7 +361,7 @@ def test_threads_share_an_app(app: Holdfast) -> None:
 
 
 def test_sync_call_on_the_portals_thread_is_an_error(app: Holdfast) -> None:
-    """A call that would wait for itself is refused instead."""
+    """A sync call on the portal's own thread, which would wait for itself, is refused."""
 
     async def misuse() -> None:
         app.stats()
@@ -371,7 +371,7 @@ def test_sync_call_on_the_portals_thread_is_an_error(app: Holdfast) -> None:
 
 
 def test_closed_app_says_so(app: Holdfast) -> None:
-    """After close every call is refused, and closing again is harmless."""
+    """After close every call is refused, and a second close has no effect."""
     app.stats()
     app.close()
     app.close()
@@ -383,19 +383,19 @@ def test_closed_app_says_so(app: Holdfast) -> None:
     "url", ["redis://x", "holdfast://", "holdfast://host:0", "holdfast://h:99999", "localhost:50051", "", "a\0b"]
 )
 def test_urls_that_cannot_be_are_refused(url: str) -> None:
-    """A wrong URL is an error when the app is made."""
+    """An invalid URL is refused when the app is created."""
     with pytest.raises(InvalidArgumentError):
         Holdfast(url)
 
 
 def test_settings_are_checked_when_the_app_is_made() -> None:
-    """All problems of the settings are told together."""
+    """All problems of the settings are reported together when the app is created."""
     with pytest.raises(InvalidArgumentError, match=r"(?s)colour.*lease_ms"):
         Holdfast("memory://", settings={"lease_ms": 0, "colour": 1})
 
 
 def test_two_functions_of_one_name_are_refused() -> None:
-    """A type has one handler."""
+    """Two functions with one job type are refused."""
     app = Holdfast("memory://")
     app.job(name="same")(lambda: 1)
     with pytest.raises(InvalidArgumentError, match="same"):

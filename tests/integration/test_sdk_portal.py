@@ -1,4 +1,4 @@
-"""The portal: waiting, giving up, closing."""
+"""The portal: calls, cancellation and close."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast.sdk.portal import Portal
-from tests.e2e.waiting import DEADLINE_S
+from tests.e2e.wait_until import DEADLINE_S
 
 
 @pytest.fixture
@@ -27,14 +27,14 @@ async def broken() -> int:
 
 
 def test_answers_and_errors_cross_over(portal: Portal) -> None:
-    """A caller gets what the coroutine returns, and what it raises."""
+    """A caller gets the coroutine's return value or its exception."""
     assert portal.run(one) == 1
     with pytest.raises(ValueError, match="broken"):
         portal.run(broken)
 
 
 async def test_any_loop_can_await(portal: Portal) -> None:
-    """The caller's loop goes on while the portal works."""
+    """The caller's loop continues while the portal works."""
     assert await portal.arun(one) == 1
     with pytest.raises(ValueError, match="broken"):
         await portal.arun(broken)
@@ -42,7 +42,7 @@ async def test_any_loop_can_await(portal: Portal) -> None:
 
 
 async def test_giving_up_here_gives_up_there(portal: Portal) -> None:
-    """A canceled caller takes its call with it."""
+    """A canceled caller cancels its coroutine in the portal."""
     begun, ended = threading.Event(), threading.Event()
 
     async def endless() -> None:
@@ -61,7 +61,7 @@ async def test_giving_up_here_gives_up_there(portal: Portal) -> None:
 
 
 def test_closing_ends_those_who_wait() -> None:
-    """Whoever waits when the portal is closed is told so, and so is whoever comes later."""
+    """Closing the portal fails a waiting caller and later ones with UnavailableError."""
     portal = Portal()
     begun = threading.Event()
     errors: list[BaseException] = []
@@ -73,7 +73,7 @@ def test_closing_ends_those_who_wait() -> None:
     def wait() -> None:
         try:
             portal.run(endless)
-        except BaseException as error:  # noqa: BLE001 - looked at below
+        except BaseException as error:  # noqa: BLE001 - checked below
             errors.append(error)
 
     waiting = threading.Thread(target=wait)
@@ -88,7 +88,7 @@ def test_closing_ends_those_who_wait() -> None:
 
 
 def test_waiting_on_its_own_thread_is_refused(portal: Portal) -> None:
-    """What would wait for itself for ever is an error."""
+    """A call on the portal's own thread, which would wait for itself, is refused."""
 
     async def misuse() -> int:
         return portal.run(one)
@@ -98,7 +98,7 @@ def test_waiting_on_its_own_thread_is_refused(portal: Portal) -> None:
 
 
 async def test_streams_cross_over_and_end_early(portal: Portal) -> None:
-    """A stream is read from outside, and ended when its reader leaves."""
+    """A stream is readable from another loop, and ends when its reader leaves."""
     ended = threading.Event()
 
     async def numbers() -> AsyncIterator[int]:

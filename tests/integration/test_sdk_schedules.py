@@ -1,4 +1,4 @@
-"""`@app.schedule`: what it declares, and what becomes of it on a clock that a test moves."""
+"""`@app.schedule`: its declarations, and its ticks on a clock that the test moves."""
 
 import asyncio
 import itertools
@@ -15,7 +15,7 @@ pytest_plugins = ["holdfast.testing.plugin"]
 
 
 def test_schedule_runs_its_function_by_the_clock(holdfast_app: Holdfast, holdfast_clock: ManualClock) -> None:
-    """Twelve times an hour, each told its own tick, with the arguments of the decorator."""
+    """A schedule runs its function twelve times an hour, each job with its own tick and the decorator's arguments."""
     seen: list[tuple[str, datetime | None, str]] = []
 
     @holdfast_app.schedule("*/5 * * * *", tz="Europe/Paris", args=("night",))
@@ -32,7 +32,7 @@ def test_schedule_runs_its_function_by_the_clock(holdfast_app: Holdfast, holdfas
 
 
 def test_job_without_a_schedule_has_no_tick(holdfast_app: Holdfast) -> None:
-    """Neither a time nor a name, whatever its headers say."""
+    """A job without a schedule has neither a tick nor a schedule's name, whatever its headers are."""
     seen = []
 
     @holdfast_app.job
@@ -46,7 +46,7 @@ def test_job_without_a_schedule_has_no_tick(holdfast_app: Holdfast) -> None:
 
 
 def test_decorators_may_stand_in_any_order(holdfast_app: Holdfast) -> None:
-    """The schedule's jobs have the options that `@app.job` says, above or below; the function can still be called."""
+    """The jobs of a schedule have the options of `@app.job` above or below it, and the function stays callable."""
 
     @holdfast_app.schedule(every=60)
     @holdfast_app.job(queue="above", max_attempts=3)
@@ -68,7 +68,7 @@ def test_decorators_may_stand_in_any_order(holdfast_app: Holdfast) -> None:
 
 
 def test_coroutines_and_several_schedules_of_one_function(holdfast_app: Holdfast, holdfast_clock: ManualClock) -> None:
-    """Each under a name of its own."""
+    """A coroutine function can have several schedules, each with a name of its own."""
     seen: list[str] = []
 
     @holdfast_app.schedule(every=10, name="often", args=["often"])
@@ -85,7 +85,7 @@ def test_coroutines_and_several_schedules_of_one_function(holdfast_app: Holdfast
 def test_setting_again_changes_nothing_and_leaving_out_deletes_nothing(
     holdfast_app: Holdfast, holdfast_clock: ManualClock
 ) -> None:
-    """Every worker says it anew; what nobody says any more stays until it is deleted."""
+    """Setting schedules again changes nothing, and a schedule that is no longer declared stays until it is deleted."""
 
     @holdfast_app.schedule(every=60)
     def tidy() -> None: ...
@@ -100,7 +100,7 @@ def test_setting_again_changes_nothing_and_leaving_out_deletes_nothing(
 
 
 def test_schedule_can_be_looked_after(holdfast_app: Holdfast, holdfast_clock: ManualClock) -> None:
-    """Paused, resumed, triggered, previewed and deleted, from sync code and from a loop."""
+    """A schedule can be paused, resumed, triggered, previewed and deleted, from sync code and from a loop."""
 
     @holdfast_app.schedule("30 2 * * *", tz="Europe/Paris")
     def nightly() -> str:
@@ -130,7 +130,7 @@ def test_schedule_can_be_looked_after(holdfast_app: Holdfast, holdfast_clock: Ma
 
 
 def test_worker_sets_the_schedules_of_its_app(holdfast_app: Holdfast) -> None:
-    """Before it is said to have started."""
+    """A worker sets the schedules of its app before it has started."""
 
     @holdfast_app.schedule(at=datetime(2040, 12, 24, 18), tz="Europe/Paris")  # noqa: DTZ001 - a local time of the schedule
     def gifts() -> None: ...
@@ -141,7 +141,7 @@ def test_worker_sets_the_schedules_of_its_app(holdfast_app: Holdfast) -> None:
 
 
 def test_instant_within_a_second_is_the_second_after_it(holdfast_app: Holdfast) -> None:
-    """Ticks are whole seconds, and none comes early."""
+    """A schedule's instant is rounded up to the next whole second."""
 
     @holdfast_app.schedule(at=datetime(2040, 12, 24, 18, 0, 0, 250_000, tzinfo=UTC))
     def gifts() -> None: ...
@@ -153,7 +153,7 @@ def test_instant_within_a_second_is_the_second_after_it(holdfast_app: Holdfast) 
 def test_worker_whose_schedules_are_refused_does_not_start(
     holdfast_app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says why, and leaves nothing running."""
+    """A worker whose schedules are refused fails with that error and leaves nothing running."""
 
     @holdfast_app.schedule(every=60)
     def tidy() -> None: ...
@@ -176,7 +176,7 @@ def test_worker_whose_schedules_are_refused_does_not_start(
 def test_worker_that_may_not_set_schedules_works_all_the_same(
     holdfast_app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a token for work alone, say; whoever started it is warned."""
+    """A worker that may not set schedules, because of its token's scope, warns and runs jobs."""
 
     @holdfast_app.job
     def double(number: int) -> int:
@@ -203,16 +203,16 @@ def test_worker_that_may_not_set_schedules_works_all_the_same(
         ("", {"every": 0.5}, "a whole number of seconds"),
         ("", {"every": "5m"}, "a timedelta or a number of seconds"),
         ("", {"every": True}, "a timedelta or a number of seconds"),
-        ("", {"at": "tomorrow"}, "expected at to be a datetime"),
+        ("", {"at": "tomorrow"}, "must be a datetime, got 'tomorrow'"),
         ("0 9", {"overlap": "maybe"}, "one of allow, skip, cancel_running"),
         ("0 9", {"catch_up": "some"}, "one of none, latest, all"),
         ("0 9", {"jitter_s": -1}, "jitter_s"),
-        ("0 9", {"zone": "UTC"}, "got zone"),
+        ("0 9", {"zone": "UTC"}, "unknown schedule option zone"),
         ("0 9", {"name": "a b"}, "name"),
     ],
 )
 def test_mistakes_are_told_where_they_are_written(cron: str, rules: dict[str, object], words: str) -> None:
-    """When the module is loaded, not when a worker starts."""
+    """An invalid schedule is refused when the module is loaded, not when a worker starts."""
     app = Holdfast("memory://")
 
     def tidy() -> None: ...
@@ -222,7 +222,7 @@ def test_mistakes_are_told_where_they_are_written(cron: str, rules: dict[str, ob
 
 
 def test_two_schedules_of_one_name_are_refused() -> None:
-    """Whichever came second would hide the first."""
+    """Two schedules with one name are refused."""
     app = Holdfast("memory://")
     with pytest.raises(InvalidArgumentError, match="two schedules of this app are called 'tidy'"):
 
@@ -232,7 +232,7 @@ def test_two_schedules_of_one_name_are_refused() -> None:
 
 
 def test_arguments_that_do_not_fit_are_told_when_they_are_set() -> None:
-    """As with a submission."""
+    """Arguments that do not fit the function are refused when its schedules are set."""
     app = Holdfast("memory://")
 
     @app.schedule("0 9", args=("seven",))

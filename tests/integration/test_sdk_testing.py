@@ -1,4 +1,4 @@
-"""What users' own tests are given: apps in memory, a clock to move, jobs that run when told to."""
+"""The tools for users' tests: apps in memory, a clock that the test moves, and jobs that run on request."""
 
 import asyncio
 import subprocess
@@ -31,7 +31,7 @@ def app(clock: ManualClock) -> Iterator[Holdfast]:
 
 
 def test_due_jobs_run_when_told_to(app: Holdfast) -> None:
-    """Jobs, and jobs that they submit, run on the test's own thread until none is due."""
+    """`run_jobs` runs due jobs, and the jobs that they submit, on the test's own thread until none is due."""
     order = []
 
     @app.job
@@ -54,7 +54,7 @@ def test_due_jobs_run_when_told_to(app: Holdfast) -> None:
 
 
 def test_advance_makes_delays_and_retries_due(app: Holdfast, clock: ManualClock) -> None:
-    """Time passes only when the test says so, and what it makes due can be run at once."""
+    """Time passes only when the test moves the clock, and jobs that become due can run at once."""
     tries = []
 
     @app.job(max_attempts=3, backoff=Backoff.fixed(60))
@@ -78,15 +78,15 @@ def test_advance_makes_delays_and_retries_due(app: Holdfast, clock: ManualClock)
 
 
 def test_advance_lets_leases_run_out(app: Holdfast, clock: ManualClock) -> None:
-    """A job whose worker says nothing is given to another once its lease has run out."""
-    from holdfast.testing.clock import memory_of  # noqa: PLC0415 - one test alone reaches below
+    """A job whose worker sends no heartbeat is granted to another when the test moves the clock past its lease."""
+    from holdfast.testing.clock import memory_of  # noqa: PLC0415 - only one test needs it
 
     @app.job
     def work() -> int:
         return current().attempt
 
     async def take() -> object:
-        serving = await memory_of(app.connection)
+        serving = memory_of(app.connection)
         return await serving.core.work.fetch("silent", frozenset({"work"}))
 
     job = work.submit()
@@ -98,7 +98,7 @@ def test_advance_lets_leases_run_out(app: Holdfast, clock: ManualClock) -> None:
 
 
 def test_program_s_own_app_is_lent_to_a_test(tmp_path: Path) -> None:
-    """Inside the block an app of a directory keeps its jobs in memory; afterwards it is itself again."""
+    """Inside the block an app of a directory keeps its jobs in memory, and afterwards in its directory again."""
     app = Holdfast(tmp_path / "jobs")
 
     @app.job
@@ -117,7 +117,7 @@ def test_program_s_own_app_is_lent_to_a_test(tmp_path: Path) -> None:
 
 
 def test_result_that_no_worker_will_make_is_an_error(app: Holdfast) -> None:
-    """Without a timeout and without a worker of this process, `result()` says what to call instead of waiting."""
+    """Without a timeout and a worker in this process, `result()` fails and names the call to make instead."""
 
     @app.job
     def work() -> int:
@@ -137,7 +137,7 @@ async def _awaited(job: Job[int]) -> int:
 
 
 def test_result_after_the_last_worker_has_ended_is_an_error(app: Holdfast) -> None:
-    """A worker that was stopped runs nothing any more, nor does `run_jobs` after it has returned."""
+    """`result()` fails after the last worker has stopped and after `run_jobs` has returned."""
 
     @app.job
     def work() -> int:
@@ -151,7 +151,7 @@ def test_result_after_the_last_worker_has_ended_is_an_error(app: Holdfast) -> No
 
 
 def test_result_waits_for_a_worker_that_was_made(app: Holdfast) -> None:
-    """A worker that another thread is about to start will run the job, so the wait goes on."""
+    """`result()` waits for a worker that was created and has not started yet."""
 
     @app.job
     def work() -> int:
@@ -177,7 +177,7 @@ def test_result_waits_for_a_worker_that_was_made(app: Holdfast) -> None:
 
 
 def test_endless_jobs_are_noticed(app: Holdfast) -> None:
-    """Jobs that submit themselves for ever end in an error, not in a test that hangs."""
+    """Jobs that submit themselves without end make `run_jobs` fail instead of hanging."""
 
     @app.job
     def again() -> None:
@@ -189,7 +189,7 @@ def test_endless_jobs_are_noticed(app: Holdfast) -> None:
 
 
 async def test_jobs_run_beside_an_event_loop(app: Holdfast) -> None:
-    """A test on an event loop can run jobs too, coroutines among them."""
+    """A test on an event loop can run jobs, including coroutines."""
 
     @app.job
     async def work() -> int:
@@ -201,13 +201,13 @@ async def test_jobs_run_beside_an_event_loop(app: Holdfast) -> None:
 
 
 def test_clock_does_not_go_back(clock: ManualClock) -> None:
-    """Time goes forward only."""
+    """The clock cannot be moved backwards."""
     with pytest.raises(InvalidArgumentError):
         clock.advance(-1)
 
 
 def test_plugin_gives_the_fixtures_and_costs_little(tmp_path: Path) -> None:
-    """Pytest finds the fixtures, and a suite that does not use them imports nothing of ours but the plugin."""
+    """Pytest finds the fixtures, and a suite that does not use them imports only the plugin."""
     (tmp_path / "test_user.py").write_text(
         "import sys\n"
         "def test_lazy():\n"

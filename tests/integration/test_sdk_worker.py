@@ -1,15 +1,15 @@
-"""A worker of an app, told to run where its program wants it."""
+"""A worker of an app that runs on a thread of its program."""
 
 import threading
 
 from holdfast import Holdfast
 from holdfast.limits import NAME_CHARS_MAX
 from holdfast.worker.worker_name import fresh_name, process_name
-from tests.e2e.waiting import DEADLINE_S
+from tests.e2e.wait_until import DEADLINE_S
 
 
 def test_worker_that_runs_in_a_thread_is_stopped_from_another_and_can_run_again() -> None:
-    """`run` returns where it was called, once somebody has called `stop`."""
+    """`run` returns when another thread calls `stop`, and the worker can run again."""
     with Holdfast("memory://") as app:
         app.job(name="len")(len)
         worker = app.worker()
@@ -23,7 +23,7 @@ def test_worker_that_runs_in_a_thread_is_stopped_from_another_and_can_run_again(
 
 
 def test_workers_of_one_process_have_names_of_their_own() -> None:
-    """The name of a process is one; what is made fresh is never the same."""
+    """The process name is constant, and every fresh worker name is different."""
     assert process_name() == process_name()
     names = {fresh_name() for _ in range(20)}
     assert len(names) == 20

@@ -1,4 +1,4 @@
-"""What people try who have no right: smuggled and doubled headers, strange tokens, foreign pages, floods."""
+"""Attacks on a server: smuggled and repeated headers, malformed tokens, pages of other sites, floods."""
 
 import asyncio
 from pathlib import Path
@@ -24,15 +24,15 @@ from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
 from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.ledger_server import LedgerServer
-from tests.integration.carrying import Hearing, Patient
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask, connected, request
+from tests.integration.transports import Hearing, Patient
 
 UNKNOWN_METHOD = "/holdfast.v1.JobService/GetJob"
 
 
 class Secured:
-    """A server with one token, and what tokens it has."""
+    """A server with one token."""
 
     def __init__(self, server: LedgerServer, path: Path, token: str) -> None:
         self.server = server
@@ -47,7 +47,7 @@ class Secured:
         return RemoteJobs(Patient(GrpcCarrier(self.server.address, Access(token=token or self.token))), Hearing())
 
     def look(self) -> None:
-        """Notices now what it would notice within a second."""
+        """Reloads the tokens now instead of within a second."""
         self.server.face.protection.guard.look()
 
 
@@ -59,7 +59,7 @@ async def secured(start: Start, tmp_path: Path) -> Secured:
 
 
 async def raw(address: str, *lines: str, body: str = "") -> Reply:
-    """What is answered to exactly these lines."""
+    """The response to exactly these lines."""
     async with connected(address) as line:
         line.writer.write("".join(f"{text}\r\n" for text in (*lines, "")).encode("latin-1") + body.encode())
         return await line.reply()
@@ -70,7 +70,7 @@ HOST = "Host: 127.0.0.1"
 
 
 async def test_doubled_and_smuggled_headers_open_nothing(secured: Secured) -> None:
-    """Whatever reads the first and whatever reads the last of two headers: this server reads neither."""
+    """The server refuses repeated headers, and accepts no token from a malformed one."""
     good, bad = f"Authorization: Bearer {secured.token}", "Authorization: Bearer x"
     assert (await raw(secured.http, STATS, HOST, good)).status == 200
     for lines in ((good, bad), (bad, good), (good, good)):
@@ -103,7 +103,7 @@ async def test_doubled_and_smuggled_headers_open_nothing(secured: Secured) -> No
     ],
 )
 async def test_bodies_of_two_lengths_are_refused(secured: Secured, lines: tuple[str, ...]) -> None:
-    """What one server takes for the end of a request is not taken for the beginning of another here."""
+    """A request with two body lengths is refused, and its body is not read as another request."""
     smuggled = (
         f"0\r\n\r\nGET /api/v1/stats HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {secured.token}\r\n\r\n"
     )
@@ -116,7 +116,7 @@ async def test_bodies_of_two_lengths_are_refused(secured: Secured, lines: tuple[
 
 
 async def test_strange_tokens_are_unknown_and_never_logged(secured: Secured) -> None:
-    """Huge, foreign, binary: each is refused in words that do not repeat it."""
+    """A huge, foreign or binary token is refused, and neither the error nor the log contains it."""
     strange = ["x" * 20_000, "é" * 20, "\x80\xff", secured.token.upper(), f"{secured.token} x", "secret-in-a-header"]
     with capture_logs() as logs:
         for token in strange:
@@ -135,7 +135,7 @@ async def test_strange_tokens_are_unknown_and_never_logged(secured: Secured) -> 
 
 
 async def test_doubled_metadata_opens_nothing(secured: Secured) -> None:
-    """Over gRPC, two tokens are none."""
+    """A gRPC call with two tokens is refused."""
     good, bad = ("authorization", f"Bearer {secured.token}"), ("authorization", "Bearer x")
     async with grpc.aio.insecure_channel(secured.server.address) as channel:
         anything: Any = channel
@@ -145,7 +145,7 @@ async def test_doubled_metadata_opens_nothing(secured: Secured) -> None:
 
 
 async def test_login_keeps_the_token_where_no_script_can_read_it(secured: Secured) -> None:
-    """A good token becomes a cookie that works; a bad one becomes none."""
+    """A login with a valid token returns an HttpOnly cookie, and one with an invalid token returns none."""
     refused = await ask(secured.http, "POST", "/api/v1/session", {"token": "hf_wrong"})
     assert (refused.status, refused.reason) == (401, "TOKEN_UNKNOWN")
     assert "set-cookie" not in refused.headers
@@ -171,7 +171,7 @@ async def test_login_keeps_the_token_where_no_script_can_read_it(secured: Secure
 
 
 async def test_page_of_another_site_changes_nothing_on_an_open_server(start: Start) -> None:
-    """Without tokens, too: a page that is open in a browser of this machine is not this machine."""
+    """A server without tokens refuses changes from pages of other sites."""
     server = await start(no_http=False, http_port=0)
     before = server.coordinator.ledger.book.jobs.copy()
     for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}):
@@ -185,10 +185,10 @@ async def test_page_of_another_site_changes_nothing_on_an_open_server(start: Sta
 
 
 async def test_revoked_token_ends_conversations_streams_and_sessions(secured: Secured) -> None:
-    """Whoever is connected when its token goes is cut off, with the reason."""
+    """A revoked token ends the open conversations, streams and sessions of its owner with the reason."""
     token = tokens.create(secured.path, "leaver", [Scope.READ, Scope.WORK], now_ms=1)
     secured.look()
-    # It asks again when the stream ends under a call, and hears then why.
+    # Unlike `Patient`, this client repeats a call whose stream has ended, and gets the reason.
     client = RemoteJobs(GrpcCarrier(secured.server.address, Access(token=token)))
     assert (await client.stats()).epoch == 1
     session = await StreamWork(secured.server.address, Access(token=token)).open(
@@ -202,7 +202,7 @@ async def test_revoked_token_ends_conversations_streams_and_sessions(secured: Se
     assert (await client.stats()).epoch == 1
     tokens.revoke(secured.path, "leaver")
     secured.look()
-    with pytest.raises(UnauthenticatedError, match="not one that is known"):
+    with pytest.raises(UnauthenticatedError, match="the token is unknown"):
         await client.stats()
     with pytest.raises(UnauthenticatedError):
         await _worked(session)
@@ -224,7 +224,7 @@ async def _drained(client: RemoteJobs) -> None:
 
 
 async def _listened(secured: Secured, token: str, listening: asyncio.Event) -> bytes:
-    """A feed over HTTP, until the server ends it."""
+    """Reads a feed over HTTP until the server ends it."""
     async with connected(secured.http) as line:
         line.writer.write(request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {token}"}))
         assert (await line.reply()).status == 200
@@ -238,14 +238,14 @@ async def _listened(secured: Secured, token: str, listening: asyncio.Event) -> b
 
 
 async def test_socket_of_the_directory_needs_no_token(secured: Secured) -> None:
-    """Who may open it is this user; nothing is counted there either."""
+    """The socket of the directory needs no token."""
     client = RemoteJobs(Patient(await SocketCarrier.connect(secured.path.with_name("holdfast.sock"))), Once())
     assert (await client.stats()).epoch == 1
     await client.close()
 
 
 async def test_flood_is_cut_off_and_what_workers_say_is_not(start: Start) -> None:
-    """Over the budget a submit is refused on both protocols, while a lease of the same caller is held and reported."""
+    """Above the rate limit calls are refused over gRPC and HTTP, while heartbeats and reports are accepted."""
     server = await start(no_http=False, http_port=0, rate_limit=5, lease_ms=60_000)
     async with grpc.aio.insecure_channel(server.address) as channel:
         jobs, work = (
@@ -254,7 +254,7 @@ async def test_flood_is_cut_off_and_what_workers_say_is_not(start: Start) -> Non
         )
         spec = public.JobSpec(job_type="sim")
         made: set[grpc.StatusCode] = set()
-        while grpc.StatusCode.RESOURCE_EXHAUSTED not in made:  # on a slow machine the budget fills up meanwhile
+        while grpc.StatusCode.RESOURCE_EXHAUSTED not in made:  # on a slow machine the budget refills meanwhile
             made.update(await asyncio.gather(*(_submitted(jobs, spec) for _ in range(40))))
         assert made == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
         leased = await work.FetchWork(internal.FetchWorkRequest(worker_id="w"))
@@ -283,9 +283,9 @@ async def _submitted(jobs: Any, spec: public.JobSpec) -> grpc.StatusCode:  # noq
 
 
 async def test_calls_of_a_conversation_are_counted_one_by_one(start: Start) -> None:
-    """One stream is no way around the budget."""
+    """Each call of a conversation counts against the rate limit."""
     server = await start(rate_limit=5)
     client = RemoteJobs(Patient(GrpcCarrier(server.address)), Once())
-    with pytest.raises(ResourceExhaustedError, match="5 requests a second"):
+    with pytest.raises(ResourceExhaustedError, match="5 requests per second"):
         await asyncio.gather(*(client.stats() for _ in range(100)))
     await client.close()

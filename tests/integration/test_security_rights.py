@@ -1,4 +1,4 @@
-"""Every method and every route with every kind of token: who is answered, who is not, and that nothing is written."""
+"""Every method and every route with every kind of token: exactly the permitted calls are answered."""
 
 from collections.abc import AsyncIterator, Iterator
 from enum import Enum
@@ -21,13 +21,13 @@ from holdfast.server.http.routing import EVERYBODY, Route
 from holdfast.server.public_server import Face
 from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.settings import Settings
-from holdfast.topologies.microservices.role_gateway import Gateway
+from holdfast.topologies.microservices.gateway import Gateway
 from holdfast.topologies.microservices.services.environment import GatewayEnvironment
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask
 
 FILES = (holdfast_pb2.DESCRIPTOR, taskqueue_public_pb2.DESCRIPTOR, taskqueue_internal_pb2.DESCRIPTOR)
-#: No message of any method: whoever is let in is told so, and nothing happens.
+#: Bytes that are no message of any method: an admitted call fails, and nothing happens.
 NO_MESSAGE = b"\xff\xff"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 WORKERS = ("/holdfast.v1.WorkService/", "/taskqueue.internal.v1.")
@@ -36,7 +36,7 @@ UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMI
 
 
 class Shown(Enum):
-    """What a caller shows."""
+    """The token that a caller presents."""
 
     NOTHING = "nothing"
     WRONG = "wrong"
@@ -49,11 +49,11 @@ class Shown(Enum):
 
     @property
     def scope(self) -> Scope | None:
-        """The one that its token has, if the token is good."""
+        """The scope of the token, if the token is valid."""
         return Scope(self.value) if self.value in {scope.value for scope in Scope} else None
 
     def may(self, right: Right) -> bool:
-        """What the table of rights must mean."""
+        """Whether a caller with this token has the right."""
         if right is Open.EVERYBODY:
             return True
         if self.scope is None:
@@ -75,24 +75,24 @@ class Guarded:
         return (("authorization", f"Bearer {token}"),) if token else ()
 
     async def ask(self, route: Route, shown: Shown) -> Reply:
-        """A request without a body, for something that is not there."""
+        """Sends a request without a body, for something that does not exist."""
         token = self.shown[shown]
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         path = route.path.replace("{id}", "x").replace("{name}", "x")
         return await ask(self.http, route.method, path, headers=headers)
 
     def serves(self, path: str) -> bool:
-        """Whether there is anything to ask for; if not, whoever would be let in for anything is told so."""
+        """Whether the server has methods under this path."""
         return self.backend.work is not None or not path.startswith(WORKERS)
 
     def journal(self) -> dict[str, bytes]:
-        """Everything that is kept of jobs."""
+        """All files of the server's jobs."""
         ignored = {SOCKET_NAME, "LOCK", tokens.FILE_NAME, tokens.LOCK_NAME}
         return {path.name: path.read_bytes() for path in self._folder.iterdir() if path.name not in ignored}
 
 
 def tokens_in(folder: Path) -> dict[Shown, str]:
-    """A token of every kind."""
+    """Creates a token of every kind."""
     path = folder / tokens.FILE_NAME
     shown = {Shown.NOTHING: "", Shown.WRONG: "hf_" + "A" * 43}
     for scope in Scope:
@@ -105,22 +105,22 @@ def tokens_in(folder: Path) -> dict[Shown, str]:
 
 @pytest.fixture
 async def ledger(start: Start, tmp_path: Path) -> Guarded:
-    """A ledger server, which has everything."""
+    """A ledger server, which has every capability."""
     folder = tmp_path / "data"
     shown = tokens_in(folder)
     server = await start(no_http=False, http_port=0, reflection=True)
-    await server.admin.stats()  # answered once the event of the start is durable
+    await server.admin.stats()  # answered when the event of the start is durable
     return Guarded(server.face, shown, folder)
 
 
 @pytest.fixture(params=["ledger", "services"])
 async def guarded(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> AsyncIterator[Guarded]:
-    """The same, and the gateway of services that are not there: who may ask is decided before they are asked."""
+    """The ledger server, and a gateway whose services are down: it checks tokens before it calls them."""
     folder = tmp_path / "data"
     shown = tokens_in(folder)
     if request.param == "ledger":
         server = await start(no_http=False, http_port=0, reflection=True)
-        await server.admin.stats()  # answered once the event of the start is durable
+        await server.admin.stats()  # answered when the event of the start is durable
         yield Guarded(server.face, shown, folder)
         return
     nowhere: Any = {f"{owner}_address": "127.0.0.1:1" for owner in ("job", "queue", "result")}
@@ -131,7 +131,7 @@ async def guarded(request: pytest.FixtureRequest, start: Start, tmp_path: Path) 
 
 
 def methods() -> Iterator[Any]:
-    """Every method of every service of ours, from the descriptors."""
+    """Every method of Holdfast's services, from the descriptors."""
     for file in FILES:
         for service in file.services_by_name.values():
             if service.full_name in SERVICES:
@@ -142,10 +142,10 @@ def path_of(method: Any) -> str:  # noqa: ANN401 - a descriptor
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
-async def code_of(channel: Any, path: str, metadata: Any) -> grpc.StatusCode:  # noqa: ANN401 - its stubs want more
-    """How a call ends that says nothing which could be understood; the message goes with the call, whatever its kind.
+async def code_of(channel: Any, path: str, metadata: Any) -> grpc.StatusCode:  # noqa: ANN401 - the stubs require more
+    """The status of a unary call with an invalid message, which is sent with the call.
 
-    A message that is written after it may meet the refusal on its way, and gRPC then makes INTERNAL of any code.
+    gRPC turns a refusal into INTERNAL if a message is written after it.
     """
     call = channel.unary_unary(path)(NO_MESSAGE, metadata=metadata, timeout=30)
     code: grpc.StatusCode = await call.code()
@@ -153,7 +153,7 @@ async def code_of(channel: Any, path: str, metadata: Any) -> grpc.StatusCode:  #
 
 
 async def test_every_method_asks_for_its_scope(guarded: Guarded) -> None:
-    """Over gRPC exactly those are answered whose token has the scope, and the journal stays as it was."""
+    """Over gRPC a method answers exactly the tokens with its scope, and refused calls do not change the journal."""
     before = guarded.journal()
     known = rights(table(guarded.backend))
     async with grpc.aio.insecure_channel(guarded.grpc) as channel:
@@ -168,7 +168,7 @@ async def test_every_method_asks_for_its_scope(guarded: Guarded) -> None:
 
 
 async def test_every_call_of_a_conversation_asks_for_its_scope(guarded: Guarded) -> None:
-    """Being let in for a conversation is no right to any call of it."""
+    """Each call of a conversation needs its own scope."""
     before = guarded.journal()
     methods_by_name = table(guarded.backend)
     async with grpc.aio.insecure_channel(guarded.grpc) as channel:
@@ -187,9 +187,9 @@ async def test_every_call_of_a_conversation_asks_for_its_scope(guarded: Guarded)
 
 
 async def test_every_route_asks_for_its_scope(guarded: Guarded) -> None:
-    """Over HTTP the same, with 401 and how to do better, or 403; no answer is kept by anybody."""
+    """Over HTTP a route answers exactly the tokens with its scope, others get 401 or 403, and no response is cached."""
     before = guarded.journal()
-    # Who may be whom is asked by the handlers of sessions, and tested where browsers are.
+    # The handlers of sessions check tokens themselves; the tests of the browser login cover them.
     routes = [route for route in Application(guarded.backend).router.routes if route.tag != "session"]
     assert len(routes) > 25
     for route, shown in product(routes, Shown):
@@ -213,7 +213,7 @@ def _check_refusal(reply: Reply, shown: Shown) -> None:
 
 
 async def test_strangers_do_not_learn_which_methods_there_are(guarded: Guarded) -> None:
-    """Whoever has no token is asked for one, whatever it calls; the others are told that there is no such method."""
+    """A caller without a valid token gets UNAUTHENTICATED for an unknown method, and one with a token UNIMPLEMENTED."""
     async with grpc.aio.insecure_channel(guarded.grpc) as channel:
         for path in ("/holdfast.v1.JobService/Nothing", "/nothing/Nothing", "/x"):
             assert await code_of(channel, path, guarded.metadata(Shown.WRONG)) is UNAUTHENTICATED
@@ -222,17 +222,17 @@ async def test_strangers_do_not_learn_which_methods_there_are(guarded: Guarded) 
 
 
 def test_table_of_rights_is_the_descriptors() -> None:
-    """A method that is added without a scope fails here, and one that is gone leaves none behind."""
+    """The table of rights has a scope for every method of the descriptors and for no other."""
     known = rights(table(_no_backend()))
     ours = {path for path in known if not path.startswith("/grpc.")}
     assert ours == {path_of(method) for method in methods()}
 
 
 async def test_method_without_a_scope_cannot_be_served() -> None:
-    """The server does not start with one."""
+    """A server with a method without a scope does not start."""
 
     async def handler(_: object, __: object) -> None:
-        raise AssertionError("it was called")
+        raise AssertionError("the method was called")
 
     server = GuardedServer(grpc.aio.server(), OpenGuard(), rights(table(_no_backend())))
     rows = {"New": grpc.unary_unary_rpc_method_handler(handler)}
@@ -241,7 +241,7 @@ async def test_method_without_a_scope_cannot_be_served() -> None:
 
 
 def test_both_protocols_mean_the_same() -> None:
-    """What can be asked over gRPC and HTTP needs the same scope."""
+    """Equivalent gRPC methods and HTTP routes need the same scope."""
     calls = {name: method.scope for name, method in table(_no_backend()).items()}
     routes = {f"{route.method} {route.path}": route.scope for route in Application(_no_backend()).router.routes}
     for call, route in SAME.items():
@@ -273,13 +273,13 @@ SAME = {
 }
 
 
-def _no_backend() -> Any:  # noqa: ANN401 - never asked anything
+def _no_backend() -> Any:  # noqa: ANN401 - never called
     nobody: Any = None
     return Backend(nobody)
 
 
 async def test_schedule_in_the_short_form_needs_the_right_to_schedules(ledger: Guarded) -> None:
-    """A token that submits cannot plan by another name, and what is refused is not written."""
+    """A token of the scope `submit` cannot create a schedule with the short form, and nothing is written."""
     body = {"type": "cron", "job_type": "echo", "cron_expr": "* * * * *"}
     before = ledger.journal()
     address = ledger.http

@@ -1,4 +1,4 @@
-"""TLS, and certificates of clients, on gRPC and HTTP: who gets through, and what the others are told."""
+"""TLS and client certificates over gRPC and HTTP: which clients connect, and the errors of the others."""
 
 import asyncio
 import ssl
@@ -19,14 +19,14 @@ from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.http import handshakes
 from holdfast.server.ledger_server import LedgerServer
-from tests.integration.carrying import Hearing, Patient
-from tests.integration.certificates_here import Authority
 from tests.integration.conftest import Start
 from tests.integration.http_client import Line, connected, request
+from tests.integration.made_certificates import Authority
+from tests.integration.transports import Hearing, Patient
 
 
 class Papers:
-    """Two authorities, and what they have signed; as the queries of URLs."""
+    """Two authorities and their certificates, also as queries of URLs."""
 
     def __init__(self, folder: Path) -> None:
         self.ours, self.others = Authority(folder / "ours", "ours"), Authority(folder / "others", "others")
@@ -44,7 +44,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
 
 
 async def reason_of(server: LedgerServer, scheme: str, query: str = "") -> str:
-    """Why a client is not answered; nothing if it is."""
+    """The error of a client; empty if the server answers it."""
     url = f"{scheme}://{server.address}{query}"
     client = RemoteJobs(Patient(GrpcCarrier(server.address, access_of(url))), Hearing())
     try:
@@ -57,14 +57,14 @@ async def reason_of(server: LedgerServer, scheme: str, query: str = "") -> str:
 
 
 async def test_both_protocols_speak_tls_and_nothing_else(start: Start, papers: Papers) -> None:
-    """A client that trusts the authority gets through; others are told why not, and what to do."""
+    """With TLS, a client that trusts the authority is answered, and others get an error that says what to do."""
     certificate, key = papers.server
     server = await start(tls_cert=certificate, tls_key=key, no_http=False, http_port=0)
     assert await reason_of(server, "holdfasts", f"?ca={papers.ours.path}") == ""
-    assert "unable to get local issuer certificate; ?ca= names" in await reason_of(server, "holdfasts")
+    assert "unable to get local issuer certificate; set ?ca=FILE" in await reason_of(server, "holdfasts")
     wrong = await reason_of(server, "holdfasts", f"?ca={papers.others.path}")
-    assert wrong.startswith(f"the certificate of the server at {server.address} is not to be trusted")
-    assert "may want TLS (holdfasts://)" in await reason_of(server, "holdfast")
+    assert wrong.startswith(f"the certificate of the server at {server.address} is not trusted")
+    assert "may require TLS (holdfasts://)" in await reason_of(server, "holdfast")
     trusting = ssl.create_default_context(cafile=papers.ours.path)
     async with tls_line(server, trusting) as line:
         line.writer.write(request("GET", "/api/v1/stats"))
@@ -92,28 +92,28 @@ async def tls_line(server: LedgerServer, context: ssl.SSLContext) -> AsyncIterat
 
 
 async def test_certificate_that_has_run_out_is_named(start: Start, papers: Papers) -> None:
-    """The client does not trust it, and says since when that is."""
+    """A client's error for an expired server certificate says so."""
     certificate, key = papers.expired
     server = await start(tls_cert=certificate, tls_key=key)
     assert "certificate has expired" in await reason_of(server, "holdfasts", f"?ca={papers.ours.path}")
 
 
 async def test_tls_to_a_server_without_it_is_named(start: Start, papers: Papers) -> None:
-    """Nothing secret was sent by then."""
+    """A client that uses TLS with a server without TLS gets an error that says so."""
     server = await start()
-    assert "speaks no TLS" in await reason_of(server, "holdfasts", f"?ca={papers.ours.path}")
+    assert "does not use TLS" in await reason_of(server, "holdfasts", f"?ca={papers.ours.path}")
 
 
 async def test_clients_show_certificates_where_they_must(start: Start, papers: Papers) -> None:
-    """None, one of another authority and one that has run out are turned away before anything is said."""
+    """A server with a client authority refuses clients without a valid certificate of that authority."""
     certificate, key = papers.server
     server = await start(tls_cert=certificate, tls_key=key, tls_client_ca=papers.ours.path, no_http=False, http_port=0)
     ca = f"?ca={papers.ours.path}"
     good = f"{ca}&cert={papers.client[0]}&key={papers.client[1]}"
     assert await reason_of(server, "holdfasts", good) == ""
-    assert "to see a certificate" in await reason_of(server, "holdfasts", ca)
+    assert "a client certificate" in await reason_of(server, "holdfasts", ca)
     for bad in (papers.foreign_client, papers.old_client):
-        assert "to see a certificate" in await reason_of(server, "holdfasts", f"{ca}&cert={bad[0]}&key={bad[1]}")
+        assert "a client certificate" in await reason_of(server, "holdfasts", f"{ca}&cert={bad[0]}&key={bad[1]}")
     assert await http_status(server, papers, papers.client) == 200
     for refused in (None, papers.foreign_client, papers.old_client):
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
@@ -130,7 +130,7 @@ async def http_status(server: LedgerServer, papers: Papers, shown: tuple[str, st
 
 
 async def test_certificates_are_no_tokens(start: Start, papers: Papers, tmp_path: Path) -> None:
-    """Where there are tokens, a worker and a client need one beside the certificate; each gets in with it."""
+    """With tokens, a worker and a client need a token beside their certificate."""
     path = tmp_path / "data" / tokens.FILE_NAME
     token = tokens.create(path, "all", [Scope.READ, Scope.WORK], now_ms=1)
     certificate, key = papers.server
@@ -150,7 +150,7 @@ async def test_certificates_are_no_tokens(start: Start, papers: Papers, tmp_path
 
 @pytest.mark.parametrize("broken", ["missing", "empty", "swapped", "other key", "bad authority"])
 async def test_unusable_certificates_are_refused_at_the_start(start: Start, papers: Papers, broken: str) -> None:
-    """Nothing listens, and the message names the files."""
+    """A server with unusable certificate files does not start, and the error names the files."""
     certificate, key = papers.server
     nothing = papers.empty
     given = {
@@ -168,7 +168,7 @@ async def test_unusable_certificates_are_refused_at_the_start(start: Start, pape
 async def test_who_does_not_shake_hands_gives_way(
     start: Start, papers: Papers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many connect and say nothing, they hold a bounded number of descriptors, and who asks is answered."""
+    """Connections without a handshake hold a bounded number of descriptors, and other clients are answered."""
     monkeypatch.setattr(limits, "HTTP_CONNECTIONS_MAX", 2)
     certificate, key = papers.server
     server = await start(tls_cert=certificate, tls_key=key, no_http=False, http_port=0)
@@ -185,7 +185,7 @@ async def test_who_does_not_shake_hands_gives_way(
 async def test_handshake_that_takes_too_long_is_given_up(
     start: Start, papers: Papers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends by itself, and so does a server that somebody is about to shake hands with."""
+    """The server closes a connection whose handshake takes too long, or is open when the server stops."""
     monkeypatch.setattr(handshakes, "_TIME_S", 0.1)
     certificate, key = papers.server
     server = await start(tls_cert=certificate, tls_key=key, no_http=False, http_port=0)
@@ -198,7 +198,7 @@ async def test_handshake_that_takes_too_long_is_given_up(
 
 
 async def ended(line: Line) -> bool:
-    """Whether the server has closed the connection without a word."""
+    """Whether the server has closed the connection without sending anything."""
     try:
         return await line.end() == b""
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""A disk that stalls: probes, health and heartbeats are answered meanwhile, and what needs the disk waits."""
+"""A disk that stalls: probes, health and heartbeats are answered meanwhile, and calls that need the disk wait."""
 
 import asyncio
 import threading
@@ -11,13 +11,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from holdfast.journal.os_disk import OsDisk
-from holdfast.lab.faults.stalling_disk import Gate, StallingDisk
 from holdfast.proto import taskqueue_internal_pb2 as internal_pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
 from holdfast.server.ledger_server import LedgerServer
 from holdfast.settings import Settings
+from holdfast_lab.faults.stalling_disk import Gate, StallingDisk
 from tests.integration.http_client import ask
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -25,13 +25,13 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 
 @pytest.fixture
 def gate() -> Gate:
-    """The way to the disk of the server."""
+    """A gate in front of the server's disk."""
     return Gate()
 
 
 @pytest.fixture
 async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[LedgerServer]:
-    """A server on a disk that stalls while the gate is shut; segments are small, so that it rolls as well."""
+    """A server on a disk that stalls while the gate is shut; small segments, so that it also starts new ones."""
     settings = Settings(data=str(tmp_path / "data"), port=0, http_port=0, log_level="error", segment_bytes=1 << 20)
     server = LedgerServer(settings, log_stream=BytesIO(), open_disk=lambda path: StallingDisk(OsDisk(path), gate))
     await server.start()
@@ -40,7 +40,7 @@ async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[LedgerServer]:
 
 
 class Worker:
-    """A worker of the frozen calls, and a client."""
+    """A worker with the frozen calls, and a client."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._calls = internal_rpc.CoordinatorInternalServiceStub(channel)
@@ -48,31 +48,31 @@ class Worker:
         self._health = health_pb2_grpc.HealthStub(channel)
 
     async def submit(self) -> str:
-        """The id of a new job, once durable."""
+        """Submits a job and returns its id when it is durable."""
         answer = await self._jobs.SubmitJob(public_pb.SubmitJobRequest(spec=public_pb.JobSpec(job_type="sim")))
         return str(answer.job_id)
 
     async def cancel(self, job_id: str) -> None:
-        """Ask for the end of a job."""
+        """Requests the cancel of a job."""
         await self._jobs.CancelJob(public_pb.CancelJobRequest(job_id=job_id))
 
     async def fetch(self) -> str:
-        """The id of the job to run."""
+        """Fetches a job and returns its id."""
         return str((await self._calls.FetchWork(internal_pb.FetchWorkRequest(worker_id="w"))).job_id)
 
     async def beat(self) -> list[str]:
-        """The jobs that the answer to a heartbeat wants stopped."""
+        """Sends a heartbeat and returns the jobs to cancel."""
         answer = await self._calls.WorkerHeartbeat(internal_pb.WorkerHeartbeatRequest(worker_id="w", capacity_hint=1))
         assert answer.accepted
         return list(answer.cancel)
 
     async def health(self) -> int:
-        """What gRPC health says."""
+        """The status of gRPC health."""
         return int((await self._health.Check(health_pb2.HealthCheckRequest())).status)
 
 
 async def test_probes_and_heartbeats_are_answered_while_a_sync_hangs(server: LedgerServer, gate: Gate) -> None:
-    """The frame of a lone caller stalls: its caller alone waits, and the loop's thread makes no call to the disk."""
+    """While a sync hangs, only its caller waits, and the event loop's thread makes no call to the disk."""
     async with grpc.aio.insecure_channel(server.address) as channel:
         worker = Worker(channel)
         job_id = await worker.submit()
@@ -90,7 +90,7 @@ async def test_probes_and_heartbeats_are_answered_while_a_sync_hangs(server: Led
 
 
 async def test_heartbeat_names_a_cancellation_only_once_it_is_durable(server: LedgerServer, gate: Gate) -> None:
-    """While the disk stalls, heartbeats are answered without the cancellation that waits for it."""
+    """While the disk stalls, heartbeats are answered without a cancel that is not durable yet."""
     async with grpc.aio.insecure_channel(server.address) as channel:
         worker = Worker(channel)
         job_id = await worker.submit()

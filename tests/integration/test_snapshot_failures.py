@@ -1,4 +1,4 @@
-"""Snapshots that cannot be made, as operators see them."""
+"""Snapshots that fail, as operators see them."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ def damage(segment: Path) -> None:
 
 
 async def test_failing_snapshots_are_shown_and_the_server_stays_ready(start: Start, tmp_path: Path) -> None:
-    """A metric counts them; the readiness page, the numbers and `holdfast top` name them, and jobs are taken on."""
+    """A failed snapshot is in the metrics, /readyz, the numbers and `holdfast top`, and the server accepts jobs."""
     server = await start(no_http=False, http_port=0, segment_bytes=65_536, snapshot_bytes=200_000)
     draft = JobDraft(payload=bytes(8_192))
     damaged = None

@@ -1,4 +1,4 @@
-"""The context of a trace that comes with a request is carried by the jobs that it makes."""
+"""Jobs carry the trace context of the request that creates them."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OTHER = "00-11111111111111111111111111111111-2222222222222222-00"
 SENT = {"traceparent": PARENT, "tracestate": "vendor=1"}
 
-#: What comes with a request, what a job says itself, and what it carries in the end.
+#: The headers of a request, the headers of its job, and the headers that the job carries in the end.
 CASES: list[tuple[dict[str, str], dict[str, str], dict[str, str]]] = [
     (SENT, {}, SENT),
     (SENT, {"h": "1"}, {"h": "1", **SENT}),
@@ -35,7 +35,7 @@ async def headers_of(http: str, job_id: str) -> Any:  # noqa: ANN401 - JSON
 async def test_context_of_a_request_over_http_is_carried(
     start: Start, sent: dict[str, str], own: dict[str, str], carried: dict[str, str]
 ) -> None:
-    """One job, several, and the short form, which knows no headers of its own; a bad context is no error."""
+    """Over HTTP a single job, a batch and the short form carry the request's context, and an invalid one is ignored."""
     http = (await start(no_http=False, http_port=0)).http_address
     one = await post(http, "/api/v1/jobs", {"type": "echo", "headers": own}, **sent)
     many = await post(http, "/api/v1/jobs", {"jobs": [{"type": "echo", "headers": own}] * 2}, **sent)
@@ -51,7 +51,7 @@ async def test_context_of_a_request_over_http_is_carried(
 async def test_context_of_a_request_over_grpc_is_carried(
     start: Start, sent: dict[str, str], own: dict[str, str], carried: dict[str, str]
 ) -> None:
-    """By a batch, and by the frozen call, which knows no headers of its own."""
+    """Over gRPC a batch and the frozen call carry the request's context."""
     server = await start(no_http=False, http_port=0)
     async with grpc.aio.insecure_channel(server.address) as channel:
         metadata = tuple(sent.items())
@@ -67,7 +67,7 @@ async def test_context_of_a_request_over_grpc_is_carried(
 
 
 async def test_context_is_no_part_of_what_a_job_is(start: Start) -> None:
-    """A request that is repeated in another trace finds its job, which stays in the trace that made it."""
+    """A repeated request in another trace returns the first job, which keeps its first context."""
     http = (await start(no_http=False, http_port=0)).http_address
     first = await post(http, "/api/v1/jobs", {"type": "echo"}, Idempotency_Key="k", traceparent=PARENT)
     second = await post(http, "/api/v1/jobs", {"type": "echo"}, Idempotency_Key="k", traceparent=OTHER)

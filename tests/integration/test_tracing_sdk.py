@@ -1,4 +1,4 @@
-"""Spans of an application: of what it submits, and of what its workers run."""
+"""Spans of an application: of its submits, and of the attempts of its workers."""
 
 from collections.abc import Iterator
 
@@ -11,14 +11,14 @@ from opentelemetry.trace import StatusCode
 
 from holdfast import Backoff, Holdfast, current
 from holdfast.sdk.errors import JobFailedError, SubmitManyError
-from tests.e2e.waiting import DEADLINE_S, eventually
+from tests.e2e.wait_until import DEADLINE_S, eventually
 
 USER = "user"
 
 
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """What this process exports for the length of a test; a provider can otherwise be set only once."""
+    """The spans of this process during one test; OpenTelemetry otherwise sets a provider only once."""
     provider, exporter = TracerProvider(), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
@@ -27,13 +27,13 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 
 @pytest.fixture
 def app() -> Iterator[Holdfast]:
-    """Jobs in memory."""
+    """An app in memory."""
     with Holdfast("memory://") as opened:
         yield opened
 
 
 def spans(exporter: InMemorySpanExporter, name: str, job_type: str) -> list[ReadableSpan]:
-    """Those of one name, about jobs of one type, as they ended."""
+    """The spans of one name and job type, in the order of their ends."""
     found = [span for span in exporter.get_finished_spans() if span.name == name]
     return [span for span in found if (span.attributes or {}).get("holdfast.job.type") == job_type]
 
@@ -52,7 +52,7 @@ def parent(span: ReadableSpan) -> int:
 
 
 def test_every_attempt_links_to_where_its_job_was_submitted(app: Holdfast, exporter: InMemorySpanExporter) -> None:
-    """A retry is a second span, linked to the same submission; the first one says what was raised."""
+    """Each attempt has a span that links to its submit, and a failed one has the exception."""
 
     @app.job(max_attempts=2, queue="mail", backoff=Backoff.fixed(0))
     def send_mail() -> str:
@@ -83,7 +83,7 @@ def test_every_attempt_links_to_where_its_job_was_submitted(app: Holdfast, expor
 
 
 def test_what_a_job_does_is_inside_its_span(app: Holdfast, exporter: InMemorySpanExporter) -> None:
-    """Spans of its own and jobs that it submits, in a thread and on the loop."""
+    """A job's own spans and submits are children of the attempt's span, in a thread and on the loop."""
 
     @app.job
     def inner() -> None:
@@ -116,7 +116,7 @@ def test_what_a_job_does_is_inside_its_span(app: Holdfast, exporter: InMemorySpa
 
 
 async def test_twins_trace_alike(app: Holdfast, exporter: InMemorySpanExporter) -> None:
-    """What is awaited is a child of the span around it, too."""
+    """An awaited submit is a child of the span around it."""
     app.job(name="len")(len)
     with trace.get_tracer(USER).start_as_current_span("request") as request:
         job = await app.asubmit("len", {"obj": "four"})
@@ -129,7 +129,7 @@ async def test_twins_trace_alike(app: Holdfast, exporter: InMemorySpanExporter) 
 
 
 def test_many_jobs_are_one_submission(app: Holdfast, exporter: InMemorySpanExporter) -> None:
-    """One span counts them, and each of them links to it."""
+    """A batch has one submit span with its count, and each job links to it."""
 
     @app.job
     def double(number: int) -> int:
@@ -145,7 +145,7 @@ def test_many_jobs_are_one_submission(app: Holdfast, exporter: InMemorySpanExpor
 
 
 def test_refused_jobs_are_an_error_of_their_submission(app: Holdfast, exporter: InMemorySpanExporter) -> None:
-    """Whoever looks at the trace sees why nothing ran."""
+    """The span of a refused submit has the error."""
 
     @app.job(queue="closed")
     def never() -> None:
@@ -160,7 +160,7 @@ def test_refused_jobs_are_an_error_of_their_submission(app: Holdfast, exporter: 
 
 
 def test_context_that_a_job_was_given_stays(app: Holdfast, exporter: InMemorySpanExporter) -> None:
-    """It is linked by the submission and by the attempt."""
+    """A context in the job's own headers is linked by the submit and by the attempt."""
     given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     with app.worker():
         job = app.submit("echo", [1], headers={"traceparent": given})
@@ -170,7 +170,7 @@ def test_context_that_a_job_was_given_stays(app: Holdfast, exporter: InMemorySpa
 
 
 def test_how_an_attempt_was_ended_is_told(app: Holdfast, exporter: InMemorySpanExporter) -> None:
-    """One whose time is over failed; one that somebody canceled did not."""
+    """The span of an attempt that timed out is failed, and that of a canceled one is not."""
 
     @app.job(timeout_s=0.05)
     async def slow() -> None:
@@ -193,7 +193,7 @@ def test_how_an_attempt_was_ended_is_told(app: Holdfast, exporter: InMemorySpanE
 
 
 def test_without_a_provider_nothing_is_carried(app: Holdfast) -> None:
-    """That OpenTelemetry can be imported makes no traces; a span of somebody else is passed on."""
+    """Without a provider a job carries no context, except that of a remote span which is current."""
     with app.worker():
         plain = app.submit("echo", [1])
         assert plain.result(timeout_s=DEADLINE_S) == [1]

@@ -1,4 +1,4 @@
-"""What of the ledger's story reaches the log at which level."""
+"""The log levels of the ledger's events."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.integration.conftest import Start
 
 @pytest.mark.parametrize("level", ["info", "error"])
 async def test_bug_is_logged_at_every_level(start: Start, level: str) -> None:
-    """Whoever is told that the log says why finds it there."""
+    """A bug is logged with its traceback at every log level."""
     server = await start(log_level=level)
     answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
@@ -36,7 +36,7 @@ async def test_bug_is_logged_at_every_level(start: Start, level: str) -> None:
     [("info", ["transition", "report_refused"]), ("warning", ["report_refused"]), ("error", [])],
 )
 async def test_lines_below_the_level_are_left_out(start: Start, level: str, events: list[str]) -> None:
-    """Transitions are information, refused reports are warnings."""
+    """State changes are logged at the level info, and refused reports at the level warning."""
     server = await start(log_level=level, log_format="json")
     (job_id,) = (await server.jobs.submit([Template("t")], [JobDraft()])).job_ids
     assert await server.work.report("nobody", [ReportRow(job_id, 7, DONE)]) == ["STALE_TOKEN"]

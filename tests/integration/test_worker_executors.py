@@ -1,4 +1,4 @@
-"""Attempts in threads, in real child processes and on the loop: what they may do, and what becomes of them."""
+"""Attempts in threads, in real child processes and on the loop: their failures, timeouts and cancels."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ LIMIT = 1 << 30
 
 
 class Bench:
-    """Slots, and what comes out of them."""
+    """Slots, and the outcomes that they report."""
 
     def __init__(self, config: WorkerConfig) -> None:
         self.rows: asyncio.Queue[ReportRow] = asyncio.Queue()
@@ -61,20 +61,20 @@ async def bench(**config: object) -> AsyncIterator[Bench]:
 
 @pytest.fixture(autouse=True)
 def at_the_top(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Children find the app from here."""
+    """Makes the current directory the root, so that child processes find the app."""
     monkeypatch.chdir(root)
 
 
 async def appears(file: Path) -> str:
-    """What the file says, once it says something."""
+    """Waits until the file has content and returns it."""
     while not (text := _text(file)):  # noqa: ASYNC110 - another process makes it
         await asyncio.sleep(0.01)
     return text
 
 
 async def is_gone(pid: int) -> None:
-    """Waits until there is no such process, or only what is left of it."""
-    while " Z " not in _text(Path(f"/proc/{pid}/stat"), " Z "):  # noqa: ASYNC110 - the kernel tells nobody
+    """Waits until the process has ended or is a zombie."""
+    while " Z " not in _text(Path(f"/proc/{pid}/stat"), " Z "):  # noqa: ASYNC110 - the kernel sends no event
         await asyncio.sleep(0.01)
 
 
@@ -98,7 +98,7 @@ FOUND_BY: list[tuple[str, str, bool]] = [
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 async def test_whatever_job_code_does_is_a_failure_of_its_attempt(mode: str) -> None:
-    """Each has its reason, and the executor runs the next job as if nothing had been."""
+    """Every kind of failure of job code has its reason, and the executor runs the next job."""
     async with bench() as here:
         for name, reason, is_retryable in FOUND_BY:
             row = await here.run(f"{mode}.{name}")
@@ -109,7 +109,7 @@ async def test_whatever_job_code_does_is_a_failure_of_its_attempt(mode: str) -> 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 async def test_exception_leaves_its_type_its_words_and_the_users_traceback(mode: str) -> None:
-    """What a result shows is the user's code, without a frame of ours."""
+    """A failure description has the exception's type, its message and the traceback of the user's code only."""
     async with bench() as here:
         shown = json.loads((await here.run(f"{mode}.bad")).output)
         assert (shown["type"], shown["message"]) == ("ValueError", "bad ?")
@@ -126,7 +126,7 @@ async def test_exception_leaves_its_type_its_words_and_the_users_traceback(mode:
     ],
 )
 async def test_child_that_dies_costs_its_attempt_only(name: str, how: str) -> None:
-    """The attempt fails with the cause, may be tried again, and is counted; a new child takes the slot."""
+    """A child that dies fails only its attempt, with the cause, as retryable, and a new child replaces it."""
     async with bench(slots=1) as here:
         row = await here.run(f"process.{name}")
         assert (row.state, row.failure_reason, row.is_retryable) == (FAILED, f"PROCESS_DIED: {how}", True)
@@ -137,14 +137,14 @@ async def test_child_that_dies_costs_its_attempt_only(name: str, how: str) -> No
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        ("close_everything", ""),  # by its own error, or by the thread that listens to nobody: whichever is first
+        ("close_everything", ""),  # by its own error, or because its connection ended: whichever is first
         ("scribble", "killed by signal 9 (SIGKILL)"),
         ("make_up", "killed by signal 9 (SIGKILL)"),
         ("fork_and_leave", "exited with status 3"),
     ],
 )
 async def test_child_that_cannot_be_understood_is_ended(name: str, how: str) -> None:
-    """A socket that is closed, full of rubbish or lies, or held open by a stranger ends the child, not the worker."""
+    """A child whose socket is closed, sends invalid data or is held open by another process is killed."""
     async with bench(slots=1) as here:
         assert (await here.run(f"process.{name}")).failure_reason.startswith(f"PROCESS_DIED: {how}")
         assert (await here.run("process.echo", "x")).state == DONE
@@ -152,7 +152,7 @@ async def test_child_that_cannot_be_understood_is_ended(name: str, how: str) -> 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 async def test_fork_of_job_code_ends_with_it(mode: str) -> None:
-    """A child that job code forks off ends where the job's code does; the outcome is the parent's, and there is one."""
+    """A process that job code forks ends with the job's code, and only the parent reports an outcome."""
     async with bench(slots=1) as here:
         for name, output in (("fork_and_return", b"0"), ("fork_and_exit", b"5"), ("fork_and_return", b"0")):
             assert (await here.run(f"{mode}.{name}")).output == output
@@ -160,14 +160,14 @@ async def test_fork_of_job_code_ends_with_it(mode: str) -> None:
 
 
 async def test_child_that_takes_all_memory_fails_within_its_limit() -> None:
-    """The machine is not asked for more than the limit, and the child tells of it itself."""
+    """A child that exceeds its memory limit fails its attempt with MemoryError and stays alive."""
     async with bench(slots=1, child_memory_bytes=256 << 20) as here:
         assert (await here.run("process.hoard")).failure_reason == "MemoryError"
         assert here.slots.tally.children_died == 0
 
 
 async def test_killed_child_is_noticed(tmp_path: Path) -> None:
-    """Somebody else's kill -9 is told like the child's own death."""
+    """A child that another process kills fails its attempt with the signal."""
     async with bench() as here:
         here.start("process.hold", tmp_path / "pid")
         os.kill(int(await appears(tmp_path / "pid")), signal.SIGKILL)
@@ -178,7 +178,7 @@ async def test_killed_child_is_noticed(tmp_path: Path) -> None:
     "job_type", ["thread.spin", "process.spin", "process.stuck", "process.stubborn", "async.ahold"]
 )
 async def test_attempt_that_takes_too_long_is_ended(tmp_path: Path, job_type: str) -> None:
-    """TIMEOUT is a failure, counted, and its slot is free again."""
+    """An attempt that exceeds its timeout fails with TIMEOUT, is counted, and frees its slot."""
     async with bench(slots=1) as here:
         if job_type.startswith("process"):
             await here.run("process.echo")
@@ -195,7 +195,7 @@ async def test_attempt_that_takes_too_long_is_ended(tmp_path: Path, job_type: st
     "job_type", ["thread.spin", "thread.clean_up", "process.spin", "process.stubborn", "async.ahold"]
 )
 async def test_running_attempt_is_canceled(tmp_path: Path, job_type: str) -> None:
-    """A cancel ends what runs, whether or not it looks at its context."""
+    """A cancel ends a running attempt, whether or not it checks its context."""
     async with bench(slots=1) as here:
         context = here.start(job_type, tmp_path / "pid")
         await appears(tmp_path / "pid")
@@ -206,7 +206,7 @@ async def test_running_attempt_is_canceled(tmp_path: Path, job_type: str) -> Non
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 async def test_canceled_job_can_clean_up(tmp_path: Path, mode: str) -> None:
-    """Its `finally` runs before it is gone."""
+    """The `finally` of a canceled job runs before the attempt ends."""
     async with bench(kill_grace_ms=60_000) as here:
         context = here.start(f"{mode}.clean_up", tmp_path / "word")
         await appears(tmp_path / "word")
@@ -216,7 +216,7 @@ async def test_canceled_job_can_clean_up(tmp_path: Path, mode: str) -> None:
 
 
 async def test_kill_takes_what_the_job_has_started(tmp_path: Path) -> None:
-    """A grandchild does not outlive the attempt that was ended."""
+    """Killing an attempt also kills the processes that it has started."""
     async with bench() as here:
         context = here.start("process.parent", tmp_path / "pid")
         grandchild = int(await appears(tmp_path / "pid"))
@@ -227,21 +227,21 @@ async def test_kill_takes_what_the_job_has_started(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("job_type", ["thread.stuck", "async.swallow"])
 async def test_what_does_not_end_is_written_off_and_its_slot_replaced(tmp_path: Path, job_type: str) -> None:
-    """The attempt is reported, counted and left behind; others run in its place."""
+    """An attempt that does not end after its interrupt is written off, and its slot is replaced."""
     async with bench(slots=1) as here:
         timeout_ms = 50
-        while not here.slots.tally.written_off:  # one that is ended before it is stuck ends well
+        while not here.slots.tally.written_off:  # an attempt that is interrupted before it is stuck ends normally
             row = await here.run(job_type, tmp_path / "pid", timeout_ms)
             assert (row.state, row.failure_reason) == (FAILED, "TIMEOUT")
             timeout_ms *= 2
         assert here.slots.tally.written_off == 1
-        (tmp_path / "pid").unlink(missing_ok=True)  # a disk that is slow for long is what it was stuck in, too
+        (tmp_path / "pid").unlink(missing_ok=True)  # a slow disk could also have blocked the attempt
         assert (await here.run("thread.echo", "x")).output == b"x"
 
 
 @pytest.mark.parametrize("job_type", ["thread.echo", "process.echo", "async.abad"])
 async def test_canceled_backlog_never_runs(tmp_path: Path, job_type: str) -> None:
-    """What waits for a slot is dropped at once, and reported."""
+    """A canceled attempt that waits for a slot is reported at once and never runs."""
     async with bench(slots=1) as here:
         here.start("thread.hold", tmp_path / "pid")
         await appears(tmp_path / "pid")
@@ -253,7 +253,7 @@ async def test_canceled_backlog_never_runs(tmp_path: Path, job_type: str) -> Non
 
 
 async def test_modes_share_the_slots(tmp_path: Path) -> None:
-    """With one slot one job runs at a time, and who came first is first, whatever the modes."""
+    """With one slot, attempts of all modes run one at a time, in the order of their arrival."""
     async with bench(slots=1) as here:
         here.start("thread.hold", tmp_path / "pid")
         await appears(tmp_path / "pid")
@@ -268,14 +268,14 @@ async def test_modes_share_the_slots(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 async def test_job_speaks_and_prints(mode: str) -> None:
-    """Progress and lines arrive from everywhere; what job code prints disturbs nobody."""
+    """Progress and log lines reach the worker in every mode, and printed output disturbs nothing."""
     async with bench() as here:
         assert (await here.run(f"{mode}.say")).output == f"{mode}.say".encode()
         assert here.notes == [Note("job-1", 1, 250, "a quarter", ("a line",))]
 
 
 async def test_children_are_kept_warm_and_replaced_by_age() -> None:
-    """One child serves several jobs, and no more than it should."""
+    """A child runs `max_jobs` jobs and is then replaced."""
     async with bench(slots=1, max_jobs=2) as here:
         pids = [(await here.run("process.nap")).output for _ in range(4)]
         assert pids[0] == pids[1]
@@ -285,14 +285,14 @@ async def test_children_are_kept_warm_and_replaced_by_age() -> None:
 
 
 async def test_children_are_replaced_by_size() -> None:
-    """A child that holds more than it may is not used again."""
+    """A child that exceeds the memory limit for reuse is replaced."""
     async with bench(slots=1, max_memory_bytes=60 << 20) as here:
         pids = {(await here.run("process.grow")).output for _ in range(3)}
         assert len(pids) >= 2
 
 
 async def test_children_end_with_the_worker(tmp_path: Path) -> None:
-    """Nothing is left behind, busy or not."""
+    """All children end with the worker, busy or not."""
     async with bench() as here:
         here.start("process.stubborn", tmp_path / "pid")
         pid = int(await appears(tmp_path / "pid"))
@@ -300,7 +300,7 @@ async def test_children_end_with_the_worker(tmp_path: Path) -> None:
 
 
 async def test_many_threads_and_interrupts_lose_no_attempt() -> None:
-    """Cancels that meet attempts at every point of their short lives leave one outcome each, and no dead slot."""
+    """Cancels at every point of short attempts leave one outcome for each, and no unusable slot."""
     async with bench(slots=4) as here:
         for _ in range(300):
             contexts = [here.start("thread.echo", "x") for _ in range(5)]

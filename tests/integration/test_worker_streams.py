@@ -1,4 +1,4 @@
-"""The worker's stream: who may hold it, what ends it, and what becomes of the leases."""
+"""The worker's stream: its handshake, its end, and its leases."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from tests.integration.conftest import Start
 
 
 class Stream:
-    """A worker made by hand."""
+    """A worker stream that a test drives."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._call: Any = own_rpc.WorkServiceStub(channel).Work()
@@ -27,21 +27,21 @@ class Stream:
         await self._call.write(own.WorkerMessage(**fields))
 
     async def hear(self) -> own.CoordinatorMessage:
-        """The next message; the call's error if it has ended with one."""
+        """The next message; raises the call's error if it has ended with one."""
         message = await self._call.read()
         if not isinstance(message, own.CoordinatorMessage):
             raise StopAsyncIteration
         return message
 
     async def leases(self, count: int = 1) -> list[own.Lease]:
-        """The next leases, as many as named."""
+        """Waits for this number of leases."""
         found: list[own.Lease] = []
         while len(found) < count:
             found += (await self.hear()).leases
         return found
 
     def drop(self) -> None:
-        """Ends the call without a word."""
+        """Ends the call without a goodbye."""
         self._call.cancel()
 
 
@@ -70,11 +70,11 @@ async def reached(server: LedgerServer, job_id: str, state: State) -> None:
     async for job in server.jobs.watch(job_id):
         if job.state == state:
             return
-    raise AssertionError(f"{job_id} ended without being {state.name}")
+    raise AssertionError(f"{job_id} ended without reaching {state.name}")
 
 
 async def test_first_message_must_say_hello(start: Start) -> None:
-    """A stream that begins with anything else is INVALID_ARGUMENT."""
+    """A stream whose first message is no hello is INVALID_ARGUMENT."""
     server = await start()
     async with stream_to(server) as stream:
         await stream.say(credits=1)
@@ -94,7 +94,7 @@ async def test_first_message_must_say_hello(start: Start) -> None:
     ids=["no-id", "id", "type", "queue"],
 )
 async def test_hello_with_a_bad_name_is_refused(start: Start, bad: own.Hello) -> None:
-    """Worker ids, types and queues must be plain names."""
+    """A hello with malformed worker ids, types or queues is refused."""
     server = await start()
     async with stream_to(server) as stream:
         await stream.say(hello=bad)
@@ -104,7 +104,7 @@ async def test_hello_with_a_bad_name_is_refused(start: Start, bad: own.Hello) ->
 
 
 async def test_hello_with_more_pairs_than_can_wait_is_refused(start: Start) -> None:
-    """Types times queues is bounded, because each pair is looked at in every turn."""
+    """A hello with too many pairs of type and queue is refused."""
     server = await start()
     names = [str(number) for number in range(101)]
     async with stream_to(server) as stream:
@@ -115,7 +115,7 @@ async def test_hello_with_more_pairs_than_can_wait_is_refused(start: Start) -> N
 
 
 async def test_welcome_comes_first_and_carries_the_terms(start: Start) -> None:
-    """The first answer names lease, heartbeat, epoch and cluster."""
+    """The first message of the server has the lease, the heartbeat interval, the epoch and the cluster."""
     server = await start(lease_ms=12_345, heartbeat_ms=678)
     async with stream_to(server) as stream:
         await stream.say(hello=hello())
@@ -137,7 +137,7 @@ async def test_no_more_leases_come_than_credits_were_given(start: Start) -> None
 
 
 async def test_worker_gets_only_types_that_it_knows(start: Start) -> None:
-    """A job of a type that the worker did not announce stays where it is."""
+    """A worker receives no job of a type that it did not announce."""
     server = await start()
     unknown, known = await submitted(server, "brew"), await submitted(server, "echo")
     async with stream_to(server) as stream:
@@ -147,7 +147,7 @@ async def test_worker_gets_only_types_that_it_knows(start: Start) -> None:
 
 
 async def test_dropped_stream_requeues_at_once(start: Start) -> None:
-    """A worker that vanishes loses its job long before an hour's lease ends, and another gets it."""
+    """A worker whose stream is dropped loses its job at once, and another worker gets it."""
     server = await start(lease_ms=3_600_000)
     job_id = await submitted(server)
     async with stream_to(server) as first:
@@ -161,7 +161,7 @@ async def test_dropped_stream_requeues_at_once(start: Start) -> None:
 
 
 async def test_released_lease_goes_to_another_and_costs_nothing(start: Start) -> None:
-    """A job that is handed back unrun is queued again without a loss."""
+    """A job that is released unrun is queued again without a loss."""
     server = await start()
     job_id = await submitted(server, max_losses=0)
     async with stream_to(server) as stream:
@@ -172,7 +172,7 @@ async def test_released_lease_goes_to_another_and_costs_nothing(start: Start) ->
 
 
 async def test_newer_session_of_a_worker_takes_over_with_its_leases(start: Start) -> None:
-    """A second session of the same id that names the lease keeps it, and the first one is ABORTED."""
+    """A newer session of the same id that names the lease keeps it, and the older one is ABORTED."""
     server = await start()
     job_id = await submitted(server)
     async with stream_to(server) as old, stream_to(server) as new:
@@ -189,7 +189,7 @@ async def test_newer_session_of_a_worker_takes_over_with_its_leases(start: Start
 
 
 async def test_lease_that_a_returning_worker_does_not_name_goes_back(start: Start) -> None:
-    """A worker that comes back without its job gives it up, and a token that it never had is revoked."""
+    """A worker that returns without naming its lease loses it, and an unknown token that it names is revoked."""
     server = await start()
     job_id = await submitted(server)
     async with stream_to(server) as old, stream_to(server) as new:
@@ -201,7 +201,7 @@ async def test_lease_that_a_returning_worker_does_not_name_goes_back(start: Star
 
 
 async def test_cancel_is_pushed_to_the_holder(start: Start) -> None:
-    """The holder of a job hears of its cancel without asking."""
+    """The holder of a job receives its cancel without a request."""
     server = await start()
     job_id = await submitted(server)
     async with stream_to(server) as stream:
@@ -212,7 +212,7 @@ async def test_cancel_is_pushed_to_the_holder(start: Start) -> None:
 
 
 async def test_stale_outcome_is_acknowledged_and_changes_nothing(start: Start) -> None:
-    """A report under a token never given is acknowledged, so that it is not sent for ever, and ignored."""
+    """A report with an unknown token is acknowledged, so that the worker does not repeat it, and ignored."""
     server = await start()
     job_id = await submitted(server)
     async with stream_to(server) as stream:
@@ -225,7 +225,7 @@ async def test_stale_outcome_is_acknowledged_and_changes_nothing(start: Start) -
 
 
 async def test_outcome_that_is_none_ends_the_stream(start: Start) -> None:
-    """An outcome that is not terminal is INVALID_ARGUMENT."""
+    """A report of an outcome that is not terminal is INVALID_ARGUMENT."""
     server = await start()
     async with stream_to(server) as stream:
         await stream.say(hello=hello())
@@ -237,20 +237,20 @@ async def test_outcome_that_is_none_ends_the_stream(start: Start) -> None:
 
 
 async def test_draining_worker_gets_no_more(start: Start) -> None:
-    """After a worker said that it drains, new jobs wait for another."""
+    """A worker that has announced its drain gets no more jobs."""
     server = await start()
     async with stream_to(server) as draining, stream_to(server) as other:
         await draining.say(hello=hello("draining"), credits=5)
         await draining.hear()
         await draining.say(draining=True)
-        assert (await draining.hear()).drained, "nothing is on its way to it any more"
+        assert (await draining.hear()).drained, "expected the server to confirm the drain"
         job_id = await submitted(server)
         await other.say(hello=hello("other"), credits=1)
         assert [lease.job_id for lease in await other.leases()] == [job_id]
 
 
 async def test_stopping_server_tells_its_workers_and_leaves_them_their_leases(start: Start) -> None:
-    """An orderly restart costs no attempt: the worker hears of it, comes back and reports."""
+    """A server that stops notifies its workers, and a worker keeps its lease over the restart."""
     first = await start()
     job_id = await submitted(first)
     async with stream_to(first) as stream:

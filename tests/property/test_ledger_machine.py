@@ -1,4 +1,4 @@
-"""Random histories: whatever is asked of a ledger, in any order, the model has nothing to object to."""
+"""Random sequences of commands: after each one the ledger must agree with the model."""
 
 from collections.abc import Callable
 
@@ -13,8 +13,8 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TER
 from holdfast.core.listing import Place
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Extra, NewJob, Note, QueueMode, Template
 from holdfast.core.overview import queue_stats
-from holdfast.testing.ledger_view import view_job
-from holdfast.testing.model import Model, ModelJob
+from holdfast_lab.simulation.ledger_view import view_job
+from holdfast_lab.simulation.model import Model, ModelJob
 from tests.unit.core.desk import Desk
 
 TEMPLATES = [
@@ -40,7 +40,7 @@ SPECS = st.tuples(
 OUTCOMES = st.sampled_from([DONE, DONE, FAILED, FAILED, CANCELED, QUEUED])
 
 
-#: What two submissions must share to be the same one; no two templates share a lane.
+#: The fields in which a repeated submission must equal the first; no two templates share a lane.
 Content = tuple[str, LaneKey, bytes, str, str]
 
 
@@ -49,18 +49,18 @@ def _is_last_chance(job: ModelJob) -> bool:
 
 
 class Expectation:
-    """What a submission must be told, job by job, from the model alone."""
+    """The expected reply to a submission, job by job, computed from the model alone."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._index = -1
-        #: The indexes of those that are new.
+        #: The indexes of the new jobs.
         self.new: list[int] = []
         self._known: dict[str, Content] = {job.id: _content(job) for job in model.jobs.values()}
         self._keys, self._unique = dict(model.keys), dict(model.unique)
 
     def of(self, job: NewJob) -> tuple[str, str]:
-        """The id or nothing, and the reason of a refusal or nothing."""
+        """The job id or an empty string, and the reason of a refusal or an empty string."""
         self._index += 1
         template, extra = TEMPLATES[job.template], job.extra or Extra()
         content = (template.type, _lane(template), job.payload, extra.request_id, extra.unique_key)
@@ -93,7 +93,7 @@ def _content(job: ModelJob) -> Content:
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """A desk with several workers behind it, some of which are late, confused or gone."""
+    """A desk with several workers, some of which are late, send wrong data or are gone."""
 
     dedup_keys_max = 0
     aging_ms = 100
@@ -102,11 +102,11 @@ class LedgerMachine(RuleBasedStateMachine):
         super().__init__()
         self.desk = Desk(aging_ms=self.aging_ms, dedup_keys_max=self.dedup_keys_max)
         self.minted = 0
-        #: Every job that was taken, for submissions that come again.
+        #: Every accepted job, for repeated submissions.
         self.submitted: list[NewJob] = []
-        #: Every lease ever granted, for reports that come late or twice.
+        #: Every lease ever granted, for late or repeated reports.
         self.granted: list[tuple[str, str, int]] = []
-        #: When each live lease ends in served time, kept apart from what the ledger believes.
+        #: The deadline of each live lease in served time, tracked independently of the ledger.
         self.deadlines: dict[int, int] = {}
         self.snapshot: tuple[list[bytes], int] | None = None
 
@@ -119,7 +119,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.submitted)
     @rule(data=st.data(), changes=st.lists(st.booleans(), min_size=1, max_size=3))
     def submit_again(self, data: st.DataObject, changes: list[bool]) -> None:
-        """The same ids once more, alone or twice in a batch, some of them with another payload."""
+        """Submits the same ids again, alone or twice in a batch, some of them with another payload."""
         chosen = [data.draw(st.sampled_from(self.submitted[-12:]), label="job") for _ in changes]
         kept = [job for job in chosen if job.id in self.desk.model.jobs]
         pairs = zip(kept, changes, strict=False)
@@ -138,7 +138,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _new_job(self, template: int, key: str, unique_key: str, payload: bytes, delay_ms: int) -> NewJob:
         self.minted += 1
-        # Ids that do not sort as they were made, so that order by id and order by age differ.
+        # Ids whose sort order is not the order of creation.
         job_id = f"{self.minted * 7919 % 1000:03}-{self.minted}"
         due_ms = self.desk.log_ms + delay_ms if delay_ms else 0
         extra = Extra(request_id=key, unique_key=unique_key) if key or unique_key else None
@@ -181,7 +181,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         held_back = {job.lane[:2] for job in due if _is_last_chance(job)}
         left = [job.id for job in due if job.lane[:2] not in held_back]
-        assert len(granted) == count or not left, "a worker went away with free slots while jobs were due"
+        assert len(granted) == count or not left, "the worker has free slots although jobs are due"
 
     def _due(self, routes: frozenset[str], queues: frozenset[str]) -> list[ModelJob]:
         return [
@@ -224,7 +224,7 @@ class LedgerMachine(RuleBasedStateMachine):
         worker, job_id, token = data.draw(st.sampled_from(self.granted[-12:]), label="lease")
         worker = data.draw(st.sampled_from([worker, worker, worker, "w1"]), label="worker")
         said = Note(job_id, 0 if is_anonymous else token, permille, "words", ("a line",))
-        # A state that no report names: to be a repeat of the end is no excuse for a note.
+        # A state that no report has: a note is refused even if a report with the job's end would be accepted.
         expected = self._expected(worker, commands.ReportRow(job_id, said.token, 0))
         digest, position = self.desk.ledger.digest, self.desk.ledger.position
         assert self.desk.note(said, worker=worker) == [expected]
@@ -371,14 +371,14 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def deadlines_are_never_noticed_late(self) -> None:
-        """Whoever sleeps until the next deadline does not oversleep any lease."""
+        """The next deadline is not later than that of any lease."""
         if self.desk.model.leases:
             wake_ms = self.desk.ledger.leases.next_deadline_ms()
             assert wake_ms is not None
             assert wake_ms <= min(self.deadlines[token] for token in self.desk.model.leases)
 
     def teardown(self) -> None:
-        """After the trouble everything drains: every job that is kept becomes terminal."""
+        """In the end every job that is kept becomes terminal."""
         desk = self.desk
         for queue in list(desk.model.modes):
             desk.set_mode(queue, QueueMode.OPEN)
@@ -396,7 +396,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 class BoundedKeysMachine(LedgerMachine):
-    """The same with storage in memory, where only the newest keys are kept, and strict priorities."""
+    """The same with storage in memory, where only the newest keys are kept, and with strict priorities."""
 
     dedup_keys_max = 2
     aging_ms = 0

@@ -1,4 +1,4 @@
-"""`pytest tests/scenarios --rewrite` writes what happens now into the files.
+"""`pytest tests/scenarios --rewrite` writes the actual traces into the files.
 
 Read the difference before you commit it: every changed line is a changed behaviour.
 """
@@ -13,5 +13,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def is_rewriting(request: pytest.FixtureRequest) -> bool:
     """Whether traces are written instead of compared."""
-    # The default stands in when pytest was started above this folder and does not know the option.
+    # The default applies if pytest was started above this folder and does not know the option.
     return bool(request.config.getoption("--rewrite", default=False))

@@ -1,7 +1,7 @@
-"""The language of the scenarios: commands, `----`, and the trace that they lead to.
+"""The language of the scenarios: commands, `----`, and their trace.
 
-A file is a row of blocks, parted by blank lines. A block that starts with `#` is prose. In every other block
-the lines above `----` are commands and the lines below are the trace, one line for each event (`>`), each
+A file is a list of blocks, separated by blank lines. A block that starts with `#` is prose. In every other block
+the lines above `----` are commands and the lines below are the trace: one line for each event (`>`), each
 reply (`<`), and each job whose state, token or budget changed (`=`). Options are written `name=value`.
 
     config aging_ms=1000                     before anything else
@@ -16,7 +16,7 @@ reply (`<`), and each job whose state, token or budget changed (`=`). Options ar
     cancel a reason=why
     revoke w1 disconnected
     expire
-    evict age=0 jobs=0 bytes=0 failed=0      limits; failed is the limit of age of failed jobs
+    evict age=0 jobs=0 bytes=0 failed=0      limits; failed is the age limit of failed jobs
     restart log | restart image              a new process; served time begins at 0
 """
 
@@ -32,7 +32,7 @@ from holdfast.core.model import (
     QUADRATIC,
     BackoffRule,
     Extra,
-    Job,
+    JobRecord,
     NewJob,
     Note,
     QueueMode,
@@ -47,13 +47,13 @@ _FOR_EVER = str(1 << 40)
 
 
 def run(text: str) -> str:
-    """The same scenario with the trace that its commands lead to now."""
+    """The same scenario with the trace that its commands produce now."""
     player = Player()
     return "\n\n".join(player.play(block) for block in text.strip().split("\n\n")) + "\n"
 
 
 class Player:
-    """Plays blocks one after the other at one desk."""
+    """Plays blocks one after the other on one desk."""
 
     def __init__(self) -> None:
         self._desk = Desk()
@@ -179,16 +179,16 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split(",")) - {""}
 
 
-# -- how things are shown
+# -- formatting
 
 _EVENTS = ["", "started", "created", "granted", "extended", "revoked", "reported", "cancel", "evicted"]
 _EVENTS += ["mode", "purged", "noted", "schedule set", "schedule deleted", "schedule paused", "ticked", "retired"]
 
 
 def show_event(body: bytes) -> str:
-    """An event as the journal holds it: its numbers and words, without names that code could change.
+    """An event as it is in the journal: its numbers and words, without field names, which code could change.
 
-    Flags at its end that are not set are left out.
+    Trailing flags that are not set are omitted.
     """
     ((tag, at_ms, *fields),) = msgspec.msgpack.decode(body)
     while fields and fields[-1] is False:
@@ -196,7 +196,7 @@ def show_event(body: bytes) -> str:
     return f"{_EVENTS[tag]} at {at_ms}: {' '.join(map(show, fields))}"
 
 
-def show_job(job: Job) -> str:
+def show_job(job: JobRecord) -> str:
     numbers = ("token", "failures", "losses", "not_before_ms")
     words = [lifecycle.name(job.state), f"attempts={job.attempts}"]
     words += [f"{name}={getattr(job, name)}" for name in numbers if getattr(job, name)]
@@ -206,7 +206,7 @@ def show_job(job: Job) -> str:
 
 
 def show(value: object) -> str:
-    """Any value on one line; fields that say nothing are left out, sets are sorted."""
+    """Any value on one line; empty fields are omitted, and sets are sorted."""
     if isinstance(value, msgspec.Struct) and type(value) not in _SHOWN:
         return _show_struct(value)
     return _SHOWN.get(type(value), str)(value)

@@ -1,4 +1,4 @@
-"""Golden scenarios: stories about jobs, told command by command, whose traces must not change unnoticed."""
+"""Golden scenarios: sequences of commands whose traces must not change unnoticed."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ FILES = sorted(FOLDER.glob("*.txt"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_scenario_still_leads_to_its_trace(path: Path, *, is_rewriting: bool) -> None:
-    """The commands of a scenario lead to the events, replies and states that its file shows."""
+    """The commands of a scenario produce the events, replies and states in its file."""
     text = path.read_text()
     if is_rewriting:
         path.write_text(run(text))
@@ -21,14 +21,14 @@ def test_scenario_still_leads_to_its_trace(path: Path, *, is_rewriting: bool) ->
 
 
 def test_a_changed_trace_is_noticed() -> None:
-    """A scenario whose trace says something else than what happens does not reproduce itself."""
+    """A scenario with a wrong trace does not reproduce itself."""
     told = "submit a\n----\n> created at 1: nothing\n"
     assert run(told) != told
     assert run(run(told)) == run(told)
 
 
 def test_there_is_a_scenario_for_every_promise() -> None:
-    """The stories that the guarantees are told with are all there."""
+    """Every scenario that the guarantees refer to exists."""
     expected = {
         "cancel-queued",
         "cancel-running",

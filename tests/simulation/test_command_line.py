@@ -1,13 +1,13 @@
-"""`python -m holdfast.testing.simulation`."""
+"""Tests of `python -m holdfast_lab.simulation`."""
 
 from pathlib import Path
 
 import pytest
 
-from holdfast.testing.simulation import __main__ as cli
-from holdfast.testing.simulation import minimise, regressions, runner
-from holdfast.testing.simulation.swarm import Settings, draw
-from holdfast.testing.simulation.world import Outcome
+from holdfast_lab.simulation import __main__ as cli
+from holdfast_lab.simulation import minimiser, regressions, runner
+from holdfast_lab.simulation.swarm import Settings, draw
+from holdfast_lab.simulation.world import Outcome
 
 
 def outcome_of(settings: Settings, failure: str, steps: int = 100) -> Outcome:
@@ -25,19 +25,19 @@ def outcome_of(settings: Settings, failure: str, steps: int = 100) -> Outcome:
 
 
 def test_range_of_seeds_reports_and_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
-    """A sweep without a finding exits 0 and says how much it did."""
+    """A sweep without a finding exits 0 and reports the number of seeds."""
     assert cli.main(["--seeds", "0:3", "--events", "300", "--jobs", "1"]) == 0
     assert "3 seeds" in capsys.readouterr().out
 
 
 def test_time_boxed_search_ends(capsys: pytest.CaptureFixture[str]) -> None:
-    """A search by time runs fresh seeds in processes of its own and ends soon after its time."""
+    """A search by time runs fresh seeds in its own processes and ends soon after its time limit."""
     assert cli.main(["--minutes", "0.01", "--events", "100", "--jobs", "2"]) == 0
     assert "events/s per core" in capsys.readouterr().out
 
 
 def test_replay_prints_everything_of_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
-    """A replay names the seed first, then the swarm, the outcome and the digest."""
+    """A replay prints the seed first, then the swarm, the outcome and the digest."""
     assert cli.main(["--seed", "4", "--events", "300"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "SEED=4"
@@ -48,7 +48,7 @@ def test_replay_prints_everything_of_a_seed(capsys: pytest.CaptureFixture[str]) 
 def test_finding_is_named_minimised_and_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """A failing seed is the first thing printed, and its smallest run is added to the regressions, once."""
+    """A failing seed is printed first, and its smallest run is added to the regressions once."""
     path = tmp_path / "regressions.txt"
     needed = next(iter(draw(9, 400).faults))
 
@@ -57,7 +57,7 @@ def test_finding_is_named_minimised_and_kept(
         return outcome_of(settings, "it broke" if is_broken else "", steps=min(settings.events, 300))
 
     monkeypatch.setattr(cli, "REGRESSIONS", path)
-    monkeypatch.setattr(minimise, "run_settings", run)
+    monkeypatch.setattr(minimiser, "run_settings", run)
     monkeypatch.setattr(runner.Sweep, "over", lambda *_: iter([run(draw(9, 400))]))
     assert cli.main(["--seeds", "9:10", "--events", "400"]) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -71,7 +71,7 @@ def test_finding_is_named_minimised_and_kept(
 
 
 def test_comments_and_blank_lines_are_no_regressions() -> None:
-    """Only a line that begins with a seed is a run."""
+    """Only a line that begins with a seed is a regression."""
     assert regressions.read_line("# nothing") is None
     assert regressions.read_line("") is None
     assert regressions.read_line("7 500  # found") == draw(7, 500)

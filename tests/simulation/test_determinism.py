@@ -1,4 +1,4 @@
-"""One seed is one run."""
+"""A seed determines the whole run."""
 
 import os
 import subprocess
@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from holdfast.testing.simulation.runner import run_seed
-from holdfast.testing.simulation.swarm import ALL_FAULTS, draw
+from holdfast_lab.simulation.runner import run_seed
+from holdfast_lab.simulation.swarm import ALL_FAULTS, draw
 
 EVENTS = 4_000
 
@@ -16,7 +16,7 @@ def digest_in_a_process(seed: int, hash_seed: str) -> str:
     command = [
         sys.executable,
         "-m",
-        "holdfast.testing.simulation",
+        "holdfast_lab.simulation",
         "--seed",
         str(seed),
         "--events",
@@ -41,7 +41,7 @@ def test_different_seeds_are_different_runs() -> None:
 
 
 def test_every_fault_is_drawn_and_left_out() -> None:
-    """Over some seeds each fault is on in one and off in another, and some runs have none."""
+    """Over 60 seeds each fault is on in some run and off in another, and some run has no faults."""
     drawn = [draw(seed, 500).faults for seed in range(60)]
     assert all(any(fault in faults for faults in drawn) for fault in ALL_FAULTS)
     assert all(any(fault not in faults for faults in drawn) for fault in ALL_FAULTS)

@@ -1,4 +1,4 @@
-"""The loop and its dispatcher, stepped by hand: who is served, when nobody asks, and what is forgotten."""
+"""The coordinator's loop and its dispatcher, stepped by hand: dispatch, quiet periods and eviction."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.simulation.test_sessions_without_room import Machine
 
 
 class Shop:
-    """A coordinator without anybody."""
+    """A coordinator without workers."""
 
     def __init__(self, config: LoopConfig | None = None) -> None:
         self.machine = machine = Machine()
@@ -49,7 +49,7 @@ class Shop:
 
 
 def test_short_queue_is_shared_beside_a_long_one() -> None:
-    """What waits elsewhere does not make a share larger: both workers of a queue get half of it."""
+    """Jobs of other queues do not enlarge a share: both workers of a queue get half of it."""
     shop = Shop()
     shop.submit("other", 900)
     _, first = shop.attach("first", 100, "queue")
@@ -59,7 +59,7 @@ def test_short_queue_is_shared_beside_a_long_one() -> None:
 
 
 def test_excess_is_forgotten_without_anybody_asking() -> None:
-    """Jobs beyond what is retained go at once, however many they are and however quiet it is."""
+    """Finished jobs above the retention limit are removed at once, even if no command arrives."""
     shop = Shop(LoopConfig(retain_jobs=1_000_000))
     for part in range(3):
         shop.submit(f"q{part}", 1_000)
@@ -76,7 +76,7 @@ def test_excess_is_forgotten_without_anybody_asking() -> None:
 
 
 def test_observer_that_raises_stops_the_process() -> None:
-    """An event that is applied and in no frame would be a state that no replay gives."""
+    """The process stops, because an applied event without a frame would be a state that replay cannot build."""
     shop = Shop()
 
     class Broken:
@@ -93,7 +93,7 @@ def test_observer_that_raises_stops_the_process() -> None:
 
 
 def test_journal_that_failed_beside_the_loop_stops_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The journal says so when room is asked of it: nothing more can become durable."""
+    """The coordinator stops when a reservation shows that the journal failed, because no event can become durable."""
     shop = Shop()
 
     def fail(*_: object, **__: object) -> bool:
@@ -105,7 +105,7 @@ def test_journal_that_failed_beside_the_loop_stops_the_process(monkeypatch: pyte
 
 
 def test_silent_worker_gets_no_job_after_a_quiet_minute() -> None:
-    """Silence counts while nothing else happens, too."""
+    """The time without heartbeats also counts while nothing else happens."""
     shop = Shop()
     _, leases = shop.attach("worker", 1)
     shop.machine.pass_ms(60_000)
@@ -114,7 +114,7 @@ def test_silent_worker_gets_no_job_after_a_quiet_minute() -> None:
 
 
 def test_paused_queue_feeds_nobody_until_it_is_opened() -> None:
-    """A hungry worker gets nothing of a paused queue, everything else at once, and the rest when the queue opens."""
+    """A worker with free slots gets no jobs of a paused queue, other jobs at once, and the rest once it opens."""
     shop = Shop()
     _, leases = shop.attach("worker", 100)
     shop.set_mode("queue", QueueMode.PAUSED)
@@ -126,7 +126,7 @@ def test_paused_queue_feeds_nobody_until_it_is_opened() -> None:
 
 
 def test_paused_jobs_make_no_share_larger() -> None:
-    """What cannot be granted is not shared out: both workers get half of what can."""
+    """Jobs of a paused queue are not counted in shares: both workers get half of the other jobs."""
     shop = Shop()
     shop.set_mode("other", QueueMode.PAUSED)
     shop.submit("other", 900)
@@ -137,7 +137,7 @@ def test_paused_jobs_make_no_share_larger() -> None:
 
 
 def test_loop_is_still_while_all_that_waits_is_paused() -> None:
-    """Jobs that are ready and not to be granted do not keep the loop turning."""
+    """Ready jobs of a paused queue do not keep the loop running."""
     shop = Shop()
     shop.set_mode("queue", QueueMode.PAUSED)
     shop.submit("queue", 3)
@@ -157,7 +157,7 @@ def test_loop_is_still_while_all_that_waits_is_paused() -> None:
 
 
 def test_progress_is_known_until_the_lease_ends() -> None:
-    """A note of the holder is on the board, one of another is not, and the report takes it off."""
+    """The board has a note of the lease holder, none of another worker, and drops it with the report."""
     shop = Shop()
     session, leases = shop.attach("worker", 2)
     other, _ = shop.attach("other", 0)
@@ -175,7 +175,7 @@ def test_progress_is_known_until_the_lease_ends() -> None:
 
 
 def test_worker_can_be_asked_to_drain() -> None:
-    """The current session of a connected worker hears it, and others see that it drains; nobody else can be asked."""
+    """The session of a connected worker receives the drain request and shows as draining; no other can be drained."""
     shop = Shop()
     heard: list[SessionPush] = []
     session = Session(Hello("worker", frozenset({"type"})), heard.append, lambda: None)
@@ -191,7 +191,7 @@ def test_worker_can_be_asked_to_drain() -> None:
 
 
 def last_chance(shop: Shop) -> tuple[Session, Session, list[GrantedLease]]:
-    """A job that one more loss would end is held by one worker, while another one has room."""
+    """A job that one more loss would end is leased by one worker, while another one has a free slot."""
     template = Template("type", "queue", max_losses=1)
     shop.coordinator.call(CommandLane.SUBMIT, commands.Submit([template], [NewJob("job", 0)]), lambda _: None)
     shop.machine.pass_ms(10)
@@ -201,7 +201,7 @@ def last_chance(shop: Shop) -> tuple[Session, Session, list[GrantedLease]]:
 
 
 def test_last_chance_goes_to_a_worker_that_was_silent_once_it_is_heard() -> None:
-    """The only worker with room is silent when the job comes back; its next heartbeat is enough."""
+    """If the only worker with a free slot is silent when the job returns, its next heartbeat gets the job granted."""
     shop = Shop()
     holder, idle, granted = last_chance(shop)
     for _ in range(10):
@@ -216,7 +216,7 @@ def test_last_chance_goes_to_a_worker_that_was_silent_once_it_is_heard() -> None
 
 
 def test_last_chance_is_granted_once_there_is_room() -> None:
-    """A grant that the journal has no room for is tried again when there is some."""
+    """A grant that does not fit into the journal is retried when there is space."""
     shop = Shop()
     holder, idle, granted = last_chance(shop)
     shop.machine.is_full, shop.machine.left_bytes = True, 4_096

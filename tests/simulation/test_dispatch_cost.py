@@ -1,6 +1,6 @@
-"""What dispatch costs, counted in function calls: as much beside thousands of workers and queues as beside a few.
+"""The cost of dispatch in function calls does not grow with the number of workers and queues.
 
-Calls are counted rather than entries of one structure, so that the figures hold for any implementation.
+The tests count calls, not entries of one data structure, so that the limits hold for any implementation.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ FEW, MANY = 100, 10_000
 
 
 class Counted(Shop):
-    """A coordinator whose turns are counted in calls of functions, Python's and C's."""
+    """A coordinator whose turns are counted in function calls, of Python and C functions."""
 
     def __init__(self, config: LoopConfig | None = None) -> None:
         self.turns: list[int] = []
@@ -36,7 +36,7 @@ class Counted(Shop):
         self.machine.soon = lambda call: soon(lambda: self.turns.append(calls_in(call)))  # type: ignore[method-assign]
 
     def offer(self, name: str, room: int, *queues: str) -> list[GrantedLease]:
-        """A worker comes; no turn is taken."""
+        """Attaches a worker with credits, without running a turn."""
         leases: list[GrantedLease] = []
 
         def push(push: SessionPush) -> None:
@@ -48,7 +48,7 @@ class Counted(Shop):
         return leases
 
     def calls_of(self, act: Callable[[], None]) -> int:
-        """Calls of an act, and of the turns that follow."""
+        """The number of calls in `act` and in the turns that follow."""
         self.turns.clear()
         calls = calls_in(act)
         self.machine.pass_ms(10)
@@ -60,7 +60,7 @@ class Counted(Shop):
 
 
 def calls_in(act: Callable[[], None]) -> int:
-    """How many functions are called."""
+    """The number of function calls in `act`."""
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -77,15 +77,15 @@ def calls_in(act: Callable[[], None]) -> int:
 
 
 class Nudge(BaseException):
-    """Raised in this thread, by this thread."""
+    """An exception that this thread raises in itself."""
 
 
 def forget_interrupts() -> None:
-    """Lets the interpreter forget that an exception waits for a thread which never comes to it.
+    """Resets the interpreter's flag for an asynchronous exception that is pending in another thread.
 
-    An attempt that was interrupted in C code leaves such a thread behind, and Python 3.11 enters no function under a
-    profile while one waits: it looks for it again and again (gone in 3.12). The flag is one for all threads, and an
-    exception that arrives takes it back.
+    An attempt that was interrupted in C code leaves such a thread behind. While one is pending, Python 3.11 enters no
+    function under a profiler: it checks the flag again and again (fixed in 3.12). The flag is shared by all threads,
+    and a delivered exception clears it.
     """
     with contextlib.suppress(Nudge):
         here, nudge = ctypes.c_ulong(threading.get_ident()), ctypes.py_object(Nudge)
@@ -96,7 +96,7 @@ def forget_interrupts() -> None:
 
 
 def test_calls_are_counted_although_another_thread_cannot_be_interrupted() -> None:
-    """An exception that waits for a thread in C code does not stop this one."""
+    """A pending exception for a thread in C code does not block the count in this thread."""
     gate = threading.Event()
 
     def wait() -> None:
@@ -129,7 +129,7 @@ def _submit_calls(workers: int, *, are_alike: bool) -> int:
 
 @pytest.mark.parametrize("are_alike", [True, False], ids=["alike", "each-its-own-queues"])
 def test_submit_costs_as_much_beside_many_idle_workers(are_alike: bool) -> None:  # noqa: FBT001 - a parameter
-    """One of 10,000 idle workers is found as quickly as one of 100, even where each wants something else."""
+    """Finding one of 10,000 idle workers costs about as much as one of 100, even if each wants different queues."""
     few, many = (_submit_calls(count, are_alike=are_alike) for count in (FEW, MANY))
     assert many <= 2 * few
 
@@ -156,13 +156,13 @@ def _grant_calls(queues: int, *, are_named: bool) -> int:
 
 @pytest.mark.parametrize("are_named", [False, True], ids=["all-queues", "named-queues"])
 def test_grant_costs_as_much_beside_many_queues(are_named: bool) -> None:  # noqa: FBT001 - a parameter
-    """The next of 9,900 queues is found as quickly as that of 100."""
+    """Finding the next of 9,900 queues costs about as much as the next of 100."""
     few, many = (_grant_calls(count, are_named=are_named) for count in (FEW, MANY - FEW))
     assert many <= 2 * few
 
 
 def test_no_turn_grows_with_queues_and_workers() -> None:
-    """300 workers come while jobs wait in 9,900 queues: the longest turn is bounded, and all room is filled."""
+    """When 300 workers attach while jobs wait in 9,900 queues, the longest turn is bounded and all slots are filled."""
     shop = Counted()
     for number in range(9_900):
         shop.enqueue(f"job-{number}", f"q{number}")
@@ -178,12 +178,12 @@ def test_no_turn_grows_with_queues_and_workers() -> None:
         shop.dispatcher.grant_credits(session, 10)
     shop.machine.pass_ms(100)
     assert len(shop.ledger.book.leases) == 3_000
-    # A step is some ten calls; a turn is two thousand steps of dispatch, with as many for commands.
+    # A step is about ten calls; a turn has two thousand steps for dispatch, and as many for commands.
     assert max(shop.turns) < 60_000
 
 
 def test_no_turn_grows_with_waiting_commands() -> None:
-    """Thousands of heartbeats at once are worked off over several turns."""
+    """Thousands of simultaneous heartbeats are processed over several turns."""
     shop = Counted()
     sessions = [shop.attach(f"w{number}", 1)[0] for number in range(10)]
     shop.turns.clear()
@@ -195,7 +195,7 @@ def test_no_turn_grows_with_waiting_commands() -> None:
 
 
 def test_jobs_beyond_one_turn_are_granted_in_the_next() -> None:
-    """What a turn has no steps for is not forgotten, though nothing else happens."""
+    """Jobs that exceed the steps of a turn are granted in the next one, even if nothing else happens."""
     shop = Counted(LoopConfig(turn_steps=50))
     leases = [shop.offer(f"w{number}", 1) for number in range(100)]
     shop.machine.pass_ms(10)
@@ -209,7 +209,7 @@ def test_jobs_beyond_one_turn_are_granted_in_the_next() -> None:
 
 
 def test_workers_take_turns() -> None:
-    """Jobs that come one by one go to the worker that was served longest ago, whatever kind it is of."""
+    """Jobs that arrive one by one go to the worker that was served least recently, whatever queues it names."""
     shop = Counted()
     leases = [shop.offer(f"w{number}", 4, *(("queue",) if number == 2 else ())) for number in range(3)]
     shop.machine.pass_ms(10)
@@ -219,7 +219,7 @@ def test_workers_take_turns() -> None:
 
 
 def test_silent_worker_is_served_again_once_it_is_heard() -> None:
-    """A worker that was passed over while it was silent gets the next job after its heartbeat."""
+    """A worker that was skipped while it was silent gets the next job after its heartbeat."""
     shop = Shop()
     session, leases = shop.attach("worker", 2)
     shop.machine.pass_ms(60_000)
@@ -231,7 +231,7 @@ def test_silent_worker_is_served_again_once_it_is_heard() -> None:
 
 
 def test_job_on_its_last_chance_finds_the_worker_that_is_free() -> None:
-    """Of several workers with room it goes to the one that holds nothing, and others get what comes after it later."""
+    """A job on its last chance goes to the worker without leases, which then gets no other job."""
     shop = Shop()
     risky = Template("type", "queue", max_losses=1)
     shop.coordinator.call(CommandLane.SUBMIT, commands.Submit([risky], [NewJob("risky", 0)]), lambda _: None)
@@ -249,7 +249,7 @@ def test_job_on_its_last_chance_finds_the_worker_that_is_free() -> None:
 
 
 def test_solitude_of_a_worker_ends_by_time() -> None:
-    """A worker that has run a job on its last chance for a minute is given others, though nothing else happens."""
+    """A worker that has run a job on its last chance for a minute gets other jobs, even if nothing else happens."""
     shop = Shop()
     risky = Template("type", "queue", max_losses=1)
     shop.coordinator.call(CommandLane.SUBMIT, commands.Submit([risky], [NewJob("risky", 0)]), lambda _: None)
@@ -284,7 +284,7 @@ class Expiring(Counted):
         self.machine.pass_ms(1_000)
 
     def share_a_deadline(self) -> None:
-        """Half a second from now all leases are over, unless they are extended again."""
+        """Advances to half a second before all leases expire, unless they are extended again."""
         self.beat()
         self.machine.pass_ms(59_500)
         self.turns.clear()
@@ -295,7 +295,7 @@ class Expiring(Counted):
 
 
 def test_no_turn_grows_with_leases_that_expire_together() -> None:
-    """10,000 leases that nobody extends end over several turns, and each of their jobs waits again."""
+    """10,000 leases that are not extended expire over several turns, and each of their jobs is queued again."""
     shop = Expiring(MANY)
     shop.share_a_deadline()
     shop.machine.pass_ms(1_000)
@@ -304,7 +304,7 @@ def test_no_turn_grows_with_leases_that_expire_together() -> None:
 
 
 def test_no_turn_grows_with_leases_that_were_extended_together() -> None:
-    """Heartbeats move deadlines and leave the old ones behind; those are looked at over several turns."""
+    """The stale heap entries of 10,000 extended leases are processed over several turns."""
     shop = Expiring(MANY)
     shop.share_a_deadline()
     shop.beat()
@@ -314,7 +314,7 @@ def test_no_turn_grows_with_leases_that_were_extended_together() -> None:
 
 
 def test_no_turn_grows_with_workers_that_are_lost_together() -> None:
-    """The leases of 10,000 workers whose connections drop at once are taken back over several turns."""
+    """The leases of 10,000 workers that disconnect at once are revoked over several turns."""
     shop = Expiring(MANY)
     for session in shop.sessions:
         shop.dispatcher.detach(session)
@@ -325,7 +325,7 @@ def test_no_turn_grows_with_workers_that_are_lost_together() -> None:
 
 
 def test_no_turn_grows_with_jobs_that_are_due_together() -> None:
-    """10,000 jobs that are due at one instant move to their lanes over several turns, and none is granted before."""
+    """10,000 jobs that are due at one instant move to their lanes over several turns, before any of them is granted."""
     shop = Counted()
     due_ms = shop.coordinator.time.now().log_ms + 10_000
     for number in reversed(range(MANY)):
@@ -345,7 +345,7 @@ def test_no_turn_grows_with_jobs_that_are_due_together() -> None:
 
 
 def test_lease_that_waits_to_be_taken_back_is_over() -> None:
-    """Of leases that expire together those beyond a turn's share are over as well, for reports and for heartbeats."""
+    """Expired leases that exceed a turn's limit count as expired too, for reports and heartbeats."""
     shop = Expiring(100, LoopConfig(turn_steps=20))
     refused: list[object] = []
     at_once = shop.machine.soon

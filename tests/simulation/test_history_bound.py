@@ -1,7 +1,9 @@
-"""How much history the journal keeps, and what goes first when the disk fills up."""
+"""The bound of the journal's history, and the order of removal when the disk fills up."""
 
 import random
 from collections.abc import Callable
+
+import pytest
 
 from holdfast.core import commands
 from holdfast.core.commands import Submitted
@@ -12,11 +14,13 @@ from holdfast.journal.errors import JournalError
 from holdfast.journal.pins import pin
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.snapshot import list_snapshots
-from holdfast.lab.faults.full_disk import Machine
-from holdfast.ledger.coordinator import NO_SPACE, CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.group_commit import NO_SPACE
 from holdfast.ledger.recovery import recover
-from holdfast.ledger.snapshots import SNAPSHOTS_KEPT, KeeperConfig, SnapshotKeeper, take_snapshot
-from holdfast.testing.disk import SimDisk
+from holdfast.ledger.snapshot_keeper import SNAPSHOTS_KEPT, KeeperConfig, SnapshotKeeper
+from holdfast.ledger.snapshots import take_snapshot
+from holdfast_lab.faults.full_disk import Machine
+from holdfast_lab.simulation.disk import SimDisk
 
 SEGMENT_BYTES = 8_192
 JOURNAL = JournalConfig(segment_bytes=SEGMENT_BYTES, extent_bytes=2_048, digest_version=DIGEST_VERSION)
@@ -24,7 +28,7 @@ PAYLOAD = bytes(range(250)) * 2
 
 
 class AtOnce:
-    """Does the work here and now."""
+    """Runs the work synchronously."""
 
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
         del is_lone
@@ -32,7 +36,7 @@ class AtOnce:
 
 
 class BusyLedger:
-    """A coordinator whose snapshots are made at once, in this process; its jobs are canceled and forgotten soon."""
+    """A coordinator whose snapshots are made at once, in this process; its jobs are canceled and soon removed."""
 
     def __init__(self, keeper: KeeperConfig, disk: SimDisk | None = None) -> None:
         self.disk = disk or SimDisk(random.Random(0))
@@ -43,12 +47,12 @@ class BusyLedger:
         config = LoopConfig(spare_bytes=2_048, retain_jobs=4)
         self.coordinator = Coordinator(recovered.ledger, self.journal, world, config)
         self.makes = self.failures = 0
-        SnapshotKeeper(self.coordinator, self.journal, self.disk, self, AtOnce(), keeper)
+        SnapshotKeeper(self.coordinator.commit, self.journal, self.disk, self, AtOnce(), keeper)
         self.coordinator.start()
         self._jobs = 0
 
     def start(self, done: Callable[[str], None]) -> None:
-        """The maker of snapshots."""
+        """Makes a snapshot; the keeper calls it."""
         self.makes += 1
         try:
             is_made = take_snapshot(self.disk, LedgerConfig()) > 0
@@ -58,7 +62,7 @@ class BusyLedger:
         done("" if is_made else "the disk was full")
 
     def work(self, count: int) -> int:
-        """Submits so many jobs one after the other and cancels each; returns how many were accepted."""
+        """Submits `count` jobs one after the other and cancels each; returns the number of accepted jobs."""
         answers: list[object] = []
         for _ in range(count):
             self._jobs += 1
@@ -75,7 +79,7 @@ class BusyLedger:
 
 
 def keeper(**bounds: int) -> KeeperConfig:
-    """A snapshot after every two segments."""
+    """A configuration with a snapshot after every two segments."""
     return KeeperConfig(snapshot_bytes=2 * SEGMENT_BYTES, look_ms=1_000, **bounds)
 
 
@@ -87,13 +91,13 @@ def test_history_stays_under_its_bound() -> None:
     for _ in range(40):
         ledger.work(10)
         largest = max(largest, ledger.sealed_bytes())
-    # A segment overruns its size by a frame, and the bound is looked at once a second.
+    # A segment exceeds its size by at most a frame, and the keeper checks the bound once a second.
     assert bound // 2 < ledger.sealed_bytes() <= largest <= bound + 2 * SEGMENT_BYTES
     assert ledger.journal.first_position > 1
 
 
 def test_pinned_history_is_kept_beyond_its_bound() -> None:
-    """What a reader has pinned stays, whatever the bound says, and goes afterwards."""
+    """Pinned segments are kept above the bound, and removed after the pin."""
     ledger = BusyLedger(keeper(history_bytes=0))
     with pin(ledger.disk, 1, pid=1):
         ledger.work(200)
@@ -103,7 +107,7 @@ def test_pinned_history_is_kept_beyond_its_bound() -> None:
 
 
 def test_history_makes_room_before_a_submit_is_refused() -> None:
-    """On a disk without a free byte, covered history goes so that jobs are taken, and snapshots go on being made."""
+    """On a full disk, covered segments are removed so that jobs are accepted and snapshots are still made."""
     ledger = BusyLedger(keeper())
     assert ledger.work(200) == 200
     ledger.disk.faults.free_bytes = 0
@@ -117,12 +121,11 @@ def test_history_makes_room_before_a_submit_is_refused() -> None:
     assert again.coordinator.ledger.position > 0
 
 
-def test_submit_that_finds_no_room_is_not_refused_while_history_can_go() -> None:
-    """Between two looks of the keeper, the loop asks for room itself: covered segments go, oldest first."""
+def test_submit_that_finds_no_room_is_not_refused_while_history_can_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two checks of the keeper, the loop frees space itself by removing the oldest covered segments."""
     ledger = BusyLedger(keeper())
     assert ledger.work(200) == 200
-    observers = ledger.coordinator.observers
-    observers[:] = [observer for observer in observers if not isinstance(observer, SnapshotKeeper)]
+    monkeypatch.setattr(ledger.coordinator.commit.snapshots, "durable", lambda _: None)
     before = ledger.journal.first_position
     ledger.disk.faults.free_bytes = 0
     assert ledger.work(40) == 40
@@ -130,7 +133,7 @@ def test_submit_that_finds_no_room_is_not_refused_while_history_can_go() -> None
 
 
 def test_disk_that_runs_short_gets_a_snapshot_early() -> None:
-    """A snapshot is made while there is room for it, so that history can go: jobs are taken on."""
+    """A snapshot is made while there is still space for it, so that history can be removed and jobs are accepted."""
     ledger = BusyLedger(KeeperConfig(snapshot_bytes=1 << 30, look_ms=1_000))
     ledger.work(200)
     assert list_snapshots(ledger.disk) == []

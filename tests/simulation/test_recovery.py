@@ -1,4 +1,4 @@
-"""Recovery against files that are whole and yet wrong."""
+"""Recovery from files that are intact but wrong, and from power cuts."""
 
 import random
 
@@ -10,11 +10,11 @@ from holdfast.journal.errors import ReplayDivergedError
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
 from holdfast.ledger.recovery import recover
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 
 
 def test_replay_that_diverges_is_refused() -> None:
-    """A frame whose digest is not that of the state it leads to stops the start."""
+    """A frame whose digest differs from that of the replayed state stops the start."""
     disk = SimDisk(random.Random(1))
     config, ledger_config = JournalConfig(segment_bytes=4_096, extent_bytes=4_096), LedgerConfig()
     recovered = recover(disk, config, ledger_config, now_ms=1, new_cluster_id=bytes(16))
@@ -28,7 +28,7 @@ def test_replay_that_diverges_is_refused() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_segments_are_removed_without_gaps(seed: int) -> None:
-    """A power cut right after a removal leaves the segments that remain contiguous."""
+    """After a power cut right after a removal, the remaining segments are contiguous."""
     disk = SimDisk(random.Random(seed))
     config = JournalConfig(segment_bytes=1_024, extent_bytes=1_024)
     journal = FileJournal.open(disk, config, now_ms=1, new_cluster_id=bytes(16))

@@ -1,9 +1,9 @@
-"""The product's own workers and clients, on simulated connections."""
+"""The product's own workers and clients on simulated connections."""
 
 import pytest
 
-from holdfast.testing.simulation.swarm import Settings
-from holdfast.testing.simulation.world import Outcome, SimulatedWorld
+from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.world import Outcome, SimulatedWorld
 
 RATES = {
     "connection-reset": 120,
@@ -39,7 +39,7 @@ def run(seed: int, *faults: str, events: int = 6_000) -> Outcome:
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_healthy_worker_never_loses_a_job(seed: int, faults: tuple[str, ...]) -> None:
-    """Resets, restarts and slow disks take no job from a worker that keeps coming back; every submit is answered."""
+    """Resets, restarts and slow disks take no job from a worker that keeps reconnecting; every submit is answered."""
     outcome = run(seed, *faults)
     assert outcome.failure == ""
     assert outcome.fired["connection-reset"] > 0
@@ -48,5 +48,5 @@ def test_healthy_worker_never_loses_a_job(seed: int, faults: tuple[str, ...]) ->
 
 
 def test_runs_of_real_code_are_the_same_each_time() -> None:
-    """Nothing of the machine is seen by the code that runs in the simulator: neither its clock nor its randomness."""
+    """The code in the simulator uses neither the clock nor the randomness of the machine."""
     assert run(7, *RATES, events=2_000).digest == run(7, *RATES, events=2_000).digest

@@ -1,10 +1,10 @@
-"""The checker of schedules: each planted lie is noticed."""
+"""The schedule checker detects each planted error."""
 
 import pytest
 
 from holdfast.core import events
 from holdfast.core.model import Extra, NewJob, ScheduleSpec, Template
-from holdfast.testing.model import Model, ModelViolation
+from holdfast_lab.simulation.model import Model, ModelViolation
 
 TEMPLATE = Template("type")
 START, STEP = 1_767_225_600_000, 10_000
@@ -12,7 +12,7 @@ NAMES = (("holdfast-schedule", "s"), ("holdfast-scheduled-for", "2026-01-01T00:0
 
 
 class Stream:
-    """Events as a journal would hold them, fed to the model one by one."""
+    """Feeds events to the model one by one, as a journal would hold them."""
 
     def __init__(self) -> None:
         self.model = Model()
@@ -59,7 +59,7 @@ LATE = START + 20 * STEP
         ({}, tick(next_ms=START + STEP), "goes on at"),
         ({}, tick(outcome="skipped"), "should have been fired"),
         ({}, tick(outcome="missed", missed=1), "passed over too early"),
-        ({}, tick(at_ms=LATE), "made up for"),
+        ({}, tick(at_ms=LATE), "was caught up"),
         ({}, tick(at_ms=LATE, outcome="missed", next_ms=START + 14 * STEP, missed=12), "which is wrong"),
         ({}, tick(at_ms=LATE, outcome="missed", next_ms=START + 13 * STEP, missed=12), "late already"),
         ({}, tick(at_ms=LATE, outcome="missed", next_ms=START + 15 * STEP, missed=14), "passed over too early"),
@@ -70,7 +70,7 @@ LATE = START + 20 * STEP
             "not for",
         ),
         ({"catch_up": "all", "catch_up_window_ms": 0}, tick(at_ms=LATE), "not for"),
-        ({}, tick(made=job(headers=())), "was told"),
+        ({}, tick(made=job(headers=())), "has the headers"),
         ({}, tick(made=job(not_before_ms=START + STEP + 1)), "due 1 ms after"),
         ({"jitter_ms": 5}, tick(made=job(not_before_ms=START + STEP + 6)), "due 6 ms after"),
         ({"payload": b"x"}, tick(), "another payload"),
@@ -79,14 +79,14 @@ LATE = START + 20 * STEP
     ],
 )
 def test_tick_that_must_not_be_is_noticed(rules: dict[str, object], lie: events.Ticked, words: str) -> None:
-    """Too early, too late, miscounted, or with another job than its schedule says."""
+    """The checker detects a tick that is early, late or miscounted, or whose job does not match its schedule."""
     stream = Stream().feed(set_at(**rules))  # type: ignore[arg-type]
     with pytest.raises(ModelViolation, match=words):
         stream.feed(lie)
 
 
 def test_second_job_of_a_tick_is_noticed() -> None:
-    """Even where the plan is said to go back."""
+    """The checker detects a second job of the same tick, even if the plan was moved back."""
     stream = Stream().feed(set_at(), tick())
     stream.model.schedules.kept["s"].next_ms = START + STEP
     with pytest.raises(ModelViolation, match="made two jobs"):
@@ -97,7 +97,7 @@ def test_second_job_of_a_tick_is_noticed() -> None:
     ("overlap", "words"), [("skip", "should have been skipped"), ("cancel_running", "canceled ''")]
 )
 def test_overlap_that_is_not_looked_at_is_noticed(overlap: str, words: str) -> None:
-    """The last job waits, and the next is made as if it did not."""
+    """The checker detects a new job that ignores the overlap rule while the last job still waits."""
     headers = (("holdfast-schedule", "s"), ("holdfast-scheduled-for", "2026-01-01T00:00:20Z"))
     stream = Stream().feed(set_at(overlap=overlap), tick())
     second = tick(START + 2 * STEP, START + 2 * STEP, next_ms=START + 3 * STEP, made=job("b", headers))
@@ -117,14 +117,14 @@ def test_overlap_that_is_not_looked_at_is_noticed(overlap: str, words: str) -> N
     ],
 )
 def test_change_that_cannot_be_is_noticed(lie: events.AnyEvent, words: str) -> None:
-    """A schedule that is not there, changes nothing, or plans something else than it says."""
+    """The checker detects a change of an unknown schedule, one without effect, and one with a wrong next tick."""
     stream = Stream().feed(set_at())
     with pytest.raises(ModelViolation, match=words):
         stream.feed(lie)
 
 
 def test_tick_of_a_paused_schedule_is_noticed() -> None:
-    """And a resumed one may not make up for what fell into its pause."""
+    """The checker detects a tick of a paused schedule, and a resumed one that fires ticks of its pause."""
     stream = Stream().feed(set_at(), events.SchedulePaused(START + 1, "s", is_paused=True, next_ms=START + STEP))
     with pytest.raises(ModelViolation, match="while it was paused"):
         stream.feed(tick())

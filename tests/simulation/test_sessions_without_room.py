@@ -1,4 +1,4 @@
-"""What workers say while the journal has no room is not forgotten."""
+"""Messages of workers are not lost while the journal is full."""
 
 from collections.abc import Callable
 
@@ -9,11 +9,12 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import NewJob, Template
-from holdfast.ledger.coordinator import NO_SPACE, CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.group_commit import NO_SPACE
 from holdfast.ledger.pending_reports import WaitingReports
 from holdfast.ledger.sessions import Hello, Session, SessionConfig, SessionDispatcher, SessionPush
 from holdfast.limits import OUTCOME_BYTES
-from holdfast.testing.simulation.clockwork import Clockwork, Planned
+from holdfast_lab.simulation.clockwork import Clockwork, Planned
 
 
 class Machine:
@@ -25,7 +26,7 @@ class Machine:
         self.clock = Clockwork()
         self.end_position = 0
         self.is_full = False
-        #: How much is left while it is full.
+        #: The free bytes while it is full.
         self.left_bytes = 0
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -51,7 +52,7 @@ class Machine:
         raise error
 
     def stop_for_ms(self, ms: int) -> None:
-        """The process stands still: time passes, and nothing of it runs."""
+        """Suspends the process: time passes, but nothing in the process runs."""
         self.clock.now_us += ms * 1_000
 
     def pass_ms(self, ms: int) -> None:
@@ -98,12 +99,12 @@ class Shop:
 
 @pytest.fixture
 def shop() -> Shop:
-    """Token 1 is held by the worker."""
+    """A shop whose worker holds token 1."""
     return Shop()
 
 
 def test_released_lease_goes_back_once_there_is_room(shop: Shop) -> None:
-    """A release that found no room is tried again, although the worker keeps sending heartbeats."""
+    """A release that did not fit into the journal is retried, although the worker keeps sending heartbeats."""
     shop.dispatcher.drain(shop.session)
     shop.machine.is_full = True
     shop.dispatcher.release(shop.session, frozenset({1}))
@@ -115,7 +116,7 @@ def test_released_lease_goes_back_once_there_is_room(shop: Shop) -> None:
 
 
 def test_attach_is_answered_once_there_is_room(shop: Shop) -> None:
-    """A worker that attaches while there is no room is welcomed later, and not left waiting."""
+    """A worker that attaches while the journal is full is welcomed as soon as there is space."""
     shop.machine.is_full = True
     _, pushes = shop.attach(held=frozenset())
     assert pushes == []
@@ -125,7 +126,7 @@ def test_attach_is_answered_once_there_is_room(shop: Shop) -> None:
 
 
 def test_report_over_a_gap_is_not_acknowledged(shop: Shop) -> None:
-    """The acknowledgement of a later report waits for the earlier one that found no room."""
+    """A later report is not acknowledged before an earlier one that did not fit into the journal."""
     shop.pushes.clear()
     shop.machine.is_full = True
     shop.dispatcher.report(shop.session, 1, [ReportRow("job", 1, DONE)])
@@ -139,12 +140,12 @@ def test_report_over_a_gap_is_not_acknowledged(shop: Shop) -> None:
     assert shop.job_state() == DONE
 
 
-#: No room is kept for it.
+#: An output without reserved space.
 LARGE = bytes(100_000)
 
 
 def waiting(shop: Shop, left_bytes: int = 10_000) -> None:
-    """The disk is full, and the report of the only job waits for room."""
+    """Fills the disk, so that the report of the only job waits for space."""
     shop.pushes.clear()
     shop.machine.is_full, shop.machine.left_bytes = True, left_bytes
     shop.dispatcher.report(shop.session, 1, [ReportRow("job", 1, DONE, LARGE)])
@@ -153,7 +154,7 @@ def waiting(shop: Shop, left_bytes: int = 10_000) -> None:
 
 
 def test_waiting_report_outlives_its_lease() -> None:
-    """A report whose output does not fit is acknowledged once it does, however long that takes, without a heartbeat."""
+    """A report whose output does not fit is acknowledged once it does, even after an hour without heartbeats."""
     shop = Shop(lease_ms=1_000)
     waiting(shop)
     shop.machine.pass_ms(3_600_000)
@@ -164,7 +165,7 @@ def test_waiting_report_outlives_its_lease() -> None:
 
 
 def test_waiting_report_outlives_its_worker() -> None:
-    """A worker whose report waits may leave and come back with nothing: the outcome counts, and nothing runs again."""
+    """If a worker whose report waits reconnects without leases, the outcome counts and the job does not run again."""
     shop = Shop(lease_ms=1_000)
     waiting(shop)
     shop.dispatcher.detach(shop.session)
@@ -180,7 +181,7 @@ def test_waiting_report_outlives_its_worker() -> None:
 
 
 def test_repeated_report_waits_once_and_is_acknowledged_to_the_newest_session() -> None:
-    """A worker that reconnects and reports again gets the acknowledgement; the first outcome counts."""
+    """A worker that reconnects and reports again gets the acknowledgement, and the first outcome counts."""
     shop = Shop()
     waiting(shop)
     shop.session, shop.pushes = shop.attach(held=frozenset({1}))
@@ -194,7 +195,7 @@ def test_repeated_report_waits_once_and_is_acknowledged_to_the_newest_session() 
 
 
 def test_outcome_without_output_has_room_on_a_full_disk(shop: Shop) -> None:
-    """While nothing else fits, an outcome uses the room that was kept for its lease."""
+    """On a full disk an outcome uses the space that was reserved for its lease."""
     shop.machine.is_full, shop.machine.left_bytes = True, OUTCOME_BYTES
     answers: list[object] = []
     shop.coordinator.call(CommandLane.WORK, commands.Cancel("job", "x" * 200), answers.append)
@@ -206,7 +207,7 @@ def test_outcome_without_output_has_room_on_a_full_disk(shop: Shop) -> None:
 
 
 def test_lease_is_taken_back_on_a_full_disk() -> None:
-    """A lease whose worker is silent expires while nothing else fits."""
+    """The lease of a silent worker expires although the disk is full."""
     shop = Shop(lease_ms=1_000)
     shop.dispatcher.drain(shop.session)
     shop.machine.is_full, shop.machine.left_bytes = True, OUTCOME_BYTES
@@ -215,7 +216,7 @@ def test_lease_is_taken_back_on_a_full_disk() -> None:
 
 
 def test_grant_is_refused_without_room_for_its_outcome(shop: Shop) -> None:
-    """Grants stop while there is still room for cancels."""
+    """Grants stop while there is still space for cancels."""
     submit = commands.Submit([Template("type")], [NewJob("next", 0)])
     shop.coordinator.call(CommandLane.SUBMIT, submit, lambda _: None)
     shop.machine.pass_ms(50)
@@ -234,7 +235,7 @@ Calls = list[object]
 
 
 def test_reports_beyond_the_bound_wait_at_their_worker() -> None:
-    """The coordinator keeps so many bytes of waiting reports; the session tries the others again."""
+    """The coordinator keeps waiting reports up to `bytes_max`, and the session retries the others."""
     reports = WaitingReports(bytes_max=150_000)
     first, second = (commands.Report("worker", [ReportRow(job, 1, DONE, LARGE)]) for job in ("first", "second"))
     earlier, later = Calls().append, Calls().append

@@ -1,6 +1,6 @@
-"""Many seeds: no promise breaks, and the sweep really does what it claims to do.
+"""Runs many seeds: no promise breaks, and every operation and fault occurs.
 
-`make sim` searches for longer; with SEEDS=n this sweep is over so many seeds.
+`make sim` searches for longer; the environment variable SEEDS sets the number of seeds of this sweep.
 """
 
 import os
@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.simulation import regressions
-from holdfast.testing.simulation.runner import EVENTS_DEFAULT, Tally, run_seed, run_settings
-from holdfast.testing.simulation.swarm import Settings, draw
+from holdfast_lab.simulation import regressions
+from holdfast_lab.simulation.runner import EVENTS_DEFAULT, Tally, run_seed, run_settings
+from holdfast_lab.simulation.swarm import Settings, draw
 
 SEEDS = int(os.environ.get("SEEDS", "16"))
 SEEDS_PER_CHUNK = 4
-#: Shorter runs of other seeds, as many as it takes to meet everything.
+#: Shorter runs of other seeds, until every operation and fault has occurred.
 MORE_SEEDS, FEW_EVENTS = range(16, 80), 6_000
 REGRESSIONS = Path(__file__).parent / "regressions.txt"
 
 
 def is_swept(settings: Settings) -> bool:
-    """Whether the sweep makes this very run."""
+    """Whether the sweep includes this run."""
     return settings.seed < SEEDS and settings == draw(settings.seed, EVENTS_DEFAULT)
 
 
@@ -40,7 +40,7 @@ def test_no_promise_breaks(first: int) -> None:
 
 @pytest.mark.slow
 def test_sweep_meets_every_operation_and_every_fault() -> None:
-    """Over a handful of seeds each kind of operation succeeds, each kind of fault strikes, and no promise breaks."""
+    """Over a few seeds each kind of operation succeeds, each kind of fault occurs, and no promise breaks."""
     tally = Tally()
     for seed in MORE_SEEDS:
         tally.add(run_seed(seed, FEW_EVENTS))
@@ -56,5 +56,5 @@ def test_sweep_meets_every_operation_and_every_fault() -> None:
     ids=lambda settings: f"seed-{settings.seed}",
 )
 def test_what_once_failed_holds(settings: Settings) -> None:
-    """A run that once broke a promise keeps it now; the sweep has seen the others."""
+    """A run that once broke a promise keeps it now; runs that the sweep includes are not repeated."""
     assert run_settings(settings).failure == ""

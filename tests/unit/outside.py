@@ -1,7 +1,7 @@
-"""What users of the product see and programs rely on, read from its code: reasons, log events, metrics, the HTTP API.
+"""The interfaces that users and programs rely on, read from the code: reasons, log events, metrics, the HTTP API.
 
-`python -m tests.unit.outside` writes it into tests/golden/outside. Read the difference before you commit it: every
-changed line is a change for somebody.
+`python -m tests.unit.outside` writes them into tests/golden/outside. Read the difference before you commit it: every
+changed line is a change for users.
 """
 
 import ast
@@ -28,21 +28,21 @@ _METRIC = re.compile(r"holdfast_[a-z0-9_]+")
 
 @cache
 def nodes() -> list[ast.AST]:
-    """Everything in the modules of the product, without its laboratory."""
+    """Returns all syntax nodes of the product's modules, without the lab, the testing helpers and generated code."""
     package = ROOT / "src" / "holdfast"
     paths = [path for path in package.rglob("*.py") if path.relative_to(package).parts[0] not in _APART]
     return [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
 
 
 def texts(node: ast.expr) -> Iterator[str]:
-    """The literal texts of an expression, also of one that chooses between two."""
+    """Yields the literal texts of an expression, also of both branches of a conditional one."""
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part.value
 
 
 def reasons() -> set[str]:
-    """Reasons of errors and refusals, as clients compare them."""
+    """Returns the reasons of errors and refusals, which clients compare."""
     named = {text for node in nodes() for text in _reason_texts(node)}
     return {text for text in named if _REASON.fullmatch(text)}
 
@@ -57,7 +57,7 @@ def _reason_texts(node: ast.AST) -> Iterator[str]:
 
 
 def log_events() -> set[str]:
-    """Names of log events, as alerts search for them."""
+    """Returns the names of log events, which alerts search for."""
     found = [
         text
         for call in nodes()
@@ -69,21 +69,21 @@ def log_events() -> set[str]:
 
 
 def metrics() -> set[str]:
-    """Names of metrics."""
+    """Returns the names of metrics."""
     found = (node.value for node in nodes() if isinstance(node, ast.Constant))
     return {text for text in found if isinstance(text, str) and _METRIC.fullmatch(text)}
 
 
 @cache
 def outside() -> dict[str, str]:
-    """The content of every file of `GOLDEN`."""
+    """Returns the content of every file of `GOLDEN`."""
     lists = {"reasons.txt": reasons(), "log-events.txt": log_events(), "metrics.txt": metrics()}
     written = {name: "".join(f"{line}\n" for line in sorted(lines)) for name, lines in lists.items()}
     return {**written, "openapi.json": json.dumps(http_api(), indent=1, sort_keys=True) + "\n"}
 
 
 def http_api() -> object:
-    """The OpenAPI document."""
+    """Returns the OpenAPI document."""
     nothing = cast("JobApi", None)  # no route is called
     return json.loads(openapi.document(Application(Backend(nothing)).router.routes, "0"))
 

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md: its table of layers says what the rules say."""
+"""ARCHITECTURE.md: its table of layers equals the rules."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ _ROW = re.compile(r"^\| (?P<folders>`.*?) \| (?P<ours>.*?) \| (?P<never>.*?)\|$"
 
 
 def rows(root: Path) -> dict[str, set[str]]:
-    """What each folder may import, by the document; what follows a semicolon is about a single file."""
+    """Returns what each folder may import, by the document; text after a semicolon is about a single file."""
     table = (root / "ARCHITECTURE.md").read_text().split("## The layers are the folders")[1].split("## Contracts")[0]
     return {
         folder: set(re.findall(r"`([\w.]+)`", found["ours"].split(";")[0]))
@@ -20,19 +20,19 @@ def rows(root: Path) -> dict[str, set[str]]:
 
 
 def rules() -> dict[str, set[str]]:
-    """What each folder may import beside itself, by the rules."""
+    """Returns what each folder may import beside itself, by the rules."""
     named = {rule.under.removesuffix("/").removesuffix(".py"): rule for rule in RULES if rule.ours != EVERYTHING}
     return {folder: set(rule.ours) - {folder} for folder, rule in named.items() if "/" not in folder}
 
 
 def test_table_of_layers_is_that_of_the_rules(root: Path) -> None:
-    """Every folder with a rule has a row, and the row says the same."""
+    """Every folder with a rule has a row in the document that lists the same imports."""
     documented = rows(root)
     assert {folder: documented.get(folder) for folder in rules()} == rules()
 
 
 def test_every_folder_has_a_row(root: Path) -> None:
-    """No folder or module of the package is left out."""
+    """Every folder and module of the package has a row in the document."""
     package = root / "src" / "holdfast"
     # A folder that was moved away leaves its cache behind.
     found = [path for path in package.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))]
@@ -42,5 +42,5 @@ def test_every_folder_has_a_row(root: Path) -> None:
 
 
 def test_architecture_stays_on_a_page(root: Path) -> None:
-    """Whoever is new reads it whole."""
+    """ARCHITECTURE.md stays short enough to be read as a whole."""
     assert len((root / "ARCHITECTURE.md").read_text().splitlines()) <= LINES_MAX

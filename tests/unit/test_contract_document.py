@@ -1,4 +1,4 @@
-"""docs/contract.md: every row of the contract is shown by a test, and says on which topologies that test runs."""
+"""docs/contract.md: every row of the contract names a test, and the topologies on which that test runs."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ _ROW = re.compile(
 _TEST = re.compile(r"`(tests/[\w/.-]+\.py)::(\w+)`")
 _COLLECTED = re.compile(r"(?P<file>tests/[\w/.-]+\.py)::(?P<name>\w+)(?:\[(?P<parameters>.*)\])?")
 ALL_FIVE = frozenset({"embedded", "microservices", "monolith", "pipeline", "zookeeper"})
-#: Those that serve `CoordinatorInternalService`.
+#: The topologies that serve `CoordinatorInternalService`.
 WORKER_CALLS = frozenset({"embedded", "microservices", "monolith"})
 
 #: The topologies of each test, by its file and name.
@@ -29,7 +29,7 @@ Topologies = Mapping[tuple[str, str], frozenset[str]]
 
 @dataclass(frozen=True)
 class Row:
-    """One claim, the topologies it is tested on if the document has that column, and the tests."""
+    """One claim, the topologies of its tests if the document has that column, and the tests."""
 
     id: str
     claim: str
@@ -57,7 +57,7 @@ def names_of_tests(path: Path) -> frozenset[str]:
 
 
 def problem_with(row: Row, root: Path) -> str:
-    """What is wrong with the row; empty when it keeps the rules."""
+    """Returns the problem with the row, empty if there is none."""
     if not row.claim:
         return f"{row.id} claims nothing"
     named = _TEST.findall(row.shown)
@@ -68,7 +68,7 @@ def problem_with(row: Row, root: Path) -> str:
 
 
 def topologies_of(collected: str) -> Topologies:
-    """The topologies that stand in the ids of collected tests."""
+    """Returns the topologies in the ids of collected tests."""
     found: dict[tuple[str, str], frozenset[str]] = {}
     for test in filter(None, map(_COLLECTED.fullmatch, collected.splitlines())):
         key, parameters = (test["file"], test["name"]), set((test["parameters"] or "").split("-"))
@@ -77,7 +77,7 @@ def topologies_of(collected: str) -> Topologies:
 
 
 def expected_column(row: Row, topologies: Topologies) -> str:
-    """What the column "runs on" of a row must say."""
+    """Returns the right value of the column "runs on" of a row."""
     found = {topologies.get(test, frozenset()) for test in _TEST.findall(row.shown)}
     if ALL_FIVE in found:
         return "all five"
@@ -86,7 +86,7 @@ def expected_column(row: Row, topologies: Topologies) -> str:
 
 @pytest.fixture(scope="module")
 def topologies(root: Path) -> Topologies:
-    """Those of the contract's tests, as pytest collects them."""
+    """The topologies of the contract's tests, as pytest collects them."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests/contract"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -99,26 +99,26 @@ def rows(root: Path) -> list[Row]:
 
 
 def test_every_row_is_shown(root: Path, rows: list[Row]) -> None:
-    """No row lacks a test that exists."""
+    """Every row of the contract names tests that exist."""
     assert [problem for row in rows if (problem := problem_with(row, root))] == []
 
 
 def test_every_lock_has_a_row(rows: list[Row]) -> None:
-    """All locks are listed, in order, and no id is used twice."""
+    """All locks are listed in order, and no id is used twice."""
     ids = [row.id for row in rows]
     assert [id_ for id_ in ids if id_.startswith("L")] == [f"L{n}" for n in range(1, LOCKS + 1)]
     assert len(set(ids)) == len(ids)
 
 
 def test_no_line_of_a_table_is_overlooked(root: Path, rows: list[Row]) -> None:
-    """Each line of a table in the document is a row, a heading or a rule between the two."""
+    """Each table line of the document is a row, a heading or a separator."""
     lines = [line for line in (root / "docs/contract.md").read_text().splitlines() if line.startswith("|")]
     others = [line for line in lines if line.startswith(("| id |", "|---"))]
     assert len(lines) == len(rows) + len(others)
 
 
 def test_every_row_says_where_it_runs(rows: list[Row], topologies: Topologies) -> None:
-    """The column "runs on" of each row is what its tests, as they are collected, make it."""
+    """The column "runs on" of each row matches the topologies of its collected tests."""
     wrong = {
         row.id: f"expected {expected!r}, the document says {row.runs_on!r}"
         for row in rows
@@ -128,7 +128,7 @@ def test_every_row_says_where_it_runs(rows: list[Row], topologies: Topologies) -
 
 
 def test_contract_runs_on_all_topologies_or_on_those_with_worker_calls(topologies: Topologies) -> None:
-    """A test over processes leaves out no topology; the tests of worker calls leave out those that serve none."""
+    """Contract tests run on all topologies, except that tests of worker calls run on those that serve them."""
     odd = {
         f"{file}::{name}": sorted(found)
         for (file, name), found in topologies.items()
@@ -138,7 +138,7 @@ def test_contract_runs_on_all_topologies_or_on_those_with_worker_calls(topologie
 
 
 def test_stale_column_is_found() -> None:
-    """A row whose test runs on fewer topologies than the document says is seen as such."""
+    """A column that does not match the collected tests is found."""
     (row,) = rows_of("| X1 | a claim | all five | `tests/contract/test_x.py::test_x` |\n")
     collected = "\n".join(f"tests/contract/test_x.py::test_x[{name}-queued]" for name in sorted(WORKER_CALLS))
     assert expected_column(row, topologies_of(collected)) == "worker calls"

@@ -1,4 +1,4 @@
-"""The documents against the code: names that they give exist, and lists that they give are whole."""
+"""The documents compared with the code: the names in them exist, and the lists in them are complete."""
 
 import functools
 import re
@@ -9,24 +9,24 @@ from typing import Any, get_args
 import pytest
 import typer.main
 
-from holdfast.cli.main import app
+from holdfast.cli.main import program as holdfast_program
 from holdfast.sdk import url_schemes
 from holdfast.settings import KNOWN, TopologyName
 from holdfast.settings_sources import NO_SETTINGS, TOKEN
-from holdfast.testing.sabotages import VARIANTS
+from holdfast_lab.sabotage_table import VARIANTS
 
 TOPOLOGIES: tuple[str, ...] = get_args(get_args(TopologyName)[0])
-#: Sections in which a reader looks for the topology that runs; the default one is what the rest of the page is about.
+#: Sections that describe topologies; the rest of the page is about the default one.
 ON_TOPOLOGIES = {
     "docs/dashboard.md": "## On other topologies",
-    "docs/operations/back-up.md": "## Several processes",
-    "docs/operations/upgrade.md": "## Several processes",
+    "docs/operations/back-up.md": "## Other topologies",
+    "docs/operations/upgrade.md": "## Other topologies",
     "docs/operations/security.md": "## Tokens",
-    "docs/guarantees.md": "## What the defaults do not cover",
+    "docs/guarantees.md": "## Limits of the guarantees",
 }
-#: What users of other queues look for, and find.
+#: Features that users of other queues look for, and that exist.
 HAD = ("dashboard", "tls", "password", "token", "cron", "schedule", "http", "metrics", "asyncio", "backup")
-#: Read by compose, by the tests and by the lab.
+#: Variables that are read by compose, by the tests and by the lab.
 OTHER_VARIABLES = {"HOLDFAST_IMAGE", "HOLDFAST_TEST_CACHE", f"{TOKEN}_FILE", *NO_SETTINGS}
 GLOBAL = frozenset({"--help", "--version", "--install-completion", "--show-completion"})
 _INLINE = re.compile(r"`(holdfast [^`]+)`")
@@ -35,20 +35,20 @@ _OPTION = re.compile(r"--?[a-z][a-z-]*")
 
 
 def documents(root: Path) -> list[Path]:
-    """Everything that people read; reports are made by the lab."""
+    """Returns all documents for readers; the lab writes its reports."""
     found = [*root.glob("*.md"), root / "deploy/README.md", *(root / "docs").rglob("*.md")]
     return [path for path in found if path != root / "docs/lab/report.md"]
 
 
 def section(text: str, title: str) -> str:
-    """What stands under a title, up to the next one of its rank."""
+    """Returns the text under a title, up to the next title of its level."""
     _, found, below = text.partition(f"{title}\n")
     assert found, title
     return below.split("\n## ")[0]
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """The words of each command of this program that a document names, inline or on a line of its own."""
+    """Yields the words of each `holdfast` command in a document, inline or on a line of its own."""
     joined = re.sub(r"\\\n\s*", " ", text)
     for command in (*_INLINE.findall(joined.replace("\n", " ")), *_TYPED.findall(joined)):
         yield re.split(r" [#|&>] ?", command)[0].split()[1:]
@@ -56,12 +56,12 @@ def commands(text: str) -> Iterator[list[str]]:
 
 @functools.cache
 def program() -> Any:  # noqa: ANN401 - typer's own kind of command
-    """The program as its command line sees it."""
-    return typer.main.get_command(app)
+    """Returns the command-line program."""
+    return typer.main.get_command(holdfast_program())
 
 
 def unknown_in(words: list[str]) -> Iterator[str]:
-    """What the program does not know of a command: its name, or an option."""
+    """Yields the parts of a command that the program does not know: its name, or an option."""
     command = program()
     while words and words[0] in getattr(command, "commands", {}):
         command, words = command.commands[words[0]], words[1:]
@@ -73,7 +73,7 @@ def unknown_in(words: list[str]) -> Iterator[str]:
 
 
 def test_every_command_and_option_that_is_named_exists(root: Path) -> None:
-    """The program knows each command and each option that a document tells a reader to type."""
+    """The program knows each command and option that a document names."""
     named = [(path, words) for path in documents(root) for words in commands(path.read_text())]
     assert len(named) > 200
     wrong = [(path.name, " ".join(words), [*unknown_in(words)]) for path, words in named]
@@ -88,7 +88,7 @@ def test_unknown_command_would_be_found(words: str) -> None:
 
 
 def test_every_variable_that_is_named_exists(root: Path) -> None:
-    """A variable that starts with our prefix is one that something reads."""
+    """Every variable with the prefix HOLDFAST_ in a document is one that the code reads."""
     known = {f"HOLDFAST_{name.upper()}" for name in KNOWN} | OTHER_VARIABLES
     named = {name for path in documents(root) for name in re.findall(r"\bHOLDFAST_[A-Z_]*[A-Z]\b", path.read_text())}
     assert named - known == set()
@@ -103,15 +103,15 @@ def test_every_target_that_is_named_exists(root: Path) -> None:
 
 @pytest.mark.parametrize(("name", "title"), ON_TOPOLOGIES.items())
 def test_every_topology_is_named_where_they_differ(root: Path, name: str, title: str) -> None:
-    """A page that tells topologies apart leaves none of them out."""
+    """A page that distinguishes topologies names all of them."""
     said = section((root / name).read_text(), title).lower()
     assert [topology for topology in TOPOLOGIES[1:] if topology not in said] == []
 
 
 @pytest.mark.parametrize("name", ["celery", "rq", "dramatiq"])
 def test_nothing_that_is_there_is_said_to_be_missing(root: Path, name: str) -> None:
-    """A page for those who come from another queue denies no feature that there is."""
-    denied = section((root / f"docs/coming-from/{name}.md").read_text(), "## What there is not, yet").lower()
+    """A page for users of another queue does not list an existing feature as missing."""
+    denied = section((root / f"docs/coming-from/{name}.md").read_text(), "## Missing features").lower()
     assert [word for word in HAD if word in denied] == []
 
 
@@ -124,14 +124,14 @@ def test_backups_are_made_beside_a_running_server(root: Path, name: str) -> None
 
 
 def test_every_url_that_an_app_opens_is_in_the_guide(root: Path) -> None:
-    """The guide's table of URLs has a row for each kind that `Holdfast(url)` takes."""
-    table = section((root / "docs/guide.md").read_text(), "## Where jobs are kept").split("```")[0]
-    schemes = [url_schemes.MEMORY, *url_schemes._SERVERS, url_schemes._ENSEMBLE]
-    assert [scheme for scheme in schemes if f'| `"{scheme}' not in table] == []
+    """The guide's table of URLs has a row for each scheme that `Holdfast(url)` accepts."""
+    table = section((root / "docs/guide.md").read_text(), "## Storage").split("```")[0]
+    prefixes = [scheme.prefix for scheme in url_schemes.SCHEMES]
+    assert [prefix for prefix in prefixes if f'| `"{prefix}' not in table] == []
 
 
 def test_every_broken_variant_is_in_its_table(root: Path) -> None:
-    """The simulator's page lists each broken variant in its order, and the guarantees count them."""
+    """The simulator's page lists each broken variant in order, and the guarantees name their number."""
     text = (root / "docs/internals/simulation.md").read_text()
     assert re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE) == [variant.name for variant in VARIANTS]
     assert f" {len(VARIANTS)} deliberately broken variants" in (root / "docs/guarantees.md").read_text()
@@ -145,7 +145,7 @@ def test_every_kind_of_test_is_named(root: Path) -> None:
 
 
 def test_every_compose_file_is_in_the_readme(root: Path) -> None:
-    """deploy/README.md names each compose file, and none that is not there."""
+    """deploy/README.md names exactly the existing compose files."""
     files = {path.name for path in (root / "deploy").glob("compose*.yaml")}
     named = set(re.findall(r"\bcompose[\w.]*\.yaml\b", (root / "deploy/README.md").read_text()))
     assert named == files

@@ -1,4 +1,4 @@
-"""Engines are found by their programs, installed by apt, and required by tests under one rule."""
+"""Engines: found by their programs, installed by apt, and required by tests under one rule."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.engines import cannot_run, report, require, unavailable
 
 ALPHA, BETA = (Engine(name, name, (Part((name,), (f"{name}-package",)),)) for name in ("alpha", "beta"))
 ROOTED = Engine("rooted", "rooted", ALPHA.parts, needs_root=True)
-#: An apt-get that notes its calls and puts a program beside itself for each package; a file `broken` makes it fail.
+#: An apt-get that records its calls and creates a program for each package; a file `broken` makes it fail.
 APT_GET = """#!/bin/bash
 here=${0%/*}
 echo "$*" >>"$here/calls"
@@ -31,7 +31,7 @@ def program(path: Path, text: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder in PATH: root's, with an apt-get and without engines."""
+    """The only folder in PATH, as root, with an apt-get and without engines."""
     for tool in ("bash", "ln", "tail"):
         (tmp_path / tool).symlink_to(f"/usr/bin/{tool}")
     program(tmp_path / "apt-get", APT_GET)
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def calls(folder: Path) -> list[str]:
-    """The packages that apt-get was told to install, call by call."""
+    """Returns the packages of each apt-get call."""
     path = folder / "calls"
     lines = path.read_text().splitlines() if path.exists() else []
     return [" ".join(re.findall(r"\S+-package", line)) for line in lines]
@@ -55,7 +55,7 @@ def calls(folder: Path) -> list[str]:
 
 
 def test_only_packages_of_missing_parts_are_named(folder: Path) -> None:
-    """A part is there if one of its alternatives is, and a package is named once."""
+    """A part is found by any of its alternatives, and each missing package is named once."""
     del folder
     there = Part(("no-such-program", "bash"), ("bash-package",))
     gone = Part(("no-such-program", "/no/such/*/file"), ("gone-package",))
@@ -64,7 +64,7 @@ def test_only_packages_of_missing_parts_are_named(folder: Path) -> None:
 
 
 def test_engines_that_need_root_cannot_run_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only root has no obstacle there, whether or not the engine is installed."""
+    """An engine that needs root cannot run for other users, installed or not."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert (ROOTED.obstacle(), ALPHA.obstacle()) == ("it needs root", "")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -72,7 +72,7 @@ def test_engines_that_need_root_cannot_run_for_others(monkeypatch: pytest.Monkey
 
 
 def test_every_engine_has_a_target_of_make(root: Path) -> None:
-    """The command that the report names exists."""
+    """The make target that the report names for each engine exists."""
     phony = re.findall(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.MULTILINE)[0].split()
     assert {engine.target for engine in ENGINES} <= set(phony)
 
@@ -81,7 +81,7 @@ def test_every_engine_has_a_target_of_make(root: Path) -> None:
 
 
 def test_missing_engines_are_installed_with_one_line_each(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Root with apt installs what is missing, and nothing the second time."""
+    """Root with apt installs the missing engines, and nothing the second time."""
     assert engines.main([]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "engines: installing alpha (alpha-package)",
@@ -93,20 +93,20 @@ def test_missing_engines_are_installed_with_one_line_each(folder: Path, capsys: 
 
 
 def test_only_the_target_that_was_named_is_installed(folder: Path) -> None:
-    """`make beta` leaves alpha alone."""
+    """`make beta` installs only beta."""
     assert engines.main(["beta"]) == 0
     assert calls(folder) == ["beta-package"]
 
 
 def test_unknown_target_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names it, and nothing is installed."""
+    """An unknown target is refused by its name, and nothing is installed."""
     assert engines.main(["gamma"]) == 2
-    assert "no such target: gamma" in capsys.readouterr().err
+    assert "unknown target: gamma" in capsys.readouterr().err
     assert calls(folder) == []
 
 
 def test_apt_that_fails_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The line of the engine ends with apt's own reason, after the package lists were updated and it failed again."""
+    """If apt fails also after an update of its lists, the engine's line ends with apt's own reason."""
     (folder / "broken").touch()
     assert engines.main(["alpha"]) == 1
     said = capsys.readouterr().out
@@ -119,7 +119,7 @@ def test_apt_that_fails_is_reported(folder: Path, capsys: pytest.CaptureFixture[
 def test_nothing_is_installed_without_permission(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], why: str
 ) -> None:
-    """With APT=no, without root or without apt, the missing engines are named with the command that installs them."""
+    """With APT=no, without root or without apt, the program names the missing engines and the install command."""
     if why == "APT=no":
         monkeypatch.setenv("APT", "no")
     elif why == "not root":
@@ -135,7 +135,7 @@ def test_nothing_is_installed_without_permission(
 
 
 def test_missing_engine_skips(folder: Path) -> None:
-    """On a developer's machine, a test whose engine is missing is skipped, and says how to install it."""
+    """On a developer's machine, a test whose engine is missing is skipped with the install command."""
     del folder
     with pytest.raises(pytest.skip.Exception, match=r"alpha is not installed \(make alpha installs alpha-package\)"):
         require(ALPHA)
@@ -143,7 +143,7 @@ def test_missing_engine_skips(folder: Path) -> None:
 
 @pytest.mark.parametrize("value", ["1", "true", "yes", "0"])
 def test_missing_engine_fails_in_ci(folder: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """With CI set to any value, a test whose engine could be installed and is missing fails."""
+    """With CI set to any value, a test whose installable engine is missing fails."""
     del folder
     monkeypatch.setenv("CI", value)
     with pytest.raises(pytest.fail.Exception, match="alpha is not installed"):
@@ -153,7 +153,7 @@ def test_missing_engine_fails_in_ci(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_engine_that_cannot_run_skips_in_ci_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason to skip says what the machine lacks."""
+    """An engine that cannot run on this machine skips its tests also in CI, with the reason."""
     monkeypatch.setenv("CI", "1")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(pytest.skip.Exception, match="rooted cannot run on this machine: it needs root"):
@@ -163,7 +163,7 @@ def test_engine_that_cannot_run_skips_in_ci_too(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_engine_that_is_there_is_required_in_silence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the engine is found, the test goes on, and knows its path."""
+    """If the engine is found, the test continues and knows its path."""
     monkeypatch.setenv("CI", "1")
     program(folder / "alpha", f"#!{sys.executable}\n")
     require(ALPHA)
@@ -174,7 +174,7 @@ def test_engine_that_is_there_is_required_in_silence(folder: Path, monkeypatch: 
 
 
 def test_report_counts_tests_by_engine() -> None:
-    """The engine that cost most comes first, other reasons to skip are left out, and the last line is the command."""
+    """The report lists engines by their number of skipped tests, ignores other reasons and ends with the command."""
     reasons = [
         "only root can be two users",
         "Chromium is not installed (make chromium installs chromium)",
@@ -192,14 +192,14 @@ def test_report_counts_tests_by_engine() -> None:
 
 
 def test_report_names_no_command_where_it_would_not_help() -> None:
-    """An engine that cannot run here is not offered for installation, and without such tests there is no report."""
+    """An engine that cannot run here is not offered for installation, and without skipped tests there is no report."""
     (_, line) = report(["PostgreSQL cannot run on this machine: no memory"])
     assert "PostgreSQL" in line
     assert report(["only root can be two users"]) == []
 
 
 def test_names_of_engines_begin_no_other_name() -> None:
-    """A reason to skip belongs to one engine."""
+    """No engine's name is a prefix of another's, so that a skip reason belongs to one engine."""
     names = [engine.name for engine in ENGINES]
     assert {CHROMIUM, POSTGRES, ZOOKEEPER} < set(ENGINES)
     assert [(one, other) for one in names for other in names if one != other and other.startswith(f"{one} ")] == []

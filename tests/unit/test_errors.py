@@ -45,7 +45,7 @@ def test_http_statuses_are_distinct_errors() -> None:
 
 
 def test_exit_codes_are_the_documented_ones() -> None:
-    """An error never exits as success or as a failed job, and exit codes keep their numbers."""
+    """No error exits as success or as a failed job, and exit codes keep their numbers."""
     assert [(code.name, code.value) for code in ExitCode] == [
         ("DONE", 0),
         ("JOB_FAILED", 1),
@@ -58,7 +58,7 @@ def test_exit_codes_are_the_documented_ones() -> None:
 
 
 def test_error_carries_reason_message_and_details() -> None:
-    """An error tells programs its reason and details, and people its message."""
+    """An error has a reason and details for programs, and a message for people."""
     error = errors.NotFoundError("no such job", reason="JOB_NOT_FOUND", details={"job_id": "x"})
     assert (error.reason, error.message, error.details) == (
         "JOB_NOT_FOUND",
@@ -69,7 +69,7 @@ def test_error_carries_reason_message_and_details() -> None:
 
 
 def test_reason_defaults_to_the_code() -> None:
-    """An error without a reason of its own names its code."""
+    """The reason of an error defaults to its code."""
     assert errors.UnavailableError("later").reason == "UNAVAILABLE"
 
 
@@ -81,6 +81,6 @@ def test_no_error_shadows_a_builtin() -> None:
 
 
 def test_errors_need_no_grpc(root: Path) -> None:
-    """The error module imports no grpc, so that the core can use it."""
+    """The error module does not import grpc, so that the core can use it."""
     text = (root / "src/holdfast/errors.py").read_text()
     assert re.findall(r"^(?:import|from) (grpc\S*)", text, re.MULTILINE) == []

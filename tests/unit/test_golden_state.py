@@ -1,4 +1,4 @@
-"""Directories that Holdfast wrote in each format version are opened, verified, and gone on with."""
+"""Directories of each format version can be opened, verified and continued."""
 
 import random
 import shutil
@@ -18,10 +18,10 @@ from holdfast.journal.version import FORMAT_VERSION, version_of
 from holdfast.ledger.recovery import recover
 from holdfast.ledger.snapshots import take_snapshot
 from holdfast.ledger.time_travel import history, verified
-from holdfast.testing.disk import SimDisk
 from holdfast.topologies.backup import opened_backup
 from holdfast.topologies.microservices.services.owner_journal import Machine, RecoveredOwner
 from holdfast.topologies.microservices.services.owner_restore import owner_state
+from holdfast_lab.simulation.disk import SimDisk
 from tests.golden.state.generate import BACKUP, CONFIG, GOLDEN, LEDGER, OWNERS, START_MS, job_id
 
 VERSIONS = [f"v{number}" for number in range(1, FORMAT_VERSION + 1)]
@@ -37,7 +37,7 @@ def disk_of(version: str, name: str) -> SimDisk:
 
 
 def silent(_done: int, _total: int) -> None:
-    """Nobody watches."""
+    """Ignores the progress."""
 
 
 def recovered_ledger(disk: SimDisk) -> Ledger:
@@ -55,7 +55,7 @@ def recovered_owner(kind: str, disk: SimDisk) -> Machine:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_ledger_of_every_version_is_verified(version: str) -> None:
-    """Every frame is replayed and compared with the digest of its version; the proof is of the present one."""
+    """Every frame is replayed and compared with the digest of its version, and the result has the present digest."""
     proof, ledger = verified(disk_of(version, LEDGER), silent)
     assert (proof.digest, ledger.book.digest_version) == (ledger.digest, DIGEST_VERSION)
     _, present = verified(disk_of(VERSIONS[-1], LEDGER), silent)
@@ -65,7 +65,7 @@ def test_ledger_of_every_version_is_verified(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_ledger_of_every_version_is_upgraded(version: str) -> None:
-    """It recovers by snapshot and frames, goes on in the present version, and old files stay as they are."""
+    """A ledger recovers by snapshot and frames, continues in the present version, and keeps old files unchanged."""
     before = files_of(version, LEDGER)
     disk = SimDisk(random.Random(0), before)
     found = recover(disk, CONFIG, LedgerConfig(), now_ms=LATER_MS, new_cluster_id=bytes(16))
@@ -88,7 +88,7 @@ def test_ledger_of_every_version_is_upgraded(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_next_snapshot_is_of_the_present_version(version: str) -> None:
-    """A snapshot made from old segments carries the present digest, and a restart needs nothing else."""
+    """A snapshot made from old segments has the present digest version, and a restart can use it."""
     disk = disk_of(version, LEDGER)
     whole = recovered_ledger(disk)
     position = take_snapshot(disk, LedgerConfig())
@@ -100,7 +100,7 @@ def test_next_snapshot_is_of_the_present_version(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_digest_of_every_version_is_compared(version: str) -> None:
-    """A frame that gives another state than was written with it is noticed, whatever the version."""
+    """A frame whose digest differs from the replayed state is detected in every version."""
     disk, number = disk_of(version, LEDGER), int(version.removeprefix("v"))
     config = replace(CONFIG, digest_version=number)
     body = events.join([events.encode_one(Started(LATER_MS, 1))])
@@ -116,7 +116,7 @@ def test_digest_of_every_version_is_compared(version: str) -> None:
 @pytest.mark.parametrize("kind", OWNERS)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_owner_of_every_version_is_upgraded(version: str, kind: str) -> None:
-    """The journals of the services recover alike, by snapshot or by frames alone, and end in the same state."""
+    """The journals of the services recover to the same state, by snapshot or by frames alone."""
     state = owner_state(kind, disk_of(version, kind), silent)
     disk = disk_of(version, kind)
     machine = recovered_owner(kind, disk)
@@ -131,7 +131,7 @@ def test_owner_of_every_version_is_upgraded(version: str, kind: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_backup_of_every_version_is_proved(version: str, tmp_path: Path) -> None:
-    """The digest in the file BACKUP is compared by the function of its format."""
+    """The digest in the file BACKUP is checked with the function of its format version."""
     folder = tmp_path / BACKUP
     shutil.copytree(GOLDEN / version / BACKUP, folder)
     with opened_backup(folder, folder, lambda _stage: silent) as (backup, _disk):

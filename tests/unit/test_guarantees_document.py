@@ -1,4 +1,4 @@
-"""docs/guarantees.md: no promise without a test that exists."""
+"""docs/guarantees.md: every guarantee names tests that exist."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tests.unit.test_contract_document import problem_with, rows_of
 
 
 def test_every_promise_is_shown_by_a_test(root: Path) -> None:
-    """Each row names tests, and the tests are there."""
+    """Each row of the guarantees names tests that exist."""
     rows = rows_of((root / "docs/guarantees.md").read_text())
     assert [row.id for row in rows] == [f"G{number}" for number in range(1, len(rows) + 1)]
     assert rows

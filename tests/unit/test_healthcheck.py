@@ -43,7 +43,7 @@ def test_open_port_is_healthy(tcp_port: int, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("mode", ["tcp", "worker"])
 def test_closed_port_is_unhealthy(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """In either mode a port where nobody listens exits non-zero and says why."""
+    """In either mode a closed port exits non-zero with a message."""
     short = [*arguments(mode, stable_port()), "--timeout-ms", "200"]
     assert healthcheck.main(short) == 1
     line = json.loads(capsys.readouterr().out)
@@ -57,13 +57,13 @@ def test_worker_is_healthy_while_its_coordinator_answers(grpc_port: int) -> None
 
 
 def test_worker_is_unhealthy_when_the_port_speaks_no_grpc(tcp_port: int) -> None:
-    """In worker mode a port that merely accepts connections is not enough."""
+    """In worker mode a port that accepts connections but speaks no gRPC is unhealthy."""
     assert healthcheck.main([*arguments("worker", tcp_port), "--timeout-ms", "300"]) == 1
 
 
 @pytest.mark.parametrize("target", ["nowhere", ":1", "host:", "host:0", "host:65536", "host:x"])
 def test_bad_target_is_a_usage_error(target: str) -> None:
-    """A target that is not host:port is refused before anything is tried."""
+    """A target that is not host:port is refused before a connection is tried."""
     with pytest.raises(SystemExit) as stopped:
         healthcheck.main(["--mode", "tcp", "--target", target])
     assert stopped.value.code == 2

@@ -1,4 +1,4 @@
-"""Limits and defaults that others rely on."""
+"""Limits and defaults that users rely on."""
 
 import re
 from pathlib import Path
@@ -34,29 +34,29 @@ FROZEN = {
 
 @pytest.mark.parametrize(("name", "value"), FROZEN.items())
 def test_numbers_of_the_frozen_contract_stay(name: str, value: float) -> None:
-    """A number that the frozen contract names has exactly that value."""
+    """A number of the frozen contract has exactly that value."""
     assert getattr(limits, name) == value
 
 
 def test_a_whole_batch_fits_into_a_message() -> None:
-    """A message has room for the largest batch and for the largest payload."""
+    """The largest payload fits into a batch, and the largest batch fits into a message."""
     assert limits.PAYLOAD_BYTES_MAX < limits.BATCH_BYTES_MAX < limits.MESSAGE_BYTES_MAX
 
 
 @pytest.mark.parametrize("name", ["default", "a.b-c_D9", "x" * limits.NAME_CHARS_MAX])
 def test_plain_names_fit_the_pattern(name: str) -> None:
-    """Letters, digits, dot, underscore and hyphen make a name, up to its longest."""
+    """A name consists of letters, digits, dot, underscore and hyphen, up to its maximum length."""
     assert re.fullmatch(limits.NAME_PATTERN, name)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "a\n", "x" * (limits.NAME_CHARS_MAX + 1)])
 def test_other_names_do_not(name: str) -> None:
-    """An empty name, one character too many, or any other character is no name."""
+    """An empty name, a name that is too long or one with another character is invalid."""
     assert not re.fullmatch(limits.NAME_PATTERN, name)
 
 
 def test_every_limit_has_its_reason(root: Path) -> None:
-    """Above each group of limits stands a comment that says why."""
+    """Each group of limits has a comment above it that gives the reason."""
     lines = (root / "src/holdfast/limits.py").read_text().splitlines()
     groups = [
         lines[number - 1]

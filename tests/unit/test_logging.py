@@ -1,4 +1,4 @@
-"""Logs as machines and as people read them."""
+"""Logs as JSON and as text."""
 
 import io
 import json
@@ -19,7 +19,7 @@ def _fresh_structlog() -> Iterator[None]:
 
 
 class Moved(msgspec.Struct):
-    """A record such as the coordinator writes."""
+    """A record like those of the coordinator."""
 
     event: str
     job_id: str
@@ -27,7 +27,7 @@ class Moved(msgspec.Struct):
 
 
 class CountingStream(io.BytesIO):
-    """Counts the writes it is given."""
+    """Counts the writes."""
 
     writes = 0
 
@@ -46,7 +46,7 @@ def logged(**fields: object) -> dict[str, object]:
 
 
 def test_line_has_the_required_fields_in_order() -> None:
-    """A full line is one JSON object whose required fields come first, in their documented order."""
+    """A line is one JSON object whose required fields come first, in their documented order."""
     fields = {
         "method": "SubmitJob",
         "job_id": "j",
@@ -61,7 +61,7 @@ def test_line_has_the_required_fields_in_order() -> None:
 
 
 def test_fields_that_do_not_apply_are_left_out() -> None:
-    """Ids and codes are absent where there are none; method and message are always there."""
+    """Ids and codes that do not apply are left out, but method and message are always present."""
     assert tuple(logged()) == ("ts_ms", "level", "service", "method", "event", "message")
 
 
@@ -79,7 +79,7 @@ def test_level_hides_what_is_below_it() -> None:
 
 
 def test_many_records_are_one_write() -> None:
-    """A batch of records becomes as many lines in a single write."""
+    """A batch of records is written as lines in a single write."""
     stream = CountingStream()
     JsonLines(stream).write(Moved("job.started", str(number)) for number in range(100))
     assert stream.writes == 1
@@ -90,21 +90,21 @@ def test_many_records_are_one_write() -> None:
 
 @pytest.mark.parametrize("writer", [JsonLines, TextLines])
 def test_no_records_are_no_write(writer: type[JsonLines | TextLines]) -> None:
-    """An empty batch does not touch the stream."""
+    """An empty batch writes nothing to the stream."""
     stream = CountingStream()
     writer(stream).write([])
     assert stream.writes == 0
 
 
 def test_text_escapes_what_a_terminal_would_obey() -> None:
-    """Control characters of a job's text reach a terminal escaped."""
+    """Control characters in a job's text are escaped in text logs."""
     stream = io.BytesIO()
     TextLines(stream).write([Moved("job.started", "\x1b[2Jx\n")])
     assert stream.getvalue().endswith(b"job.started  job_id=\\x1b[2Jx\\n\n")
 
 
 def test_text_rendering_shows_the_same_event() -> None:
-    """On a terminal the event, its fields and its message stand on one line."""
+    """The text format shows the event, its fields and its message on one line."""
     stream = io.BytesIO()
     configure(service="worker", log_format="text", stream=stream)
     structlog.get_logger().info("job.done", job_id="j1", message="fine")
@@ -114,14 +114,14 @@ def test_text_rendering_shows_the_same_event() -> None:
 
 
 class Terminal(io.BytesIO):
-    """A stream that says it is a terminal."""
+    """A stream that reports to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def test_auto_format_follows_the_stream() -> None:
-    """The automatic format is text on a terminal and JSON elsewhere; a named format is obeyed on both."""
+    """The automatic format is text on a terminal and JSON elsewhere, and an explicit format overrides it."""
     assert is_text("auto", Terminal())
     assert not is_text("auto", io.BytesIO())
     assert not is_text("json", Terminal())
@@ -133,7 +133,7 @@ def test_auto_format_follows_the_stream() -> None:
     "ids", [["a"], ["a-1", "b-2", "c-3"], ['quo"te', "back\\slash"], ["ünï", "\u202e"], ["new\nline"]]
 )
 def test_line_for_many_jobs_is_a_line_for_each(ids: list[str]) -> None:
-    """Whatever the ids are, each gets a JSON line of its own that differs from the others in the id alone."""
+    """Each id, whatever its characters, gets a JSON line of its own that differs only in the id."""
     stream = io.BytesIO()
     line = TransitionLine(1, "s", "", 'w"job_id":""', "", "QUEUED", 0, 5, 9, 'because "job_id":""')
     JsonLines(stream).write([Repeated(line, ids)])

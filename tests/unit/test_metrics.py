@@ -1,27 +1,32 @@
-"""What is counted, how it is told, and what the small HTTP server puts up with."""
+"""Metrics, their text format, and the port that serves them."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.core import commands, events
+from holdfast.core.capabilities import Capabilities
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import FIXED, BackoffRule, QueueMode, ScheduleSpec, Template
 from holdfast.core.overview import QueueView
-from holdfast.observe import metrics_endpoint as endpoint_module
 from holdfast.observe.exposition import MeterCollector, ProcessVitals, of_queues, render
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Meter
-from holdfast.observe.metrics_endpoint import Endpoint
-from holdfast.server.http.host_names import HostNames
+from holdfast.ports import JobApi
+from holdfast.server.backend import Backend
+from holdfast.server.early_ports import metrics_server
+from holdfast.server.http.browser_security import BrowserShield
+from holdfast.server.http.metrics_application import MetricsApplication
+from holdfast.server.http.system import Probes
 from tests.unit.core.desk import Desk
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 class MeteredDesk(Desk):
-    """A desk with a meter looking on."""
+    """A desk whose events a meter observes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +38,7 @@ class MeteredDesk(Desk):
 
 
 def told(meter: Meter, *queues: QueueView) -> Samples:
-    """What a scrape would read."""
+    """Returns the samples of a scrape."""
     text = render(
         [*MeterCollector(meter, lambda: ProcessVitals(0, 0), {"version": "1"}).collect(), *of_queues(queues)]
     ).decode()
@@ -54,12 +59,12 @@ def of(samples: Samples, name: str, **labels: str) -> float:
 
 @pytest.fixture
 def desk() -> MeteredDesk:
-    """A ledger without a loop, metered."""
+    """A ledger without an event loop, with a meter."""
     return MeteredDesk()
 
 
 def test_submitted_jobs_are_counted_by_queue_and_type(desk: MeteredDesk) -> None:
-    """A batch counts each of its jobs, and pairs are kept apart."""
+    """Each job of a batch counts, separately for each pair of queue and type."""
     desk.submit("a", "b")
     desk.submit("c", template=Template("mail", queue="slow"))
     samples = told(desk.meter)
@@ -68,7 +73,7 @@ def test_submitted_jobs_are_counted_by_queue_and_type(desk: MeteredDesk) -> None
 
 
 def test_ticks_are_counted_by_what_became_of_them(desk: MeteredDesk) -> None:
-    """Fired, skipped, triggered and each that was missed; a job that a schedule makes is one that was accepted."""
+    """Fired, skipped, missed and triggered ticks are counted, and a job of a schedule counts as submitted."""
     spec = ScheduleSpec("s", Template("echo"), every_ms=10_000, overlap="skip", catch_up="latest")
     desk.do(commands.SetSchedule(spec))
     for job_id, wait_ms in (("first", 11_000), ("second", 10_000), ("third", 100_000)):
@@ -82,7 +87,7 @@ def test_ticks_are_counted_by_what_became_of_them(desk: MeteredDesk) -> None:
 
 
 def test_every_way_to_end_is_an_outcome(desk: MeteredDesk) -> None:
-    """Done, failed, canceled while queued, canceled while running and lost too often are each counted once."""
+    """Jobs that are done, failed, canceled while queued or running, or lost too often are counted once each."""
     desk.submit("done", "failed", "stopped", "never")
     desk.submit("lost", template=Template("echo", max_losses=0))
     leases = {lease.job_id: lease.token for lease in desk.lease(3)}
@@ -103,7 +108,7 @@ def test_every_way_to_end_is_an_outcome(desk: MeteredDesk) -> None:
 
 
 def test_wait_begins_when_a_job_could_be_granted(desk: MeteredDesk) -> None:
-    """A delay or a backoff that was asked for is no wait, and each attempt waits anew."""
+    """A requested delay or back-off does not count as wait, and each attempt has a wait of its own."""
     desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)), not_before_ms=5_000)
     desk.pass_ms(4_000 + 70)
     lease = desk.run_one()
@@ -120,7 +125,7 @@ def test_wait_begins_when_a_job_could_be_granted(desk: MeteredDesk) -> None:
 
 
 def test_expired_leases_and_fenced_reports_are_counted(desk: MeteredDesk) -> None:
-    """A lease that ran out counts once, one handed back does not, and a report that came too late is fenced."""
+    """An expired lease counts once, a released one does not, and a late report counts as fenced."""
     desk.submit("a", "b")
     first = desk.run_one(lease_ms=100)
     desk.run_one(worker="w2")
@@ -134,7 +139,7 @@ def test_expired_leases_and_fenced_reports_are_counted(desk: MeteredDesk) -> Non
 
 
 def test_made_up_names_cannot_fill_the_memory(desk: MeteredDesk) -> None:
-    """Beyond the limit, jobs are counted together."""
+    """Above the limit of series, jobs are counted together."""
     for number in range(SERIES_MAX + 7):
         desk.submit(f"job-{number}", template=Template(f"type-{number}"))
     samples = told(desk.meter)
@@ -143,7 +148,7 @@ def test_made_up_names_cannot_fill_the_memory(desk: MeteredDesk) -> None:
 
 
 def test_the_longest_queues_are_told_one_by_one() -> None:
-    """Beyond the limit, the shortest queues are told together."""
+    """Above the limit of series, the shortest queues are counted together."""
     queues = [queue(f"q{number}", number, 1, number * 1_000) for number in range(SERIES_MAX + 2)]
     samples = told(Meter(), *queues)
     assert of(samples, "holdfast_queue_jobs", queue="q2", state="ready") == 2
@@ -153,7 +158,7 @@ def test_the_longest_queues_are_told_one_by_one() -> None:
 
 
 def test_hostile_names_stay_within_their_label() -> None:
-    """Quotes, line ends and backslashes in a name make no second sample."""
+    """Quotes, line ends and backslashes in a name cannot create a second sample."""
     name = 'a"} 1\nholdfast_leader 7\n\\'
     samples = told(Meter(), queue(name, 3))
     assert of(samples, "holdfast_queue_jobs", queue=name, state="ready") == 3
@@ -161,7 +166,7 @@ def test_hostile_names_stay_within_their_label() -> None:
 
 
 def test_syncs_are_told_in_seconds() -> None:
-    """The time and the bytes of each frame add up, and the last bucket holds all."""
+    """The time and the bytes of each sync are summed, and the last bucket holds all syncs."""
     meter = Meter()
     meter.synced(200, 1_000)
     meter.synced(3_000_000, 24)
@@ -181,18 +186,18 @@ async def numbers() -> bytes:
 
 
 @pytest.fixture
-async def address(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, int]]:
-    """An endpoint that has little patience and takes two connections."""
-    monkeypatch.setattr(endpoint_module, "_PATIENCE_S", 0.2)
-    monkeypatch.setattr(endpoint_module, "_CONNECTIONS_MAX", 2)
-    endpoint = Endpoint(numbers, HostNames("127.0.0.1", ["x"]).check)
-    host, port = (await endpoint.start("127.0.0.1", 0)).split(":")
+async def address() -> AsyncIterator[tuple[str, int]]:
+    """The metrics port of a server that is not ready yet."""
+    probes = Probes(is_ready=lambda: False, metrics=numbers)
+    backend = Backend(cast("JobApi", None), declared=Capabilities("bare", frozenset()))
+    server = metrics_server(MetricsApplication(backend, BrowserShield("127.0.0.1", ["x"]), probes))
+    host, port = (await server.start("127.0.0.1", 0)).split(":")
     yield host, int(port)
-    await endpoint.stop()
+    await server.stop(0)
 
 
 async def said(address: tuple[str, int], request: bytes) -> bytes:
-    """Everything that comes back until the connection ends."""
+    """Returns everything that is received until the connection ends."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(request)
     try:
@@ -217,8 +222,8 @@ async def said(address: tuple[str, int], request: bytes) -> bytes:
     ],
 )
 async def test_each_page_has_its_status(address: tuple[str, int], request_line: str, status: bytes) -> None:
-    """Three pages are there, before it is ready too, and nothing else is."""
-    answer = await said(address, f"{request_line}\r\nHost: x\r\n\r\n".encode())
+    """The endpoint serves three pages, also before it is ready, and nothing else."""
+    answer = await said(address, f"{request_line}\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
     assert answer.endswith(b"\r\n\r\n") is request_line.startswith("HEAD")
 
@@ -229,39 +234,19 @@ async def test_each_page_has_its_status(address: tuple[str, int], request_line: 
         (b"Host: 127.0.0.1:9090\r\n", b"200 OK"),
         (b"host: localhost\r\n", b"200 OK"),
         (b"Host: evil.example\r\n", b"403 Forbidden"),
-        (b"Host: x\r\nHost: evil.example\r\n", b"403 Forbidden"),
         (b"", b"403 Forbidden"),
     ],
 )
 async def test_numbers_are_for_those_who_know_the_name(address: tuple[str, int], headers: bytes, status: bytes) -> None:
-    """A page that points a name of its own at this address reads nothing; probes know no name, and are answered."""
-    answer = await said(address, b"GET /metrics HTTP/1.1\r\n" + headers + b"\r\n")
+    """Metrics are served only under a known host name, and probes under any name."""
+    answer = await said(address, b"GET /metrics HTTP/1.1\r\nConnection: close\r\n" + headers + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
-    assert (await said(address, b"GET /livez HTTP/1.1\r\n" + headers + b"\r\n")).endswith(b"alive\n")
+    assert (await said(address, b"GET /livez HTTP/1.1\r\nConnection: close\r\n" + headers + b"\r\n")).endswith(
+        b"alive\n"
+    )
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"\r\n\r\n",
-        b"GET /metrics\r\n\r\n",
-        b"\x16\x03\x01\x02\x00" + bytes(600),
-        b"GET /" + b"a" * 20_000,
-        b"",
-        b"GET ",
-    ],
-)
-async def test_garbage_is_cut_off(address: tuple[str, int], garbage: bytes) -> None:
-    """What is no request, is too long or never ends gets no answer, and the next one is served."""
-    assert await said(address, garbage) == b""
-    assert (await said(address, b"GET /livez HTTP/1.1\r\n\r\n")).endswith(b"alive\n")
-
-
-async def test_a_crowd_of_silent_connections_passes(address: tuple[str, int]) -> None:
-    """Those above the limit are refused at once, and once the silent ones are cut off others are served."""
-    silent = [await asyncio.open_connection(*address) for _ in range(2)]
-    assert await said(address, b"GET /livez HTTP/1.1\r\n\r\n") == b""
-    for reader, writer in silent:
-        assert await reader.read() == b""
-        writer.close()
-    assert (await said(address, b"GET /livez HTTP/1.1\r\n\r\n")).endswith(b"alive\n")
+async def test_two_host_names_are_refused(address: tuple[str, int]) -> None:
+    """A request with two Host headers is refused, because it is ambiguous."""
+    request = b"GET /metrics HTTP/1.1\r\nConnection: close\r\nHost: x\r\nHost: evil.example\r\n\r\n"
+    assert (await said(address, request)).startswith(b"HTTP/1.1 400 Bad Request\r\n")

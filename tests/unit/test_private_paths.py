@@ -1,4 +1,4 @@
-"""Directories and files that only their owner may change: how they are made, and what is refused."""
+"""Private directories and files: how they are created, and what is refused."""
 
 import os
 import stat
@@ -44,7 +44,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_missing_parents_are_made_private_and_durable(
     make: Callable[[Path], object], tmp_path: Path, synced: list[str]
 ) -> None:
-    """Every directory that is made has mode 0700 and is synced into the one above it, whatever the umask."""
+    """Every created directory has mode 0700 and is synced into its parent, whatever the umask."""
     before = os.umask(0)
     try:
         make(tmp_path / "a" / "b" / "c")
@@ -56,7 +56,7 @@ def test_missing_parents_are_made_private_and_durable(
 
 @pytest.mark.parametrize("mode", [0o777, 0o755, 0o770, 0o701, 0o720])
 def test_directory_that_others_may_use_is_refused(mode: int, tmp_path: Path) -> None:
-    """The error names the owner and the modes expected, and the mode found."""
+    """The error names the expected owner and modes, and the actual mode."""
     (tmp_path / "job").touch()
     tmp_path.chmod(mode)
     with pytest.raises(FailedPreconditionError, match="0700 or 0750") as refused:
@@ -67,7 +67,7 @@ def test_directory_that_others_may_use_is_refused(mode: int, tmp_path: Path) -> 
 
 
 def test_group_may_list_the_directory(tmp_path: Path) -> None:
-    """Mode 0750 is accepted: the files in it are 0600."""
+    """Mode 0750 is accepted, because the files in the directory are 0600."""
     (tmp_path / "job").touch()
     tmp_path.chmod(0o750)
     prepare_directory(tmp_path)
@@ -75,7 +75,7 @@ def test_group_may_list_the_directory(tmp_path: Path) -> None:
 
 
 def test_empty_directory_is_taken_over(tmp_path: Path) -> None:
-    """An empty directory of this user's becomes private: `mkdir data` is no mistake."""
+    """An empty directory of this user becomes private, so that `mkdir data` is no mistake."""
     tmp_path.chmod(0o755)
     prepare_directory(tmp_path)
     assert mode_of(tmp_path) == 0o700
@@ -84,7 +84,7 @@ def test_empty_directory_is_taken_over(tmp_path: Path) -> None:
 @as_root
 @pytest.mark.parametrize("mode", [0o700, 0o777])
 def test_directory_of_another_user_is_refused(mode: int, tmp_path: Path) -> None:
-    """Root does not serve it either, not even an empty one."""
+    """A directory of another user is refused, even for root and even if it is empty."""
     tmp_path.chmod(mode)
     os.chown(tmp_path, NOBODY, -1)
     with pytest.raises(FailedPreconditionError, match="chown -R root") as refused:
@@ -94,7 +94,7 @@ def test_directory_of_another_user_is_refused(mode: int, tmp_path: Path) -> None
 
 
 def test_app_does_not_open_a_directory_that_others_may_change(tmp_path: Path) -> None:
-    """The SDK serves a directory under the same rule as a server."""
+    """The SDK refuses a directory under the same rule as a server."""
     data = tmp_path / "data"
     with Holdfast(str(data)) as app:
         app.stats()
@@ -109,7 +109,7 @@ def test_app_does_not_open_a_directory_that_others_may_change(tmp_path: Path) ->
 def test_private_engine_does_not_start_where_others_may_write(
     private: Callable[[Path], PrivatePostgres | PrivateZooKeeper], tmp_path: Path
 ) -> None:
-    """Nothing is made in such a directory."""
+    """A private engine creates nothing in a directory that others may write."""
     folder = tmp_path / "engine"
     folder.mkdir()
     (folder / "left").touch()
@@ -124,7 +124,7 @@ def test_private_engine_does_not_start_where_others_may_write(
 
 @as_root
 def test_tokens_of_another_user_are_refused(tmp_path: Path) -> None:
-    """A file that a stranger has put in the place of the tokens lets nobody in."""
+    """A token file that belongs to another user is refused."""
     path = tmp_path / "tokens.json"
     tokens.create(path, "admin", [Scope.ADMIN], now_ms=1)
     os.chown(path, NOBODY, -1)
@@ -133,7 +133,7 @@ def test_tokens_of_another_user_are_refused(tmp_path: Path) -> None:
 
 
 def test_tokens_that_others_may_read_are_refused(tmp_path: Path) -> None:
-    """The group may read the file, others may not."""
+    """A token file may be readable for the group, but not for others."""
     path = tmp_path / "tokens.json"
     tokens.create(path, "admin", [Scope.ADMIN], now_ms=1)
     path.chmod(0o640)
@@ -148,7 +148,7 @@ def test_tokens_that_others_may_read_are_refused(tmp_path: Path) -> None:
 
 
 def test_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    """A TLS key is read only from a file that is private."""
+    """A TLS key is read only from a private file."""
     for name in ("server.pem", "server.key"):
         (tmp_path / name).write_text("not looked at")
         (tmp_path / name).chmod(0o644)
@@ -158,7 +158,7 @@ def test_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_file_of_tokens_in_a_directory_that_others_may_change_is_refused(tmp_path: Path) -> None:
-    """They could remove it, and the server would be open after its next start."""
+    """A token file in a directory that others may change is refused, because they could remove it."""
     tmp_path.chmod(0o755)
     path = tmp_path / "own.json"
     tokens.create(path, "admin", [Scope.ADMIN], now_ms=1)
@@ -170,7 +170,7 @@ def test_file_of_tokens_in_a_directory_that_others_may_change_is_refused(tmp_pat
 
 
 def test_token_is_not_made_in_a_directory_that_others_may_change(tmp_path: Path) -> None:
-    """The command refuses what the server would refuse at its start, and leaves nothing behind."""
+    """Creating a token in a directory that others may change is refused, and leaves no file."""
     (tmp_path / "job").touch()
     tmp_path.chmod(0o777)
     with pytest.raises(FailedPreconditionError, match="lets no other user write") as refused:
@@ -180,14 +180,14 @@ def test_token_is_not_made_in_a_directory_that_others_may_change(tmp_path: Path)
 
 
 def test_empty_directory_that_gets_tokens_becomes_private(tmp_path: Path) -> None:
-    """Else the server would refuse it once the file is there."""
+    """An empty directory becomes private when a token is created in it, so that the server accepts it."""
     tmp_path.chmod(0o777)
     tokens.create(tmp_path / "tokens.json", "admin", [Scope.ADMIN], now_ms=1)
     assert mode_of(tmp_path) == 0o700
 
 
 def test_check_changes_nothing(tmp_path: Path) -> None:
-    """Only `prepare_directory` takes an empty directory over."""
+    """Only `prepare_directory` makes an empty directory private, and `check_directory` changes nothing."""
     tmp_path.chmod(0o755)
     with pytest.raises(FailedPreconditionError):
         check_directory(tmp_path)

@@ -1,4 +1,4 @@
-"""The program `holdfast`: what its help and its errors tell a person."""
+"""The program `holdfast`: its help and its error messages."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ def holdfast(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def test_help_says_what_every_setting_is_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each setting is an option of `up` with its purpose, and large defaults are also given in a larger unit."""
+    """Each setting is an option of `up` with its description, and large defaults are also given in a larger unit."""
     monkeypatch.setenv("COLUMNS", "200")
     assert holdfast(monkeypatch, "up", "--help") == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -33,7 +33,7 @@ def test_help_says_what_every_setting_is_for(
 
 
 def test_server_has_no_options_of_a_worker(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """What only a worker would heed is not offered by a server without one."""
+    """A server does not offer options that only a worker uses."""
     assert holdfast(monkeypatch, "server", "--help") == 0
     text = capsys.readouterr().out
     assert "--lease-ms" in text
@@ -48,7 +48,7 @@ def test_version_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 def test_every_command_of_the_help_is_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each has a help of its own, although only the one that is asked for is made; what is no command is told so."""
+    """Each listed command has a help of its own, and an unknown command is refused."""
     assert holdfast(monkeypatch, "--help") == 0
     listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     names = [line.split()[0] for line in listed if re.match(r"  \w", line)]
@@ -63,20 +63,20 @@ def test_every_command_of_the_help_is_one(monkeypatch: pytest.MonkeyPatch, capsy
 def test_every_problem_with_the_settings_is_a_line_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each line names the program, so that none looks like somebody else's."""
+    """Each problem with the settings is a line that starts with the program's name."""
     assert holdfast(monkeypatch, "server", "--port", "x", "--lease-ms", "1") == ExitCode.USAGE
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(" to be ")[0] for line in lines] == ["holdfast: expected port", "holdfast: expected lease_ms"]
+    assert [line.split(" must be ")[0] for line in lines] == ["holdfast: --port", "holdfast: --lease-ms"]
 
 
 @pytest.mark.parametrize("address", ["http://localhost:1", "localhost:", ":50051", "localhost:0", "localhost:x"])
 def test_worker_refuses_what_is_no_address(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str
 ) -> None:
-    """It would wait for ever for a server that cannot be there."""
+    """The worker refuses an invalid address, because it would retry the connection for ever."""
     assert holdfast(monkeypatch, "worker", "--connect", address) == ExitCode.USAGE
     said = capsys.readouterr().err
-    assert said.startswith("holdfast: expected --connect to be host:port,")
+    assert said.startswith("holdfast: --connect must be host:port,")
     assert f"got {address!r}" in said
 
 
@@ -84,7 +84,7 @@ def test_worker_refuses_what_is_no_address(
 def test_misspelt_variable_is_refused_by_others_than_the_server(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
-    """As the server does: a setting that nobody reads is a mistake."""
+    """A misspelt HOLDFAST_ variable is refused by every command, as by the server."""
     monkeypatch.setenv("HOLDFAST_CONECT", "localhost:1")
     assert holdfast(monkeypatch, *command) == ExitCode.USAGE
     assert "did you mean HOLDFAST_CONNECT?" in capsys.readouterr().err
@@ -93,7 +93,7 @@ def test_misspelt_variable_is_refused_by_others_than_the_server(
 def test_repair_leaves_a_directory_without_a_journal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """A wrong path is an error and no success, and nothing is written there."""
+    """A repair of a directory without a journal is an error, and writes nothing."""
     assert holdfast(monkeypatch, "journal", "repair", str(tmp_path)) == ExitCode.REFUSED
-    assert "there is no journal in" in capsys.readouterr().err
+    assert "contains no journal" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

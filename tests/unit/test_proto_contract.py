@@ -1,7 +1,7 @@
-"""The frozen contracts, compared with tables that nobody should need to change.
+"""The frozen contracts, compared with tables that should never change.
 
-`tests/unit/contracts/taskqueue_public.txt` and `taskqueue_internal.txt` hold what was frozen;
-`taskqueue_internal_additions.txt` holds what was added to the internal contract, once.
+`tests/unit/contracts/taskqueue_public.txt` and `taskqueue_internal.txt` hold the frozen parts;
+`taskqueue_internal_additions.txt` holds the additions to the internal contract.
 """
 
 import re
@@ -64,7 +64,7 @@ def enum_lines(enum: EnumDescriptor) -> Iterator[str]:
 
 
 def describe(file: FileDescriptor, *, without: frozenset[str] = frozenset()) -> str:
-    """Every service, enum and message of a file as text; only the fields below the additions."""
+    """Describes every service, enum and message of a file as text, with the fields below the additions."""
     lines: list[str] = []
     for service in file.services_by_name.values():
         lines += service_lines(service)
@@ -79,7 +79,7 @@ def describe(file: FileDescriptor, *, without: frozenset[str] = frozenset()) -> 
 
 
 def describe_additions(file: FileDescriptor) -> str:
-    """The types that were added, and the fields that were added to others."""
+    """Describes the added types, and the fields that were added to other types."""
     enums = [enum for name, enum in file.enum_types_by_name.items() if name in ADDED_TYPES]
     lines = [line for enum in enums for line in enum_lines(enum)]
     for message in file.message_types_by_name.values():
@@ -93,26 +93,26 @@ def describe_additions(file: FileDescriptor) -> str:
 
 
 def test_public_contract_is_exactly_what_was_frozen() -> None:
-    """The public contract has every frozen service, method, message, field and value, and no other."""
+    """The public contract has exactly the frozen services, methods, messages, fields and values."""
     frozen = (CONTRACTS / "taskqueue_public.txt").read_text()
     assert describe(taskqueue_public_pb2.DESCRIPTOR) == frozen
     assert describe_additions(taskqueue_public_pb2.DESCRIPTOR) == "\n"
 
 
 def test_internal_contract_keeps_what_was_frozen() -> None:
-    """Below the additions the internal contract is exactly what was frozen."""
+    """Below the additions the internal contract is exactly the frozen one."""
     frozen = (CONTRACTS / "taskqueue_internal.txt").read_text()
     assert describe(taskqueue_internal_pb2.DESCRIPTOR, without=ADDED_TYPES) == frozen
 
 
 def test_internal_additions_are_the_listed_ones() -> None:
-    """What the internal contract has beyond the frozen part is the one list of additions."""
+    """The additions to the internal contract are exactly the listed ones."""
     listed = (CONTRACTS / "taskqueue_internal_additions.txt").read_text()
     assert describe_additions(taskqueue_internal_pb2.DESCRIPTOR) == listed
 
 
 def test_frozen_fields_are_numbered_in_order() -> None:
-    """In the frozen parts the numbers run 1, 2, 3… in the order of the fields."""
+    """The fields of the frozen parts are numbered 1, 2, 3… in their order."""
     files = (taskqueue_public_pb2.DESCRIPTOR, taskqueue_internal_pb2.DESCRIPTOR)
     messages = [message for file in files for message in file.message_types_by_name.values()]
     for message in messages:
@@ -142,13 +142,13 @@ def test_shared_types_are_defined_once() -> None:
 
 
 def test_internal_contract_imports_only_the_public_one() -> None:
-    """The public contract imports nothing, and the internal one imports the public one alone."""
+    """The public contract imports nothing, and the internal one imports only the public one."""
     assert [file.name for file in taskqueue_public_pb2.DESCRIPTOR.dependencies] == []
     assert [file.name for file in taskqueue_internal_pb2.DESCRIPTOR.dependencies] == ["taskqueue_public.proto"]
 
 
 def test_kinds_of_backoff_have_the_same_numbers() -> None:
-    """A kind of backoff means the same in both packages that carry it."""
+    """A kind of back-off has the same number in both packages."""
     assert taskqueue_internal_pb2.BackoffKind.items() == holdfast_pb2.BackoffKind.items()
 
 

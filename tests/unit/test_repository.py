@@ -1,4 +1,4 @@
-"""The repository keeps its own rules."""
+"""The rules of the repository."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def tracked(root: Path, *patterns: str) -> list[Path]:
-    """Files that belong to the repository; everything on disk when there is no git."""
+    """Returns the files of the repository; without git, all files on disk."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
@@ -54,7 +54,7 @@ def is_one_sentence(text: str | None) -> bool:
     [("A fact.", True), (None, False), ("", False), ("No end", False), ("One. Two.", False)],
 )
 def test_one_sentence_is_recognised(text: str | None, expected: bool) -> None:  # noqa: FBT001
-    """A sentence ends in a full stop and is alone."""
+    """A docstring is one sentence if it ends in a full stop and no other sentence follows."""
     assert is_one_sentence(text) is expected
 
 
@@ -68,7 +68,7 @@ def test_bare_make_lists_every_target(root: Path) -> None:
 
 
 def test_missing_python_is_explained(root: Path, tmp_path: Path) -> None:
-    """Where no fitting Python can be found, setup says what to install."""
+    """If no suitable Python is found, setup names the packages to install."""
     (tmp_path / "bash").symlink_to("/bin/bash")
     (tmp_path / "cat").symlink_to("/bin/cat")
     done = find_python(root, tmp_path)
@@ -77,7 +77,7 @@ def test_missing_python_is_explained(root: Path, tmp_path: Path) -> None:
 
 
 def test_missing_python_is_installed_by_root(root: Path, tmp_path: Path) -> None:
-    """Root with apt gets Debian's Python and its venv, and one line that says so, unless APT=no forbids it."""
+    """As root with apt, setup installs Debian's Python and its venv and prints one line, unless APT=no forbids it."""
     for tool in ("bash", "tail", "cat", "ln"):
         (tmp_path / tool).symlink_to(f"/bin/{tool}")
     for name, line in (
@@ -93,7 +93,7 @@ def test_missing_python_is_installed_by_root(root: Path, tmp_path: Path) -> None
 
 
 def find_python(root: Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs the script with nothing in its path but what is in a folder."""
+    """Runs the script with only this folder in its PATH."""
     scripts = folder / "scripts"
     shutil.copytree(root / "scripts", scripts, dirs_exist_ok=True)
     script = scripts / "find_python"
@@ -104,7 +104,7 @@ def find_python(root: Path, folder: Path, **variables: str) -> subprocess.Comple
 
 
 def test_ci_runs_what_people_run(root: Path) -> None:
-    """The CI entry is executable and runs `make test` and nothing else."""
+    """The CI entry is executable and runs only `make test`."""
     entry = root / ".ci/run"
     assert entry.stat().st_mode & 0o111
     commands = [line for line in entry.read_text().splitlines() if not line.startswith("#")]
@@ -117,7 +117,7 @@ def test_readme_fits_on_a_screen(root: Path) -> None:
 
 
 def test_links_between_documents_lead_somewhere(root: Path) -> None:
-    """Every relative link in a document names a file that exists."""
+    """Every relative link in a document names an existing file."""
     broken = [
         f"{path.relative_to(root)} -> {link}"
         for path in tracked(root, "*.md")
@@ -128,7 +128,7 @@ def test_links_between_documents_lead_somewhere(root: Path) -> None:
 
 
 def test_decisions_are_numbered_and_complete(root: Path) -> None:
-    """Each decision has a number of its own and says its context, its choice and its consequence."""
+    """Each decision has a number of its own, and the sections Context, Choice and Consequence."""
     decisions = sorted((root / "docs/decisions").glob("*.md"))
     numbers = [path.name[:5] for path in decisions]
     assert all(re.fullmatch(r"\d{4}-", number) for number in numbers)
@@ -139,7 +139,7 @@ def test_decisions_are_numbered_and_complete(root: Path) -> None:
 
 
 def test_stale_generated_code_is_found(tmp_path: Path) -> None:
-    """Generated files that are missing, changed or left over are all named, and writing heals them."""
+    """Missing, changed and left-over generated files are all named, and writing fixes them."""
     expected = {"a_pb2.py": "a", "b_pb2.py": "b"}
     (tmp_path / "b_pb2.py").write_text("changed")
     (tmp_path / "c_pb2.py").write_text("left over")
@@ -149,13 +149,13 @@ def test_stale_generated_code_is_found(tmp_path: Path) -> None:
 
 
 def test_document_of_an_absent_module_is_left_out() -> None:
-    """A document whose module does not exist yet is not generated; a broken module is an error."""
+    """No document is generated for a missing module or for a module without one."""
     assert generate_docs.render("holdfast.no_such_module") is None
     assert generate_docs.render("holdfast.limits") is None
 
 
 def test_reference_has_every_public_name(root: Path) -> None:
-    """Whoever sees a name in somebody's code finds it in the reference."""
+    """Every public name is in the reference."""
     text = (root / "docs/reference.md").read_text()
     names = [name for name in (*holdfast.__all__, *testing.__all__) if not name.startswith("__")]
     assert [name for name in names if name not in text] == []

@@ -1,4 +1,4 @@
-"""Spans of submissions and attempts, and what the environment can ask for."""
+"""Spans of submits and attempts, and the environment variables of tracing."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def traceparent(span: ReadableSpan) -> str:
 
 
 def test_submission_is_a_producer_whose_context_the_job_carries() -> None:
-    """The id of a job that was there before replaces the one that was made for it."""
+    """A submit is a producer span whose context the job carries, and an existing job's id replaces the new one."""
     tracing, exporter = traced()
     with tracing.sending(About("mail", "welcome", "made", {})) as sending:
         carried = sending.context
@@ -64,7 +64,7 @@ def test_submission_is_a_producer_whose_context_the_job_carries() -> None:
 
 
 def test_submission_of_many_counts_them_and_names_none() -> None:
-    """One span for all of them; what a header names is linked."""
+    """A batch submit is one span with the number of jobs and no job id, and links the context of the headers."""
     tracing, exporter = traced()
     with tracing.sending(About("mail", "welcome", "", {"traceparent": OTHER, "tracestate": "vendor=1"}), 3):
         pass
@@ -79,7 +79,7 @@ def test_submission_of_many_counts_them_and_names_none() -> None:
 
 
 def test_state_of_a_trace_goes_on() -> None:
-    """A submission inside a span of another process carries what that one was told, nonsense left out."""
+    """A submit inside a remote span carries that span's trace state, if the state is valid."""
     adopted: dict[str, TraceContext | None] = {}
 
     def submit(state: str) -> None:
@@ -94,7 +94,7 @@ def test_state_of_a_trace_goes_on() -> None:
 
 
 def test_refused_submission_is_an_error() -> None:
-    """The block raises what was raised in it."""
+    """A refused submit marks its span as an error, and the exception is raised."""
     tracing, exporter = traced()
     with pytest.raises(LookupError), tracing.sending(About("mail", "welcome")):
         raise LookupError("no such queue")
@@ -105,7 +105,7 @@ def test_refused_submission_is_an_error() -> None:
 
 @pytest.mark.parametrize("header", ["", "nonsense", OTHER])
 def test_attempt_is_a_consumer_linked_to_where_its_job_was_made(header: str) -> None:
-    """A trace of its own; a job that carries no context, or a bad one, has no link."""
+    """An attempt is a consumer span of its own trace, linked to the submit if the job carries a valid context."""
     tracing, exporter = traced()
     about = About("mail", "welcome", "id", {"traceparent": header} if header else {})
     span = tracing.begin(about, attempt=2, worker_id="w", start_ns=1_000)
@@ -134,7 +134,7 @@ class _Broken(SpanProcessor):
 
 
 def test_provider_that_raises_loses_its_spans_only() -> None:
-    """Whoever submits or runs a job does not hear of it."""
+    """A tracing provider that raises loses its spans, and affects neither submits nor attempts."""
     provider = TracerProvider()
     tracing = Tracing(provider)
     begun = tracing.begin(About("q", "t"), attempt=1, worker_id="w", start_ns=0)
@@ -148,14 +148,14 @@ def test_provider_that_raises_loses_its_spans_only() -> None:
 
 
 class _FullSpan(NonRecordingSpan):
-    """A span of somebody's own that can be begun and ended, and takes nothing in between."""
+    """A span that can be started and ended, but rejects attributes."""
 
     def set_attribute(self, key: str, value: object) -> None:
         raise RuntimeError("no room")
 
 
 def test_span_that_takes_nothing_costs_no_job() -> None:
-    """A job that was accepted stays accepted, whatever its span says to that."""
+    """A span that rejects attributes does not fail an accepted submit."""
     span = _FullSpan(SpanContext(1, 2, is_remote=False))
     with TracedSending(Tracing(), span) as sending:
         sending.accepted("id")
@@ -177,7 +177,7 @@ def test_span_that_takes_nothing_costs_no_job() -> None:
     ],
 )
 def test_environment_says_where_traces_go(environment: dict[str, str], wanted: str) -> None:
-    """An exporter or an endpoint asks for them; a name alone does not."""
+    """An exporter or an endpoint enables tracing, and a service name alone does not."""
     assert wanted_exporter(environment) == wanted
 
 
@@ -189,13 +189,13 @@ def test_environment_says_where_traces_go(environment: dict[str, str], wanted: s
     ],
 )
 def test_what_cannot_be_had_is_refused_by_name(environment: dict[str, str], named: str) -> None:
-    """Rather than sending nothing without a word."""
+    """An unsupported exporter or protocol is refused by the variable's name."""
     with pytest.raises(HoldfastError, match=named):
         wanted_exporter(environment)
 
 
 def test_nothing_of_ours_imports_opentelemetry() -> None:
-    """Neither the SDK with a worker at work, nor the program; what does not ask for traces does not wait for them."""
+    """Without tracing, neither the SDK with a worker nor the program imports OpenTelemetry."""
     program = (
         "import sys\nfrom holdfast import Holdfast\nimport holdfast.cli.worker, holdfast.cli.server\n"
         "from holdfast.observe.tracing_export import exporting\n"
@@ -208,7 +208,7 @@ def test_nothing_of_ours_imports_opentelemetry() -> None:
 
 
 def test_missing_extra_is_named() -> None:
-    """Whoever asks for traces that cannot be sent is told what to install."""
+    """If tracing is requested without its packages, the error names the extra to install."""
     program = (
         "import sys\nsys.modules['opentelemetry.sdk'] = None\n"
         "from holdfast.observe.tracing_export import exporting\n"

@@ -1,10 +1,10 @@
-"""The command line: one module a command. Nothing imports this package but `python -m holdfast`."""
+"""The command line: one module per command. Only `python -m holdfast` and other command modules import it."""
 
 import os
 
-# Children are spawned, never forked, so gRPC need not prepare for forks; it would complain of each one.
+# Child processes are spawned, never forked, so gRPC needs no fork support, which would log a warning for each child.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-# Its own lines (a connection that went away, say) are no JSON and would spoil the log for whoever parses it.
+# gRPC's own log lines (for example about a lost connection) are not JSON and would break parsers of the log.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from holdfast.cli.main import main

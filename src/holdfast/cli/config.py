@@ -1,4 +1,4 @@
-"""`holdfast config`: which settings are in force, and where each came from."""
+"""`holdfast config`: the effective settings and their origins."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from holdfast.settings_sources import load
 
 app = typer.Typer(help="Show the settings.", no_args_is_help=True)
 
-#: Names in several of them mean the same and have the same default.
+#: A name in several of them has the same meaning and default.
 _KINDS: tuple[type[msgspec.Struct], ...] = (Settings, WorkerSettings, ClientSettings)
 
 
@@ -25,10 +25,10 @@ def config() -> None:
 
 @app.command()
 def show(
-    with_origin: Annotated[bool, typer.Option("--origin", help="Also say where each value came from.")] = False,
+    with_origin: Annotated[bool, typer.Option("--origin", help="Also show where each value came from.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show every setting in force here. From the environment, holdfast.toml or pyproject.toml, or its default."""
+    """Show the effective settings: from the environment, holdfast.toml, pyproject.toml or the defaults."""
     rows = _effective()
     if as_json:
         print_json({name: {"value": value, "origin": origin} if with_origin else value for name, value, origin in rows})
@@ -40,7 +40,7 @@ def show(
 
 
 def _effective() -> list[tuple[str, object, str]]:
-    """Name, value as it may be shown, and origin; in the order of the tables of settings."""
+    """Returns name, masked value and origin of each setting, in the order of the tables of settings."""
     rows: dict[str, tuple[str, object, str]] = {}
     problems: dict[str, None] = {}
     for kind in _KINDS:
@@ -58,5 +58,5 @@ def _effective() -> list[tuple[str, object, str]]:
 
 
 def _toml(value: object) -> str:
-    """As it would stand in holdfast.toml; JSON writes text, numbers and switches in the same way."""
+    """Returns the value as in holdfast.toml; JSON writes strings, numbers and booleans the same way."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,9 +1,10 @@
-"""Which server a command talks to, and how."""
+"""The connection of a command to a server, several nodes, a data directory or a ZooKeeper ensemble."""
 
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import typer
@@ -11,53 +12,49 @@ import typer
 from holdfast.cli.places import nearby
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
-from holdfast.settings import DEFAULT_CONNECT, ENSEMBLE, ClientSettings, WorkerSettings, addresses_of, masked
+from holdfast.sdk.url_schemes import scheme_of
+from holdfast.settings import DEFAULT_CONNECT, ClientSettings, WorkerSettings, addresses_of, masked
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
     from holdfast.client.access import Access
-    from holdfast.client.remote import RemoteJobs
-    from holdfast.client.routed import RoutedJobs
+    from holdfast.client.link import Client, DirectPlace
     from holdfast.client.transport import Carrier
     from holdfast.settings import Settings
     from holdfast.topologies.embedded.served_ledger import Serving
-    from holdfast.topologies.zookeeper.client_api import BiddingJobs
-    from holdfast.topologies.zookeeper.ensemble_url import Ensemble
-
-    Client = RemoteJobs | RoutedJobs | BiddingJobs
 
 T = TypeVar("T")
 
-#: Every command that asks a server takes it.
+#: The option of every command that sends requests to a server.
 Connect = Annotated[
     str | None,
     typer.Option(
         "--connect",
         metavar="HOST:PORT|DIRECTORY",
         help=(
-            "Where the jobs are: a server, all nodes (HOST:PORT,HOST:PORT) in their order, a directory, or zk://HOSTS"
+            "Server, all nodes in their order (HOST:PORT,HOST:PORT), data directory, or zk://HOSTS"
             f" (default: HOLDFAST_CONNECT, else {DEFAULT_CONNECT})."
         ),
         show_default=False,
     ),
 ]
 
-#: A call that takes longer than this has reached somebody.
+#: A failed call that took longer than this had reached a server.
 _AWAY_S = 2.0
-#: How long whoever has the lock of a directory may take until it listens there, and how often it is asked.
+#: The time that the process with the lock of a directory has to start listening, and the pause between two attempts.
 _STARTING_S, _PAUSE_S = 5.0, 0.05
 _UNREACHABLE = "UNREACHABLE"
-#: What a server forgets, and when, is a setting of that server's; a command that looks in must not decide it.
+#: Retention is a setting of the server; a short command must not evict jobs.
 _EVER_MS, _ALL_JOBS, _ALL_BYTES = 3_660 * 86_400_000, 1_000_000_000, 1 << 50
 
 
 class ServerConnection:
-    """One server for the length of a command, which may ask it several things."""
+    """A connection for the duration of a command, which may send several requests."""
 
     def __init__(self, connect: str | None, *, may_create: bool = False) -> None:
-        """`connect` is the option as it was given; nothing is opened before the first question.
+        """`connect` is the value of the option; the first request opens the connection.
 
-        A command that writes `may_create` a directory that does not exist yet, as an app and a worker do.
+        A command that writes may create a missing directory (`may_create`), as an app and a worker do.
         """
         import asyncio
 
@@ -67,10 +64,10 @@ class ServerConnection:
         self._access = access_to(loaded.settings)
         if isinstance(self._place, Path):
             check_directory(self._place.parent, may_create=may_create)
-        # One loop for all questions: gRPC does not bear a second one in its process.
+        # One event loop for all requests: gRPC does not support a second one in a process.
         self._runner = asyncio.Runner()
         self._client: Client | None = None
-        #: What this command serves itself, because nobody else did.
+        #: The ledger that this command serves itself, because no other process does.
         self._serving: Serving | None = None
 
     def __enter__(self) -> Self:
@@ -81,18 +78,18 @@ class ServerConnection:
             self._runner.run(self._close())
 
     def ask(self, call: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
-        """What the server answers; fails at once if it does not."""
+        """Sends a request and returns the reply; fails at once if no server answers."""
         return self._runner.run(self._ask(call, may_open=True))
 
     def wait_for(self, call: "Callable[[Client], Coroutine[Any, Any, T]]", patience_s: float) -> T:
-        """What the server answers at last: whoever waits for a job waits for a server that is started again, too."""
+        """Sends a request and returns the reply; waits up to `patience_s` for a server that restarts."""
         return self._runner.run(self._wait_for(call, patience_s))
 
     async def _ask(self, call: "Callable[[Client], Awaitable[T]]", *, may_open: bool) -> T:
         from holdfast.client.remote import RemoteJobs
 
         if self._client is None:
-            self._client = self._direct() or RemoteJobs(await self._carrier(may_open=may_open))
+            self._client = await self._direct() or RemoteJobs(await self._carrier(may_open=may_open))
         try:
             return await call(self._client)
         except UnavailableError as error:
@@ -110,28 +107,29 @@ class ServerConnection:
                 return await self._ask(call, may_open=False)
             except UnavailableError:
                 now_s = time.monotonic()
-                if away_since_s is None or now_s - began_s > _AWAY_S:  # it was there meanwhile
+                if away_since_s is None or now_s - began_s > _AWAY_S:  # it was reachable meanwhile
                     away_since_s = now_s
-                    say("holdfast: the server went away; waiting for it to come back")
+                    say("holdfast: lost the connection to the server; reconnecting")
                 if now_s - away_since_s > patience_s:
                     raise
             await self._close()
             await asyncio.sleep(_AWAY_S / 4)
 
-    def _direct(self) -> "RoutedJobs | BiddingJobs | None":
-        """Several nodes or an ensemble, if that is what was named."""
+    async def _direct(self) -> "Client | None":
+        """Returns a client of several nodes or of a place without a server, if these were named."""
         if isinstance(self._place, str | Path):
             return None
         if not isinstance(self._place, list):
-            from holdfast.topologies.zookeeper.client_api import BiddingJobs
-
-            return BiddingJobs(self._place)
+            return await self._place.client()
         from holdfast.client.routed import UnnamedJobs
 
         return UnnamedJobs(self._place, self._access)
 
     async def _carrier(self, *, may_open: bool) -> "Carrier":
-        """Whoever waits for a job does not open its directory: a server that is started again would find it in use."""
+        """Connects to the server, or to the socket of a directory, which this command serves itself if it `may_open`.
+
+        A command that waits for a job may not: a restarting server would find the directory locked.
+        """
         if isinstance(self._place, str):
             from holdfast.client.grpc_transport import GrpcCarrier
 
@@ -146,12 +144,12 @@ class ServerConnection:
         while True:
             try:
                 return await SocketCarrier.connect(self._place)
-            except UnavailableError as error:  # nobody serves it, or somebody who was killed left its socket behind
+            except UnavailableError as error:  # no process serves it, or a killed process left its socket behind
                 if not may_open:
                     raise _not_served(self._place.parent) from error
             try:
                 self._serving = await _opened(self._place.parent)
-            except DirectoryLockedError:  # its holder is about to listen: it has just come, and recovers
+            except DirectoryLockedError:  # its owner has just started, recovers, and will listen soon
                 if time.monotonic() > until_s:
                     raise
                 await asyncio.sleep(_PAUSE_S)
@@ -166,13 +164,13 @@ class ServerConnection:
 
 
 def ask(connect: str | None, call: "Callable[[Client], Coroutine[Any, Any, T]]", *, may_create: bool = False) -> T:
-    """What the server answers to the one question of a command."""
+    """Sends the only request of a command and returns the reply."""
     with ServerConnection(connect, may_create=may_create) as connection:
         return connection.ask(call)
 
 
 async def _opened(folder: Path) -> "Serving":
-    """Serves a directory for the length of a command, as any other process that opens it would; forgets no job."""
+    """Serves a directory for the duration of a command, like any process that opens it; evicts no job."""
     from holdfast.settings import Settings
     from holdfast.topologies.embedded.served_ledger import Serving
 
@@ -182,9 +180,9 @@ async def _opened(folder: Path) -> "Serving":
 
 
 def forgetting_nothing(settings: "Settings") -> "Settings":
-    """The settings for a single command: it removes no finished job from the directory that it serves meanwhile.
+    """Returns the settings of a single command, which evicts no finished job from the directory that it serves.
 
-    A process that stays needs its own limits, because the jobs that it keeps are in its memory.
+    A long-running process needs its own limits, because it holds the jobs in memory.
     """
     from msgspec.structs import replace
 
@@ -200,14 +198,14 @@ def forgetting_nothing(settings: "Settings") -> "Settings":
 
 def _not_served(folder: Path) -> UnavailableError:
     message = (
-        f"nobody has {str(folder)!r} open: start a worker of its app (`holdfast worker -A module:app`) or"
-        f" `holdfast server --data {folder}`"
+        f"no server is running for {str(folder)!r}; start one with `holdfast up --data {folder}`, or start a worker of"
+        " its app with `holdfast worker -A module:app`"
     )
     return UnavailableError(message, reason=_UNREACHABLE)
 
 
 def check_directory(folder: Path, *, may_create: bool) -> None:
-    """Refuse a directory of another topology, and one without jobs unless the command may make them there."""
+    """Refuses a directory of another topology, and one without jobs unless the command may create it."""
     from holdfast.process.directory_owner import topology_of
 
     topology = topology_of(folder)
@@ -216,56 +214,62 @@ def check_directory(folder: Path, *, may_create: bool) -> None:
     if topology:
         raise _other_topology(folder, topology)
     if not may_create:
-        example = f"; there are some in {found!r}: --connect {found}" if (found := nearby()) else ""
-        message = f"no process serves the directory {str(folder)!r}, and there are no jobs in it{example}"
+        example = (
+            f"there are jobs in --connect {found}"
+            if (found := nearby())
+            else f"start one with `holdfast up --data {folder}`"
+        )
+        message = f"no server is running for {str(folder)!r}, and the directory contains no jobs; {example}"
         raise UnavailableError(message, reason=_UNREACHABLE)
     if not folder.exists():
         say_created(folder)
 
 
 def say_created(folder: Path) -> None:
-    """Tell the user that a directory is made: the name may be a host whose port was forgotten."""
+    """Tells the user that a directory is created: the name may be a host name without its port."""
     shown = str(folder.absolute())
-    say(f"holdfast: making the directory {shown!r} for jobs; a server would be named with its port, as HOST:PORT")
+    say(f"holdfast: creating the data directory {shown!r}; to connect to a server, use HOST:PORT")
 
 
 def _other_topology(folder: Path, topology: str) -> UnavailableError:
     message = (
-        f"{str(folder)!r} is the data directory of the topology {topology}, whose own processes serve its jobs: start"
-        f" them with `holdfast up --topology {topology} --data {folder}`, and name their address, for example --connect"
+        f"{str(folder)!r} is a data directory of the topology {topology}, which only its own processes serve; start"
+        f" them with `holdfast up --topology {topology} --data {folder}`, and use their address, for example --connect"
         f" {DEFAULT_CONNECT}"
     )
     return UnavailableError(message, reason=_UNREACHABLE)
 
 
 def _nothing_told() -> UnavailableError:
-    """For whoever has jobs in a directory, and did not say in which."""
-    message = f"no server answers at {DEFAULT_CONNECT}: {say_where()}; or start a server with `holdfast up`"
+    """Returns the error for a command without --connect if no server answers at the default address."""
+    message = f"no server answers at {DEFAULT_CONNECT}: {say_where()}, or start a server with `holdfast up`"
     return UnavailableError(message, reason=_UNREACHABLE)
 
 
 def say_where() -> str:
-    """How to name the directory of the jobs, with one of this folder as the example."""
+    """Returns advice to name the data directory, with one in the working directory as the example."""
     example = f", for example --connect {found}" if (found := nearby()) else ""
-    return f"say --connect DIRECTORY where jobs are kept in one{example}"
+    return f"use --connect DIRECTORY if the jobs are in a data directory{example}"
 
 
 def access_to(settings: ClientSettings | WorkerSettings) -> "Access":
-    """What to show a server, as its URL and the settings say."""
+    """Returns the token and the TLS files for a server, from its URL and the settings."""
     from holdfast.client.access import access_of
 
     return access_of(settings.connect, fallback=settings.token)
 
 
-def place_of(target: str, name: str = "--connect", *, may_create: bool = False) -> "str | list[str] | Path | Ensemble":
-    """A server's address, those of several nodes, the socket of a directory, or an ensemble; else an error.
+def place_of(
+    target: str, name: str = "--connect", *, may_create: bool = False
+) -> "str | list[str] | Path | DirectPlace":
+    """Returns the address of a server, those of several nodes, the socket of a directory, or jobs without a server.
 
-    `name` is the option as the user knows it. The directory must exist unless the caller `may_create` it.
+    `name` is the option in error messages. The directory must exist unless the caller `may_create` it.
     """
-    if target.startswith(ENSEMBLE):
-        from holdfast.topologies.zookeeper.ensemble_url import ensemble_of
-
-        return ensemble_of(target)
+    scheme = scheme_of(target)
+    if scheme is not None and scheme.place:
+        place: DirectPlace = resolve_name(scheme.place)(target)
+        return place
     addresses = addresses_of(target)
     if addresses:
         return addresses if len(addresses) > 1 else addresses[0]
@@ -273,14 +277,14 @@ def place_of(target: str, name: str = "--connect", *, may_create: bool = False) 
         from holdfast.server.unix_socket import SOCKET_NAME
 
         return Path(target) / SOCKET_NAME
-    missing = "" if ":" in target else ", which is no directory here"
+    missing = "" if ":" in target else ", which is not an existing directory"
     raise InvalidArgumentError(
-        f"expected {name} to be host:port, holdfast://host:port, several of them with commas, each once,"
-        f" a directory of jobs, or zk://host:port/path, got {masked(target)!r}{missing}",
+        f"{name} must be host:port, holdfast://host:port, a comma-separated list of different addresses, a data"
+        f" directory, or zk://host:port/path, got {masked(target)!r}{missing}",
         reason="ADDRESS_INVALID",
     )
 
 
 def _can_be_new(target: str) -> bool:
-    """Whether a directory may be made of it: what looks like an address with a mistake in it is none."""
+    """Returns whether a directory of this name may be created: not if it looks like a mistyped address."""
     return not Path(target).exists() and ("/" in target or ":" not in target)

@@ -1,4 +1,4 @@
-"""`holdfast dashboard`: the dashboard, HTTP and metrics beside a directory, a server, nodes or an ensemble."""
+"""`holdfast dashboard`: the dashboard, HTTP and metrics for a directory, a server, nodes or an ensemble."""
 
 import inspect
 import os
@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
     from holdfast.topologies.dashboard import Place
 
-EPILOG = (
-    "It shows a server the token of the URL or HOLDFAST_TOKEN, and acts with it for every caller; callers show it"
-    " theirs, from --tokens or the tokens.json of the directory."
-)
-#: The settings that it uses beside the port; it retains jobs of a directory while it serves that directory.
+#: The settings that it uses besides the port; those of retention apply while it serves a directory.
 _SETTINGS = (
     *("host", "metrics_port", "tokens", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit"),
     *("retain_ms", "retain_failed_ms", "retain_jobs", "retain_bytes", "insecure", "log_level", "log_format"),
@@ -32,7 +28,7 @@ def dashboard(
         str | None,
         typer.Argument(
             metavar="PLACE",
-            help="Where the jobs are: a directory, a server, all nodes (HOST:PORT,HOST:PORT) in their order, or zk://HOSTS"
+            help="Data directory, server, all nodes in their order (HOST:PORT,HOST:PORT), or zk://HOSTS"
             " (default: HOLDFAST_CONNECT).",
             show_default=False,
         ),
@@ -48,7 +44,7 @@ def dashboard(
     ] = None,
     **flags: object,
 ) -> None:
-    """HTTP and the dashboard over jobs that are kept elsewhere, until TERM or INT."""
+    """Serves HTTP and the dashboard for jobs that are stored elsewhere, until TERM or INT."""
     client = load(ClientSettings, flags={"connect": where}, environment=os.environ, folder=Path.cwd()).settings
     place = _place(client.connect)
     data = str(place) if isinstance(place, Path) else MEMORY
@@ -57,15 +53,15 @@ def dashboard(
     from holdfast.topologies.dashboard import serve
 
     async def program(settings: Settings, log_stream: "ByteStream") -> None:
-        del log_stream  # it logs no transitions
+        del log_stream  # the dashboard logs no transitions
         await serve(settings, place, access_to(client))
 
     run_program(settings, program)
 
 
 def _place(target: str) -> "Place":
-    """As every command understands it; a directory must hold jobs."""
-    place = place_of(target, "the place")
+    """Resolves the place as every command does; a directory must contain jobs."""
+    place = place_of(target, "PLACE")
     if not isinstance(place, Path):
         return place
     check_directory(place.parent, may_create=False)
@@ -73,7 +69,7 @@ def _place(target: str) -> "Place":
 
 
 def _signature() -> inspect.Signature:
-    """The parameters above, and the settings."""
+    """Returns the parameters above and the settings."""
     own = [one for one in inspect.signature(dashboard).parameters.values() if one.kind is not one.VAR_KEYWORD]
     return inspect.Signature([*own, *of_a_gateway(_SETTINGS)])
 

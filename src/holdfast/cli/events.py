@@ -1,4 +1,4 @@
-"""`holdfast events`: everything that happens to all jobs, in order and without a gap."""
+"""`holdfast events`: the events of all jobs, in order and without a gap."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,24 +9,27 @@ from holdfast.cli.text import Json, as_clock, print_json, printable, say
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.cli.connection import Client
+    from holdfast.client.link import Client
     from holdfast.core.history import Entry
 
 
 def events(
     after: Annotated[
         int | None,
-        typer.Option(min=0, metavar="POSITION", help="Begin behind this position; 0: with all that is kept. Else now."),
+        typer.Option(
+            min=0, metavar="POSITION", help="Start after this position; 0: with the oldest event (default: now)."
+        ),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, metavar="N", help="End after so many lines; 0: never.")
+        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Stop after this many lines; 0: never.")
     ] = 0,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Print what happens to all jobs as it becomes durable, a line each, until Ctrl-C.
+    """Print the events of all jobs as they become durable, one per line, until Ctrl-C.
 
-    Whoever was cut off goes on with the last position printed; what shares that position is printed in one piece.
+    To continue after an interruption, pass the last printed position to --after. Lines with the same position are
+    printed together.
     """
     follower = _Follower(after, limit, as_json=as_json)
     try:
@@ -37,7 +40,7 @@ def events(
 
 
 class _Follower:
-    """Prints entries, and knows up to where everything was printed."""
+    """Prints entries, and tracks the position up to which all of them were printed."""
 
     def __init__(self, after: int | None, limit: int, *, as_json: bool) -> None:
         self._after = after
@@ -57,7 +60,7 @@ class _Follower:
 
     def say_where_to_go_on(self) -> None:
         if self._is_told:
-            say(f"holdfast: go on with --after {self._after}")
+            say(f"holdfast: continue with --after {self._after}")
 
     def _print(self, entry: "Entry") -> None:
         if self._as_json:

@@ -1,6 +1,6 @@
-"""Whether a system is healthy: the rules of `holdfast top`, over what it has seen.
+"""The rules by which `holdfast top` judges the health of a system.
 
-Pure: nothing here asks a server or a clock. The dashboard's `health.js` has the same rules over its own series.
+Pure functions: they use neither a server nor a clock. The dashboard's `health.js` applies the same rules to its series.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ from holdfast.core.unknown_types import unknown_types, unknown_types_text
 from holdfast.ports import QueueView, WorkerView
 
 _OLD_MS, _VERY_OLD_MS, _SILENT_MS = 60_000, 600_000, 20_000
-#: Jobs are stalled if they have waited this long behind busy slots, and no job was seen to end for at least as long.
+#: Jobs are stalled if all slots are busy, and for at least this long the oldest job has waited and no job has ended.
 _STALLED_MS = 5_000
 _FAILURES_MIN, _SHARE_WARN, _SHARE_BAD = 3, 0.05, 0.5
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that a person should know; a note is nothing to worry about."""
+    """A fact that an operator should know; a note needs no action."""
 
     is_bad: bool
     text: str
@@ -29,7 +29,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def findings(look: Look, trend: Trend) -> list[Finding]:
-    """What is wrong, the worst first."""
+    """Returns the findings, worst first."""
     found = [
         *(Finding(is_bad=True, text=text) for text in look.stats.warnings),
         *_without_worker(look),
@@ -43,11 +43,11 @@ def findings(look: Look, trend: Trend) -> list[Finding]:
 
 
 def verdict(look: Look, found: Sequence[Finding]) -> str:
-    """One word for all of it: a system whose slots are all taken while jobs wait is busy at best."""
+    """Returns the overall state; at best "busy" if all slots are taken while jobs wait."""
     if any(finding.is_bad for finding in found):
-        return "needs attention"
+        return "critical"
     if any(not finding.is_note for finding in found):
-        return "have a look"
+        return "warning"
     if found:
         return "busy"
     return "healthy" if look.stats.states.get("QUEUED") or look.stats.states.get("RUNNING") else "healthy, idle"
@@ -58,10 +58,10 @@ def _open_queues(look: Look) -> list[QueueView]:
 
 
 def _without_worker(look: Look) -> Iterator[Finding]:
-    """Jobs that would wait for ever: no worker is there, or none that knows their types."""
+    """Yields jobs that would never run: no worker is connected, or none that knows their types."""
     waiting = _open_queues(look)
     if waiting and not look.stats.workers:
-        text = f"{_jobs(sum(queue.ready for queue in waiting))} could run and no worker is connected"
+        text = f"{_jobs(sum(queue.ready for queue in waiting))} could run, but no worker is connected"
         yield Finding(is_bad=True, text=text)
         return
     types = unknown_types(waiting, {name for worker in look.workers for name in worker.types})
@@ -70,9 +70,9 @@ def _without_worker(look: Look) -> Iterator[Finding]:
 
 
 def _saturated(look: Look, trend: Trend) -> Iterator[Finding]:
-    """Every slot is taken and jobs wait: a note while jobs end, and more than that where none has ended for long.
+    """Yields a finding if all slots are busy while jobs wait: a note while jobs end, otherwise a warning.
 
-    None ends, for example, where every slot has a job that waits for the result of a job that waits for a slot.
+    For example, no job ends if every slot runs a job that waits for the result of a queued job.
     """
     workers = [worker for worker in look.workers if worker.slots]
     waiting = _open_queues(look)
@@ -91,7 +91,7 @@ def _saturated(look: Look, trend: Trend) -> Iterator[Finding]:
 
 
 def _ended_text(ended: int, within_ms: int) -> str:
-    """Nothing after a single look."""
+    """Returns the number of jobs that ended recently; empty after a single sample."""
     if not within_ms:
         return ""
     counted = _count(ended, "job has", "jobs have") if ended else "no job has"
@@ -103,7 +103,7 @@ def _old(look: Look) -> Iterator[Finding]:
         return
     for queue in _open_queues(look):
         if queue.oldest_age_ms >= _OLD_MS:
-            text = f"in queue {queue.name} a job has waited for {as_span(queue.oldest_age_ms)}"
+            text = f"a job in queue {queue.name} has waited for {as_span(queue.oldest_age_ms)}"
             yield Finding(queue.oldest_age_ms >= _VERY_OLD_MS, text)
 
 
@@ -112,7 +112,7 @@ def _closed(queues: Sequence[QueueView]) -> Iterator[Finding]:
         if queue.mode == QueueMode.OPEN:
             continue
         held = f"is paused and holds {_jobs(queue.ready + queue.delayed)}"
-        does = held if queue.mode == QueueMode.PAUSED else "drains and takes no jobs"
+        does = held if queue.mode == QueueMode.PAUSED else "is draining and accepts no jobs"
         yield Finding(is_bad=False, text=f"queue {queue.name} {does}{': ' + queue.reason if queue.reason else ''}")
 
 
@@ -127,7 +127,7 @@ def _failing(trend: Trend) -> Iterator[Finding]:
 def _silent(workers: Sequence[WorkerView]) -> Iterator[Finding]:
     for worker in workers:
         if worker.heard_ms_ago >= _SILENT_MS:
-            text = f"worker {worker.worker_id} has been silent for {as_span(worker.heard_ms_ago)}"
+            text = f"worker {worker.worker_id} has sent no heartbeat for {as_span(worker.heard_ms_ago)}"
             yield Finding(is_bad=False, text=text)
 
 

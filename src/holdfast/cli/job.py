@@ -1,4 +1,4 @@
-"""`holdfast job`: submit, look, wait, cancel, retry and explain. Searching and watching have modules of their own."""
+"""`holdfast job`: submit, get, wait, cancel, retry and explain. Other modules implement list, watch and history."""
 
 import os
 import sys
@@ -15,16 +15,16 @@ from holdfast.cli.text import Json, indented, print_json, printable, printable_l
 from holdfast.errors import DeadlineExceededError, ExitCode
 
 if TYPE_CHECKING:
-    from holdfast.cli.connection import Client
+    from holdfast.client.link import Client
     from holdfast.core.model import Template
     from holdfast.ports import JobDraft, JobView, ResultView
 
-app = typer.Typer(help="Submit jobs and look after them.", no_args_is_help=True)
+app = typer.Typer(help="Submit, inspect, cancel and retry jobs.", no_args_is_help=True)
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 TimeoutS = Annotated[
     float,
-    typer.Option("--timeout", min=0, metavar="SECONDS", help="Seconds to wait at most.", callback=counted),
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="Maximum number of seconds to wait.", callback=counted),
 ]
 
 
@@ -40,15 +40,15 @@ def submit(
         str,
         typer.Argument(
             metavar="PAYLOAD",
-            help="Of a Python function its arguments, as a JSON object; - reads standard input.",
+            help="Payload; for a Python function, its arguments as a JSON object. - reads standard input.",
             show_default=False,
         ),
     ] = "",
     queue: Annotated[
-        str, typer.Option("--queue", "-q", metavar="QUEUE", help="The queue it waits in.")
+        str, typer.Option("--queue", "-q", metavar="QUEUE", help="Queue of the job.")
     ] = limits.QUEUE_DEFAULT,
     priority: Annotated[
-        int, typer.Option("--priority", "-p", metavar="N", help="0 to 9, larger is sooner.")
+        int, typer.Option("--priority", "-p", metavar="N", help="Priority from 0 to 9; higher runs first.")
     ] = limits.PRIORITY_DEFAULT,
     delay_s: Annotated[
         float,
@@ -57,21 +57,21 @@ def submit(
             min=0,
             max=limits.DELAY_MS_MAX / 1_000,
             metavar="SECONDS",
-            help="Seconds before it is due.",
+            help="Seconds before the job may run.",
             callback=counted,
         ),
     ] = 0,
     request_id: Annotated[
-        str, typer.Option(metavar="KEY", help="Repeating a submit under the same id finds the first job.")
+        str, typer.Option(metavar="KEY", help="Idempotency key: a repeated submit returns the first job.")
     ] = "",
     unique_key: Annotated[
-        str, typer.Option(metavar="KEY", help="While a job of this type and key has not ended, finds that one.")
+        str, typer.Option(metavar="KEY", help="Returns the unfinished job of this type with the same key, if any.")
     ] = "",
     label: Annotated[
-        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="A label; repeatable.")
+        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label; repeatable.")
     ] = None,
     max_attempts: Annotated[
-        int, typer.Option(min=1, max=limits.ATTEMPTS_MAX, metavar="N", help="How often it may be tried.")
+        int, typer.Option(min=1, max=limits.ATTEMPTS_MAX, metavar="N", help="Maximum number of attempts.")
     ] = limits.ATTEMPTS_DEFAULT,
     job_timeout_s: Annotated[
         float,
@@ -80,16 +80,16 @@ def submit(
             min=0,
             max=limits.TIMEOUT_MS_MAX / 1_000,
             metavar="SECONDS",
-            help="Seconds an attempt may run; 0: any.",
+            help="Maximum number of seconds per attempt; 0: no limit.",
             callback=counted,
         ),
     ] = 0,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its result, as `holdfast job result` does.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result, like `holdfast job result`.")] = False,
     timeout_s: TimeoutS = 60,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Submit a job; once its id is printed, it is on disk."""
+    """Submit a job. The job is durable once its id is printed."""
     import uuid
 
     from holdfast.core.model import Extra, Template
@@ -103,7 +103,7 @@ def submit(
     kept = extra if extra != Extra() else None
     if context := trace_context(os.environ.get("TRACEPARENT", ""), os.environ.get("TRACESTATE", "")):
         kept = carrying(kept, context)
-    # With an id of our own, a submission whose answer was lost can be repeated and finds the first one.
+    # With an id chosen here, a submit whose reply was lost can be repeated without creating a second job.
     draft = JobDraft(
         payload=data,
         delay_ms=round(delay_s * 1_000),
@@ -153,21 +153,21 @@ def result(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Wait for a job and print its output, or its failure on standard error. Exits with 1 if it did not end DONE."""
+    """Wait for a job; print its output, or its failure on standard error. Exits with 1 if it failed or was canceled."""
     with ServerConnection(connect) as server:
-        server.ask(lambda client: client.get(job_id))  # so that a wrong id or address is told at once
+        server.ask(lambda client: client.get(job_id))  # reports a wrong id or address at once
         found, ended = _wait(server, job_id, timeout_s if wait else 0)
     _finish(found, ended, as_json=as_json)
 
 
 def _wait(server: ServerConnection, job_id: str, timeout_s: float) -> "tuple[JobView, ResultView]":
-    """The job and its result, once it has ended; a server that is started again meanwhile changes nothing."""
+    """Waits for the end of a job, also over a restart of the server; returns the job and its result."""
     end_s = time.monotonic() + timeout_s
     return server.wait_for(lambda client: _ended(client, job_id, end_s), timeout_s)
 
 
 async def _ended(client: "Client", job_id: str, end_s: float) -> "tuple[JobView, ResultView]":
-    """Whoever has waited long enough is told what it is waiting for."""
+    """Returns the job and its result; the error on a timeout explains why the job has not ended."""
     import asyncio
 
     from holdfast.core.lifecycle import TERMINAL
@@ -202,7 +202,7 @@ def _finish(found: "JobView", ended: "ResultView", *, as_json: bool) -> None:
 
 
 def _print_output(output: bytes) -> None:
-    """Every byte as it is, except on a terminal: what a job returns could be meant for that."""
+    """Writes the bytes unchanged; on a terminal, control characters are escaped."""
     if sys.stdout.isatty():
         text = printable_lines(output)
         print(text, end="" if text.endswith("\n") or not text else "\n")
@@ -214,41 +214,41 @@ def _print_output(output: bytes) -> None:
 @app.command()
 def cancel(
     job_id: JobId,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept with the job.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored with the job.")] = "",
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Cancel a job. At once while it is queued, best effort while it runs."""
+    """Cancel a job. A queued job ends at once; a running job is asked to stop."""
     from holdfast.core.lifecycle import RUNNING
 
     reply = ask(connect, lambda client: client.cancel(job_id, reason))
     if as_json:
         print_json({"job_id": job_id, "state": reply.state.name, "had_ended": reply.was_terminal})
     elif reply.was_terminal:
-        print(f"it had already ended: {reply.state.name}")
+        print(f"the job had already ended: {reply.state.name}")
     else:
-        print("it is running and was asked to stop" if reply.state == RUNNING else "canceled")
+        print("the job is running and was asked to stop" if reply.state == RUNNING else "canceled")
 
 
 @app.command()
 def retry(
     job_id: JobId,
     request_id: Annotated[
-        str, typer.Option(metavar="KEY", help="Repeating a retry under the same id finds the first one.")
+        str, typer.Option(metavar="KEY", help="Idempotency key: a repeated retry returns the first new job.")
     ] = "",
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Submit a job that has ended once more. It is a new job; prints the new id."""
+    """Submit a finished job again, as a new job, and print the new id."""
     import uuid
 
-    request_id = request_id or f"retry-{uuid.uuid4()}"  # so that the call may be repeated
+    request_id = request_id or f"retry-{uuid.uuid4()}"  # makes the call safe to repeat
     _print_id(ask(connect, lambda client: client.retry(job_id, request_id)), as_json=as_json)
 
 
 @app.command()
 def why(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None:
-    """Say why a job is not running, who runs it, or how it ended."""
+    """Explain why a job is not running, which worker runs it, or how it ended."""
     reply = ask(connect, lambda client: client.explain(job_id))
     if as_json:
         print_json({"job_id": job_id, "state": reply.state.name, "reason": reply.reason, "explanation": reply.sentence})

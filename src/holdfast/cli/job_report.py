@@ -1,4 +1,4 @@
-"""What `holdfast job get` prints: the job, its arguments and its attempts, for people or as JSON."""
+"""The output of `holdfast job get`: the job, its arguments and its attempts, as text or JSON."""
 
 import base64
 import json
@@ -11,13 +11,13 @@ from holdfast.core.history import Attempt
 from holdfast.ports import JobView
 from holdfast.server.attempts import JobAttempts
 
-#: Arguments up to this length stand on one line; longer ones are a block, which is cut after this many characters.
+#: Arguments up to the first length are printed on one line, longer ones as a block that is cut at the second length.
 _LINE_CHARS, _BLOCK_CHARS = 80, 4_000
 _BINARY_BYTES = 48
 
 
 class JobReport(msgspec.Struct, frozen=True):
-    """A job with what it was called with, and its attempts."""
+    """A job with its payload and its attempts."""
 
     job: JobView
     payload: bytes
@@ -25,7 +25,7 @@ class JobReport(msgspec.Struct, frozen=True):
 
 
 def report_json(report: JobReport) -> dict[str, object]:
-    """Everything that is known of a job, for programs; `attempts` is their number, `attempt_details` the list."""
+    """Returns all data of a job for JSON; `attempts` is a number, `attempt_details` the list."""
     return {
         **job_json(report.job),
         **_arguments_json(report.payload),
@@ -35,7 +35,7 @@ def report_json(report: JobReport) -> dict[str, object]:
 
 
 def _arguments_json(payload: bytes) -> dict[str, object]:
-    """Arguments that are not JSON are in `arguments_base64` instead."""
+    """Returns the arguments; those that are not JSON are in `arguments_base64`."""
     if not payload:
         return {"arguments": None}
     try:
@@ -58,7 +58,7 @@ def _attempt_json(attempt: Attempt) -> dict[str, object]:
 
 
 def print_report(report: JobReport) -> None:
-    """The job, then its arguments where they are long, then one block for each attempt."""
+    """Prints the job, its arguments if they are long, and one block per attempt."""
     shown = arguments_text(report.payload)
     is_line = len(shown) <= _LINE_CHARS and "\n" not in shown
     print_fields([*job_fields(report.job), ("arguments", shown if is_line else "")])
@@ -74,7 +74,7 @@ def print_report(report: JobReport) -> None:
 
 
 def arguments_text(payload: bytes) -> str:
-    """The arguments for people: JSON on one line or indented, text, or that they are binary."""
+    """Returns the arguments as text: JSON on one line or indented, plain text, or a preview of binary data."""
     if not payload:
         return ""
     try:
@@ -86,7 +86,7 @@ def arguments_text(payload: bytes) -> str:
 
 
 def _block(value: object) -> str:
-    """The value indented, as far as a block is shown: the whole text grows with the square of the nesting depth."""
+    """Returns the beginning of the indented value: the whole text grows with the square of the nesting depth."""
     parts, chars = [], 0
     for part in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
         parts.append(part)
@@ -111,7 +111,7 @@ def _cut(text: str, size_bytes: int) -> str:
 
 
 def _parsed(payload: bytes) -> object:
-    """The JSON value; `ValueError` for anything that is not strictly JSON."""
+    """Returns the JSON value; raises `ValueError` for anything that is not strictly JSON."""
     try:
         return json.loads(payload, parse_constant=_refuse)
     except RecursionError as error:

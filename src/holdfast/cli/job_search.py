@@ -1,4 +1,4 @@
-"""`holdfast job list`: jobs that match, newest first."""
+"""`holdfast job list`: lists the jobs that match filters."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +12,12 @@ from holdfast.core.lifecycle import State
 from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from holdfast.cli.connection import Client
+    from holdfast.client.link import Client
     from holdfast.ports import JobQuery, JobView
 
 
 def complete_state() -> list[str]:
-    """What a shell offers for a state."""
+    """Returns the states, for shell completion."""
     return [state.name for state in State]
 
 
@@ -38,11 +38,14 @@ def list_jobs(
         typer.Option("--label", "-l", metavar="KEY=VALUE", help="Only jobs with this label; repeatable."),
     ] = None,
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="Only jobs created since 2026-11-15T12:00, or in the last 10m.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Only jobs created since this time: 2026-11-15T12:00, or an age such as 10m."
+        ),
     ] = "",
-    before: Annotated[str, typer.Option(metavar="TIME", help="Only jobs created before that time.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many jobs at most.")] = 20,
-    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Begin with the oldest.")] = False,
+    before: Annotated[str, typer.Option(metavar="TIME", help="Only jobs created before this time.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of jobs.")] = 20,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="List the oldest jobs first.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -66,11 +69,11 @@ def list_jobs(
     else:
         print_jobs(jobs)
         if has_more:
-            say(f"holdfast: there are more than these {len(jobs)}; see --limit")
+            say(f"holdfast: only {len(jobs)} jobs are shown and there are more; see --limit")
 
 
 async def _collect(client: "Client", query: "JobQuery", limit: int) -> "tuple[list[JobView], bool]":
-    """Part after part; a part may be empty, and more may follow. Also whether there are more than the limit."""
+    """Reads pages up to the limit; a page may be empty although more follow. Also returns whether there are more."""
     jobs: list[JobView] = []
     cursor = ""
     while True:
@@ -82,12 +85,12 @@ async def _collect(client: "Client", query: "JobQuery", limit: int) -> "tuple[li
 
 
 def parse_labels(given: list[str] | None) -> dict[str, str]:
-    """Labels as they are given on the command line."""
+    """Parses the labels of the command line."""
     labels: dict[str, str] = {}
     for text in given or ():
         key, separator, value = text.partition("=")
         if not (key and separator):
-            raise InvalidArgumentError(f"expected --label to be KEY=VALUE, got {text!r}")
+            raise InvalidArgumentError(f"--label must be KEY=VALUE, got {text!r}")
         labels[key] = value
     return labels
 
@@ -97,4 +100,4 @@ def _state(text: str) -> State:
         return State[text.upper()]
     except KeyError:
         known = ", ".join(state.name for state in State)
-        raise InvalidArgumentError(f"expected --state to be one of {known}, got {text!r}") from None
+        raise InvalidArgumentError(f"--state must be one of {known}, got {text!r}") from None

@@ -1,4 +1,4 @@
-"""`holdfast job watch` and `history`: what happens to one job, and what happened."""
+"""`holdfast job watch` and `holdfast job history`: the events of one job, live and past."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +13,10 @@ from holdfast.errors import ExitCode
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from holdfast.cli.connection import Client
+    from holdfast.client.link import Client
     from holdfast.ports import JobView
 
-#: How long a server may be away before a watch gives up.
+#: A watch fails if the server is unreachable for longer than this.
 _PATIENCE_S = 60.0
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
@@ -26,14 +26,14 @@ def watch(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None
     """Show a job's changes and progress until it ends. Exits with 1 if it failed or was canceled."""
     screen: _JsonLines | _Lines | _Bar = _JsonLines() if as_json else _Bar() if sys.stdout.isatty() else _Lines()
     with ServerConnection(connect) as server:
-        server.ask(lambda client: client.get(job_id))  # so that a wrong id or address is told at once
+        server.ask(lambda client: client.get(job_id))  # reports a wrong id or address at once
         last = server.wait_for(lambda client: _watch(client, job_id, screen), _PATIENCE_S)
     if last.state != DONE:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
 def history(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None:
-    """Show everything that happened to a job. As far back as the journal reaches."""
+    """Show all events of a job, as far back as the journal is kept."""
     found = ask(connect, lambda client: client.history(job_id))
     from holdfast.cli.views import print_entries
 
@@ -41,7 +41,7 @@ def history(job_id: JobId, connect: Connect = None, as_json: Json = False) -> No
 
 
 async def _watch(client: "Client", job_id: str, screen: "_JsonLines | _Lines | _Bar") -> "JobView":
-    """The job as it ended."""
+    """Shows every change of the job; returns it once it has ended."""
     last: JobView | None = None
     try:
         async for seen in client.watch(job_id):
@@ -49,12 +49,12 @@ async def _watch(client: "Client", job_id: str, screen: "_JsonLines | _Lines | _
             last = seen
     finally:
         screen.close()
-    assert last is not None, "a watch begins with the job as it is"
+    assert last is not None, "a watch starts with the current state of the job"
     return last
 
 
 class _JsonLines:
-    """One line of JSON for each change."""
+    """Prints one line of JSON per change."""
 
     def show(self, job: "JobView") -> None:
         from holdfast.cli.views import job_json
@@ -66,7 +66,7 @@ class _JsonLines:
 
 
 class _Lines:
-    """One line for each change that a person would see."""
+    """Prints one line per visible change."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -85,7 +85,7 @@ class _Lines:
 
 
 class _Bar(_Lines):
-    """On a terminal: changes of state are lines, and below them a bar moves while the job tells its progress."""
+    """For terminals: prints one line per change of state, and a bar below them while the job reports progress."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _Bar(_Lines):
             super().show(job)
             self._state = (job.state, job.attempts)
             return
-        if self._state != (job.state, job.attempts):  # a line for the attempt itself, before its bar
+        if self._state != (job.state, job.attempts):  # one line for the attempt, before its bar
             self._state = (job.state, job.attempts)
             self.print(f"{as_clock(job.started_ms)}  {printable(_running(job))}")
         self._move(job.progress.permille, job.progress.message)
@@ -117,7 +117,7 @@ class _Bar(_Lines):
         self._progress.update(self._task, completed=max(permille, 0), description=escape(printable(message)))
 
     def close(self) -> None:
-        """The bar goes, the lines stay."""
+        """Removes the bar; the lines stay."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
@@ -140,7 +140,7 @@ def _running(job: "JobView") -> str:
 
 
 def _changed_ms(job: "JobView") -> int:
-    """When what is shown came to be, as far as the job tells."""
+    """Returns the time of the change that is shown, as far as the job records it."""
     if job.state in TERMINAL:
         return job.finished_ms
     if job.state == RUNNING:

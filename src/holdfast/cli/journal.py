@@ -1,4 +1,4 @@
-"""`holdfast journal`: look into a journal, prove it, travel in it, back it up, repair its end."""
+"""`holdfast journal`: inspect, verify, replay, back up and repair a journal."""
 
 import sys
 from datetime import datetime
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from holdfast.ledger.time_travel import Moment
 
 app = typer.Typer(
-    help="Look into a journal, prove it, travel in it, back it up, repair its end.",
-    short_help="Look into a journal, prove it, back it up.",
+    help="Inspect, verify, replay, back up and repair a journal.",
+    short_help="Inspect, verify and back up a journal.",
     no_args_is_help=True,
 )
 
@@ -29,7 +29,7 @@ Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The data d
 At = Annotated[
     str,
     typer.Option(
-        "--at", metavar="TIME|POSITION", help="A position, or a time such as 2026-11-15T12:00:00; default: the end."
+        "--at", metavar="TIME|POSITION", help="Position, or time such as 2026-11-15T12:00:00 (default: the end)."
     ),
 ]
 
@@ -45,7 +45,7 @@ app.command()(journal_backup.restore)
 
 @app.command()
 def repair(directory: Directory, as_json: Json = False) -> None:
-    """Cut a damaged last frame, keeping a copy. Only what a damaged end needs; refuses everything else."""
+    """Cut a damaged last frame, keeping a copy, or rebuild the manifest. Other damage is refused."""
     import msgspec
 
     from holdfast.journal.recovery import repair as repair_journal
@@ -58,7 +58,7 @@ def repair(directory: Directory, as_json: Json = False) -> None:
 
 
 def _sentence(report: "RepairReport") -> str:
-    """What a repair did, for people."""
+    """Returns a description of the repair."""
     parts = []
     if report.copy_name:
         parts.append(f"cut {report.bytes_cut} bytes from the end and kept a copy in {report.copy_name}")
@@ -71,7 +71,7 @@ def _sentence(report: "RepairReport") -> str:
 
 @app.command()
 def verify(directory: Directory, as_json: Json = False) -> None:
-    """Replay all and check every promise that a log can keep. Names the first position that breaks one."""
+    """Replay the whole journal and check its guarantees. Reports the first position that violates one."""
     import msgspec
     from rich.console import Console
     from rich.progress import Progress
@@ -94,11 +94,11 @@ def verify(directory: Directory, as_json: Json = False) -> None:
 @app.command()
 def show(
     directory: Directory,
-    after: Annotated[int, typer.Option("--after", min=0, metavar="POSITION", help="Begin behind this position.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many lines at most.")] = 100,
+    after: Annotated[int, typer.Option("--after", min=0, metavar="POSITION", help="Start after this position.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of lines.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """Show what happened, one line for each job that an event names."""
+    """Show the events, one line for each job that an event names."""
     from holdfast.cli.views import print_entries
     from holdfast.core.history import entries
     from holdfast.ledger import time_travel
@@ -110,7 +110,7 @@ def show(
     )
     print_entries(list(islice(lines, limit)), as_json=as_json, has_ids=True)
     if not as_json and next(lines, None) is not None:
-        say(f"holdfast: there is more than these {limit}; see --limit and --after")
+        say(f"holdfast: only {limit} lines are shown and there are more; see --limit and --after")
 
 
 @app.command()
@@ -119,7 +119,7 @@ def history(
     job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
     as_json: Json = False,
 ) -> None:
-    """Show everything that happened to one job."""
+    """Show all events of one job."""
     from holdfast.cli.views import print_entries
     from holdfast.ledger import time_travel
 
@@ -128,7 +128,7 @@ def history(
 
 @app.command()
 def replay(directory: Directory, at: At = "", as_json: Json = False) -> None:
-    """Show the whole system as it was: states, queues, leases, workers."""
+    """Show the state of the whole system at a position or time: jobs, queues and leases."""
     import msgspec
 
     from holdfast.core.overview import overview
@@ -143,7 +143,7 @@ def replay(directory: Directory, at: At = "", as_json: Json = False) -> None:
 
 @app.command()
 def digest(directory: Directory, at: At = "", as_json: Json = False) -> None:
-    """Print the digest of the state. It is equal wherever the same events were applied."""
+    """Print the digest of the state. Journals with the same events have the same digest."""
     from holdfast.ledger import time_travel
 
     ledger = time_travel.state_at(disk_of(directory), past_of(at))
@@ -154,23 +154,23 @@ def digest(directory: Directory, at: At = "", as_json: Json = False) -> None:
 
 
 def disk_of(directory: Path) -> "OsDisk":
-    """A directory that holds a journal; `NotFoundError` for any other."""
+    """Returns the disk of a directory that contains a journal; raises `NotFoundError` for any other."""
     from holdfast.journal.os_disk import OsDisk
 
     if not directory.is_dir():
-        raise NotFoundError(f"there is no directory {str(directory)!r}{_nearby()}")
+        raise NotFoundError(f"the directory {str(directory)!r} does not exist{_nearby()}")
     if not holds_journal(directory):
-        raise NotFoundError(f"there is no journal in {str(directory)!r}{_nearby()}")
+        raise NotFoundError(f"the directory {str(directory)!r} contains no journal{_nearby()}")
     return OsDisk(directory)
 
 
 def _nearby() -> str:
-    """For whoever named the wrong directory."""
-    return f"; there is one in {found!r}" if (found := nearby()) else ""
+    """Returns a hint at a directory that contains a journal."""
+    return f"; there is a journal in {found!r}" if (found := nearby()) else ""
 
 
 def past_of(at: str) -> "Moment":
-    """Whether an event is past the moment that somebody named: a position, or a time."""
+    """Returns a predicate that tells whether an event is after the given position or time."""
     if not at:
         return lambda _position, _event: False
     if at.isdecimal() and len(at) <= _POSITION_DIGITS_MAX:
@@ -179,8 +179,10 @@ def past_of(at: str) -> "Moment":
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
-        raise InvalidArgumentError(f"expected --at to be a position or a time in ISO format, got {at!r}") from None
-    limit_ms = moment.timestamp() * 1_000  # without a zone, the local time is meant
+        raise InvalidArgumentError(
+            f"--at must be a position or a time such as 2026-11-15T12:00:00, got {at!r}"
+        ) from None
+    limit_ms = moment.timestamp() * 1_000  # a time without a zone is local
     return lambda _position, event: event.at_ms > limit_ms
 
 

@@ -14,27 +14,25 @@ if TYPE_CHECKING:
     from holdfast.journal.backup import Progress as Told
     from holdfast.topologies.backup import Watch
 
-Source = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The data directory; a server may be using it.")]
+Source = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Data directory; a running server may use it.")]
 Target = Annotated[
     Path,
-    typer.Argument(
-        metavar="TARGET", help="A directory that is not there yet, or a file that ends in .tar, .tar.gz or .tgz."
-    ),
+    typer.Argument(metavar="TARGET", help="New directory, or new file that ends in .tar, .tar.gz or .tgz."),
 ]
-BackupPath = Annotated[Path, typer.Argument(metavar="BACKUP", help="What `holdfast journal backup` has made.")]
-Restored = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The new data directory; empty, or not there yet.")]
+BackupPath = Annotated[Path, typer.Argument(metavar="BACKUP", help="Backup made by `holdfast journal backup`.")]
+Restored = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="New data directory; must be empty or not exist.")]
 At = Annotated[
     str,
     typer.Option(
         "--at",
         metavar="TIME|POSITION",
-        help="As it was then: a position, or a time such as 2026-11-15T12:00:00; default: the end of the backup.",
+        help="Position, or time such as 2026-11-15T12:00:00, to restore (default: the end of the backup).",
     ),
 ]
 
 
 def backup(directory: Source, target: Target, as_json: Json = False) -> None:
-    """Copy a data directory, also beside a running server, and prove the copy before it is called a backup."""
+    """Copy a data directory, even while a server uses it, and verify the copy."""
     import msgspec
 
     from holdfast.cli.journal import disk_of
@@ -47,14 +45,14 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
     if parts := parts_of(directory):
         commands = "".join(f"\n  holdfast journal backup {directory / part} {target / part}" for part in parts)
         raise FailedPreconditionError(
-            f"{str(directory)!r} has its jobs in directories of several processes; back up each, in this order:"
+            f"{str(directory)!r} contains the data directories of several processes; back up each, in this order:"
             f"\n  mkdir {target}{commands}",
             reason="TOPOLOGY_MISMATCH",
         )
     if holds_database(directory):
         url = f"postgresql://holdfast@/holdfast?host={directory.absolute()}/postgres/socket"
         raise FailedPreconditionError(
-            f"the jobs of {str(directory)!r} are in its PostgreSQL; while that runs, back it up with"
+            f"the jobs of {str(directory)!r} are in its PostgreSQL database; while that runs, back it up with"
             f"\n  pg_dump --format custom --file {target} '{url}'",
             reason="TOPOLOGY_MISMATCH",
         )
@@ -77,7 +75,7 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
 
 
 def restore(path: BackupPath, directory: Restored, at: At = "", as_json: Json = False) -> None:
-    """Make a data directory of a backup. No lease, token or position of before is valid in it."""
+    """Create a data directory from a backup. Old leases, fencing tokens and positions are not valid in it."""
     import msgspec
 
     from holdfast.cli.journal import past_of
@@ -101,7 +99,7 @@ def restore(path: BackupPath, directory: Restored, at: At = "", as_json: Json = 
             ]
         )
     if made.leases_ended:
-        say(f"holdfast: {made.leases_ended} jobs were running and wait again; what their workers report is refused")
+        say(f"holdfast: {made.leases_ended} running jobs are queued again; reports of their former workers are refused")
     if "tokens.json" in made.beside:
         say("holdfast: tokens that were revoked since the backup are valid again; see `holdfast token list`")
 
@@ -112,7 +110,7 @@ def _counts(jobs: dict[str, int]) -> str:
 
 @contextmanager
 def _watching() -> "Iterator[Watch]":
-    """A bar on a terminal; elsewhere a line for each stage."""
+    """Shows a bar on a terminal, elsewhere a line per stage."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,4 +1,4 @@
-"""Times as people give them: a moment in ISO format, how long ago, or how long."""
+"""Parses times that users give: ISO times, ages and durations."""
 
 import re
 import time
@@ -14,48 +14,50 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def moment_ms(text: str, option: str) -> int:
-    """Milliseconds since 1970 of `2026-11-15T12:00`, or of `10m`, which is ten minutes ago; 0 for nothing."""
+    """Returns the milliseconds since 1970 of `2026-11-15T12:00`, or of `10m` (ten minutes ago); 0 if empty."""
     if not text:
         return 0
     if ago := _AGO.fullmatch(text):
         return max(1, time.time_ns() // 1_000_000 - int(ago[1]) * _UNITS_MS[ago[2]])
     try:
-        moment = datetime.fromisoformat(text)  # without a zone, the local time is meant
+        moment = datetime.fromisoformat(text)  # a time without a zone is local
         return max(1, round(moment.timestamp() * 1_000))
     except (ValueError, OverflowError, OSError):
         raise InvalidArgumentError(
-            f"expected {option} to be a time such as 2026-11-15T12:00, or an age such as 90s, 10m or 7d, got {text!r}"
+            f"{option} must be a time such as 2026-11-15T12:00, or an age such as 90s, 10m or 7d, got {text!r}"
         ) from None
 
 
 def span_ms(text: str, option: str) -> int:
-    """Milliseconds of `90s`, `5m` or `1h30m`; a bare number counts seconds."""
+    """Returns the milliseconds of `90s`, `5m` or `1h30m`; a number without a unit is in seconds."""
     parts = _SPAN.findall(text)
     if text.isdecimal() and text.isascii() and len(text) < _DIGITS_MAX:
         return int(text) * 1_000
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise InvalidArgumentError(f"expected {option} to be a time such as 90s, 5m, 1h30m or 7d, got {text!r}")
+        raise InvalidArgumentError(f"{option} must be a duration such as 90s, 5m, 1h30m or 7d, got {text!r}")
     return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
 
 
 def local_ms(text: str, timezone: str, option: str) -> int:
-    """Milliseconds since 1970 of `2026-12-24T18:00`, as the clocks of the zone show it; an offset in it counts more."""
+    """Returns the milliseconds since 1970 of `2026-12-24T18:00` in the zone, unless the text has an offset."""
     from zoneinfo import ZoneInfo
 
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidArgumentError(
-            f"expected {option} to be a time such as 2026-12-24T18:00 or 2026-12-24T17:00Z, got {text!r}"
+            f"{option} must be a time such as 2026-12-24T18:00 or 2026-12-24T17:00Z, got {text!r}"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=_zone(ZoneInfo, timezone))
         if moment.astimezone(UTC).astimezone(moment.tzinfo).replace(fold=0) != moment:
-            raise InvalidArgumentError(f"the clocks of {timezone} leave out {text}; choose another time for {option}")
+            raise InvalidArgumentError(
+                f"{text} does not exist in {timezone} because of a clock change; choose another time for {option}"
+            )
     try:
         return round(moment.timestamp() * 1_000)
     except (OverflowError, OSError):
-        raise InvalidArgumentError(f"expected {option} to be a time of this era, got {text!r}") from None
+        raise InvalidArgumentError(f"{option} is outside the supported range of times, got {text!r}") from None
 
 
 def _zone(make: Callable[[str], tzinfo], name: str) -> tzinfo:
@@ -63,6 +65,6 @@ def _zone(make: Callable[[str], tzinfo], name: str) -> tzinfo:
         return make(name)
     except (ValueError, OSError, KeyError):
         raise InvalidArgumentError(
-            f"expected --tz to be the name of a time zone, such as Europe/Paris, got {name!r}",
+            f"--tz must be the name of a time zone, such as Europe/Paris, got {name!r}",
             reason="TIMEZONE_INVALID",
         ) from None

@@ -1,4 +1,4 @@
-"""Numbers as options take them."""
+"""Checks of numbers that options take."""
 
 import math
 from typing import TypeVar
@@ -9,7 +9,7 @@ Given = TypeVar("Given", float, float | None)
 
 
 def counted(value: Given) -> Given:
-    """Refuses `nan`: it is beyond no limit, as comparisons tell, and within none."""
+    """Refuses `nan`, which passes the checks of limits because every comparison with it is false."""
     if value is not None and math.isnan(value):
-        raise typer.BadParameter("nan is no number.")
+        raise typer.BadParameter("nan is not a number.")
     return value

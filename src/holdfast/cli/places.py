@@ -1,10 +1,12 @@
-"""Directories that hold a journal."""
+"""Finds directories that contain a journal."""
 
 from pathlib import Path
 
+from holdfast.topologies.table import TOPOLOGIES
+
 
 def holds_journal(directory: Path) -> bool:
-    """Whether jobs were ever kept there."""
+    """Returns whether the directory contains a manifest or a segment."""
     from holdfast.journal.manifest import MANIFEST_NAME
     from holdfast.journal.segment import segment_names
 
@@ -13,21 +15,28 @@ def holds_journal(directory: Path) -> bool:
 
 
 def parts_of(directory: Path) -> list[str]:
-    """The directories of several processes that share this one, in the order in which they are backed up.
+    """Returns the data directories of several processes below this one, in the order in which to back them up.
 
-    Records first and results last: so no job has ended in the one without a result in the other.
+    Jobs come first and results last, so that the backup has a result for every job that has ended in it.
     """
-    names = ["job", "queue", "result", *(f"node-{index}" for index in range(len(list(directory.glob("node-*")))))]
+    names = [name for entry in TOPOLOGIES for part in entry.journals for name in _numbered(directory, part)]
     return [name for name in names if _is_journal(directory / name)] if not _is_journal(directory) else []
 
 
+def _numbered(directory: Path, part: str) -> list[str]:
+    """The names that a pattern stands for: one for each folder that matches it, numbered from 0 on."""
+    if "*" not in part:
+        return [part]
+    return [part.replace("*", str(index)) for index, _ in enumerate(directory.glob(part))]
+
+
 def nearby() -> str:
-    """The name of a directory in this folder that holds a journal, if there is one."""
+    """Returns the name of a directory with a journal in the working directory; empty if there is none."""
     return next((path.name for path in sorted(Path.cwd().iterdir()) if _is_journal(path)), "")
 
 
 def _is_journal(path: Path) -> bool:
     try:
         return path.is_dir() and holds_journal(path)
-    except OSError:  # of somebody else; not what we look for
+    except OSError:  # not readable by this user
         return False

@@ -1,4 +1,4 @@
-"""`holdfast queue`: what waits where, and opening, pausing, draining and purging."""
+"""`holdfast queue`: list, pause, resume, drain and purge queues."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -11,13 +11,13 @@ from holdfast.core.model import QueueMode
 from holdfast.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from holdfast.cli.connection import Client
+    from holdfast.client.link import Client
     from holdfast.ports import QueueView
 
-app = typer.Typer(help="See what waits in which queue, and steer it.", no_args_is_help=True)
+app = typer.Typer(help="List, pause, resume, drain and purge queues.", no_args_is_help=True)
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why; shown to whoever asks.")]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, shown by `holdfast queue list`.")]
 
 _LOOK_S = 0.25
 
@@ -55,7 +55,7 @@ def list_queues(connect: Connect = None, as_json: Json = False) -> None:
 
 @app.command()
 def pause(name: QueueName, reason: Reason = "", connect: Connect = None, as_json: Json = False) -> None:
-    """Grant no more jobs of a queue. It goes on taking them, and what runs goes on."""
+    """Stop granting jobs of a queue. It still accepts jobs, and running jobs continue."""
     with ServerConnection(connect) as server:
         _set_mode(server, name, QueueMode.PAUSED, reason, as_json=as_json)
 
@@ -71,11 +71,11 @@ def resume(name: QueueName, connect: Connect = None, as_json: Json = False) -> N
 def drain(
     name: QueueName,
     reason: Reason = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until nothing is left in it.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the queue is empty.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Take no new jobs for a queue. Those that are in it are still run."""
+    """Accept no new jobs for a queue. Jobs that are in it are still run."""
     with ServerConnection(connect) as server:
         _set_mode(server, name, QueueMode.DRAINING, reason, as_json=as_json)
         if wait:
@@ -85,12 +85,12 @@ def drain(
 @app.command()
 def purge(
     name: QueueName,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept with every job.")] = "purged",
-    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, stored with every job.")] = "purged",
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Cancel every job that waits in a queue. Those that run go on."""
+    """Cancel all waiting jobs of a queue. Running jobs continue."""
     with ServerConnection(connect) as server:
         if not is_sure:
             _confirm(server, name)
@@ -102,9 +102,9 @@ def purge(
 
 
 def _confirm(server: ServerConnection, name: str) -> None:
-    """Asks whoever sits at a terminal; a program must have said that it is sure."""
+    """Asks for confirmation on a terminal; elsewhere --yes is required."""
     if not sys.stdin.isatty():
-        raise InvalidArgumentError(f"purging cancels every job that waits in {name!r}; say --yes if you mean it")
+        raise InvalidArgumentError(f"purge cancels all waiting jobs of {name!r}; confirm it with --yes")
     waiting = next((one for one in server.ask(lambda client: client.queues()) if one.name == name), None)
     count = waiting.ready + waiting.delayed if waiting else 0
     typer.confirm(printable(f"Cancel {count} waiting jobs of queue {name!r}?"), abort=True, err=True)
@@ -119,7 +119,7 @@ def _set_mode(server: ServerConnection, name: str, mode: QueueMode, reason: str,
 
 
 async def _watch_until_empty(client: "Client", name: str) -> None:
-    """A bar on a terminal, elsewhere a line whenever the number has changed."""
+    """Shows a bar on a terminal, elsewhere a line whenever the number of jobs has changed."""
     import asyncio
 
     from rich.console import Console

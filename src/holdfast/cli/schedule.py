@@ -1,4 +1,4 @@
-"""`holdfast schedule`: jobs that are made by time."""
+"""`holdfast schedule`: create and manage schedules."""
 
 import os
 import sys
@@ -16,23 +16,27 @@ from holdfast.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from holdfast.ports import ScheduleSpec, ScheduleView
 
-app = typer.Typer(help="Make jobs by time: cron, an interval, or once.", no_args_is_help=True)
+app = typer.Typer(help="Create jobs by time: by cron, at an interval, or once.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 Cron = Annotated[
     str,
     typer.Option(
-        metavar="FIELDS", help='Five fields, two ("minute hour"), or @daily and such: "*/5 9-17 * * mon-fri".'
+        metavar="FIELDS", help='Five fields ("*/5 9-17 * * mon-fri"), two ("minute hour"), or a name such as @daily.'
     ),
 ]
-Every = Annotated[str, typer.Option(metavar="TIME", help="An interval from now on: 5m, 90s, 1h30m.")]
+Every = Annotated[str, typer.Option(metavar="TIME", help="Interval, starting now: 5m, 90s, 1h30m.")]
 At = Annotated[
-    str, typer.Option(metavar="MOMENT", help="Once, in the schedule's zone: 2026-12-24T18:00. What is past: at once.")
+    str,
+    typer.Option(
+        metavar="MOMENT",
+        help="Fire once, at this time in the schedule's zone: 2026-12-24T18:00. A past time fires now.",
+    ),
 ]
-Zone = Annotated[str, typer.Option("--tz", "--timezone", metavar="ZONE", help="The time zone, such as Europe/Paris.")]
+Zone = Annotated[str, typer.Option("--tz", "--timezone", metavar="ZONE", help="Time zone, such as Europe/Paris.")]
 CHANGES = (
-    "Around a clock change, a time that is left out fires after the gap, and one that comes twice fires once,"
-    " unless minute or hour begin with a star."
+    "At a clock change, a time that is skipped fires after the gap, and a time that occurs twice fires once,"
+    " unless the minute or hour field starts with *."
 )
 
 
@@ -43,7 +47,7 @@ def schedule() -> None:
 
 @app.command("list")
 def list_schedules(connect: Connect = None, as_json: Json = False) -> None:
-    """List every schedule with its next tick, here and in its own zone."""
+    """List all schedules with their next tick, in local time and in the schedule's zone."""
     found = ask(connect, lambda client: client.schedules.all())
     from holdfast.cli.schedule_views import print_schedules, schedule_json
 
@@ -56,23 +60,26 @@ def list_schedules(connect: Connect = None, as_json: Json = False) -> None:
 @app.command(epilog=CHANGES)
 def create(
     name: Name,
-    job_type: Annotated[str, typer.Option("--type", metavar="TYPE", help="The type of its jobs, for example echo.")],
+    job_type: Annotated[str, typer.Option("--type", metavar="TYPE", help="Type of the jobs, for example echo.")],
     cron: Cron = "",
     every: Every = "",
     at: At = "",
     tz: Zone = "UTC",
     payload: Annotated[
         str,
-        typer.Option(metavar="PAYLOAD", help="Of a Python function its arguments, as JSON; - reads standard input."),
+        typer.Option(
+            metavar="PAYLOAD",
+            help="Payload; for a Python function, its arguments as a JSON object. - reads standard input.",
+        ),
     ] = "",
     queue: Annotated[
-        str, typer.Option("--queue", "-q", metavar="QUEUE", help="The queue they wait in.")
+        str, typer.Option("--queue", "-q", metavar="QUEUE", help="Queue of the jobs.")
     ] = limits.QUEUE_DEFAULT,
     priority: Annotated[
-        int, typer.Option("--priority", "-p", metavar="N", help="0 to 9, larger is sooner.")
+        int, typer.Option("--priority", "-p", metavar="N", help="Priority from 0 to 9; higher runs first.")
     ] = limits.PRIORITY_DEFAULT,
     max_attempts: Annotated[
-        int, typer.Option(min=1, max=limits.ATTEMPTS_MAX, metavar="N", help="How often each may be tried.")
+        int, typer.Option(min=1, max=limits.ATTEMPTS_MAX, metavar="N", help="Maximum number of attempts per job.")
     ] = limits.ATTEMPTS_DEFAULT,
     job_timeout_s: Annotated[
         float,
@@ -81,28 +88,28 @@ def create(
             min=0,
             max=limits.TIMEOUT_MS_MAX / 1_000,
             metavar="SECONDS",
-            help="Seconds an attempt may run; 0: any.",
+            help="Maximum number of seconds per attempt; 0: no limit.",
             callback=counted,
         ),
     ] = 0,
     label: Annotated[
-        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="A label of its jobs; repeatable.")
+        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label of the jobs; repeatable.")
     ] = None,
     catch_up: Annotated[
-        str, typer.Option(metavar="none|latest|all", help="Which ticks are made up for that nobody was there for.")
+        str, typer.Option(metavar="none|latest|all", help="Which missed runs to fire after downtime.")
     ] = "none",
     catch_up_window: Annotated[
-        str, typer.Option(metavar="TIME", help="How old a tick may be that is made up for.")
+        str, typer.Option(metavar="TIME", help="Maximum age of a missed run that is fired.")
     ] = "1d",
     overlap: Annotated[
         str,
-        typer.Option(metavar="allow|skip|cancel_running", help="While its last job has not ended."),
+        typer.Option(metavar="allow|skip|cancel_running", help="What to do if the previous job has not ended."),
     ] = "allow",
-    jitter: Annotated[str, typer.Option(metavar="TIME", help="Spread its jobs over so much time.")] = "0s",
+    jitter: Annotated[str, typer.Option(metavar="TIME", help="Delay each job by a random time up to this.")] = "0s",
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Make a schedule, or replace the one of this name; the same again changes nothing."""
+    """Create or replace a schedule. Repeating the same command changes nothing."""
     from holdfast.cli.job_search import parse_labels
     from holdfast.cli.moments import span_ms
     from holdfast.core.model import ScheduleSpec, Template
@@ -123,23 +130,25 @@ def create(
 
 
 def _timed(described: "ScheduleSpec", cron: str, every: str, at: str, tz: str) -> "ScheduleSpec":
-    """With the one of the three ways to say when."""
+    """Returns the spec with the value of --cron, --every or --at."""
     from msgspec.structs import replace
 
     from holdfast.cli.moments import local_ms, span_ms
 
     if sum(map(bool, (cron, every, at))) != 1:
-        raise InvalidArgumentError("say exactly one of --cron, --every and --at", reason="SCHEDULE_TIME_INVALID")
+        raise InvalidArgumentError("give exactly one of --cron, --every and --at", reason="SCHEDULE_TIME_INVALID")
     every_ms = span_ms(every, "--every") if every else 0
     if every and not every_ms:
-        raise InvalidArgumentError(f"expected --every to be a second or more, got {every!r}", reason="EVERY_INVALID")
-    at_ms = -(-local_ms(at, tz, "--at") // 1_000) * 1_000 if at else 0  # ticks are whole seconds, and none comes early
+        raise InvalidArgumentError(f"--every must be at least one second, got {every!r}", reason="EVERY_INVALID")
+    at_ms = (
+        -(-local_ms(at, tz, "--at") // 1_000) * 1_000 if at else 0
+    )  # ticks are whole seconds; rounded up, so none is early
     return replace(described, cron=cron, every_ms=every_ms, at_ms=at_ms, timezone=tz)
 
 
 @app.command()
 def show(name: Name, connect: Connect = None, as_json: Json = False) -> None:
-    """Show a schedule: its rules, what it did, and when it fires next."""
+    """Show a schedule: its definition, its counters and its next tick."""
     found = ask(connect, lambda client: client.schedules.get(name))
     from holdfast.cli.schedule_views import print_schedule, schedule_json
 
@@ -151,30 +160,32 @@ def show(name: Name, connect: Connect = None, as_json: Json = False) -> None:
 
 @app.command(epilog=CHANGES)
 def preview(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="A schedule that is there.", show_default=False)] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="Name of an existing schedule.", show_default=False)
+    ] = "",
     cron: Cron = "",
     every: Every = "",
     at: At = "",
     tz: Zone = "UTC",
     after: Annotated[
-        str, typer.Option(metavar="MOMENT", help="From then on, in the schedule's zone, instead of from now on.")
+        str, typer.Option(metavar="MOMENT", help="Start at this time, in the schedule's zone (default: now).")
     ] = "",
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=limits.PREVIEW_TICKS_MAX, metavar="N", help="How many ticks.")
+        int, typer.Option("--count", "-n", min=1, max=limits.PREVIEW_TICKS_MAX, metavar="N", help="Number of ticks.")
     ] = 10,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Show when a schedule would fire: one that is there, or one that is only described.
+    """Show when a schedule fires: an existing one, or one described by --cron, --every or --at.
 
-    Nothing is made, and no server is needed for one that is described.
+    Nothing is created, and a described schedule needs no server.
     """
     from holdfast.core.model import ScheduleSpec, Template
 
     if name and (cron or every or at):
-        raise InvalidArgumentError("say the name of a schedule, or --cron, --every or --at; not both")
+        raise InvalidArgumentError("give the name of a schedule, or one of --cron, --every and --at, not both")
     if " " in name or name.startswith("@"):
-        message = f"expected the name of a schedule, got {name!r}; an expression is given with --cron"
+        message = f"expected the name of a schedule, got {name!r}; use --cron for a cron expression"
         raise InvalidArgumentError(message, reason="SCHEDULE_NAME_INVALID")
     if name:
         with ServerConnection(connect) as server:
@@ -199,7 +210,7 @@ def _after_ms(after: str, spec: "ScheduleSpec") -> int:
 
 
 def _described_ticks(spec: "ScheduleSpec", after_ms: int, count: int) -> list[int]:
-    """The ticks of a schedule that is only described: no server is needed for them."""
+    """Returns the ticks of a described schedule, without a server."""
     from holdfast.core import ticks
     from holdfast.core.commands import Refusal
 
@@ -211,19 +222,19 @@ def _described_ticks(spec: "ScheduleSpec", after_ms: int, count: int) -> list[in
 
 @app.command()
 def pause(name: Name, connect: Connect = None, as_json: Json = False) -> None:
-    """Let a schedule make no jobs; what falls into the pause is passed over."""
+    """Pause a schedule. It creates no jobs, and ticks during the pause are skipped."""
     _tell(ask(connect, lambda client: client.schedules.pause(name, is_paused=True)), as_json=as_json)
 
 
 @app.command()
 def resume(name: Name, connect: Connect = None, as_json: Json = False) -> None:
-    """Let a paused schedule go on with its next tick."""
+    """Resume a paused schedule with its next tick."""
     _tell(ask(connect, lambda client: client.schedules.pause(name, is_paused=False)), as_json=as_json)
 
 
 @app.command()
 def trigger(name: Name, connect: Connect = None, as_json: Json = False) -> None:
-    """Make a job of a schedule now, beside its plan, and print its id."""
+    """Create a job of a schedule now, besides its ticks, and print the id."""
     job_id = ask(connect, lambda client: client.schedules.trigger(name))
     if as_json:
         print_json({"name": name, "job_id": job_id})
@@ -233,7 +244,7 @@ def trigger(name: Name, connect: Connect = None, as_json: Json = False) -> None:
 
 @app.command()
 def delete(name: Name, connect: Connect = None, as_json: Json = False) -> None:
-    """Forget a schedule. Jobs that it made stay."""
+    """Delete a schedule. Jobs that it created are kept."""
     ask(connect, lambda client: client.schedules.delete(name))
     if as_json:
         print_json({"name": name, "deleted": True})
@@ -251,5 +262,5 @@ def _tell(view: "ScheduleView", *, as_json: bool) -> None:
     elif view.next_ms:
         print(printable(f"{view.spec.name} fires next at {both(view.next_ms, view.spec.timezone)}"))
     else:
-        made = f": its time is past, and it has made the job {view.last_job_id}; it" if view.last_job_id else ""
-        print(printable(f"{view.spec.name}{made} fires no more"))
+        made = f": its time has passed, and it created the job {view.last_job_id}; it" if view.last_job_id else ""
+        print(printable(f"{view.spec.name}{made} will not fire again"))

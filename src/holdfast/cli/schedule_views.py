@@ -1,6 +1,6 @@
-"""Schedules and their ticks as commands show them: as JSON by the words of the glossary, or as text.
+"""Schedules and ticks as JSON, with the terms of the glossary, or as text.
 
-A tick is shown twice: as the clocks here will show it, and as those of the schedule's zone will.
+A tick is shown in local time and in the schedule's time zone.
 """
 
 import sys
@@ -12,13 +12,13 @@ from holdfast.cli.text import as_span, plain, print_fields, print_table
 from holdfast.ports import ScheduleSpec, ScheduleView
 
 _SECOND_MS = 1_000
-_HERE, _THERE = "NEXT HERE", "NEXT THERE"
-#: Of a written time: the date, the hour and the minute.
+_HERE, _THERE = "NEXT (LOCAL)", "NEXT (ZONE)"
+#: The length of a written time up to the minute.
 _MINUTE_CHARS = 16
 
 
 def schedule_json(view: ScheduleView) -> dict[str, object]:
-    """Everything that is known of a schedule, for programs; times in milliseconds since 1970, 0 where there is none."""
+    """Returns all data of a schedule for JSON; times are in milliseconds since 1970, 0 if there is none."""
     return {
         **spec_json(view.spec),
         "is_paused": view.is_paused,
@@ -33,7 +33,7 @@ def schedule_json(view: ScheduleView) -> dict[str, object]:
 
 
 def spec_json(spec: ScheduleSpec) -> dict[str, object]:
-    """What was said of a schedule."""
+    """Returns the definition of a schedule for JSON."""
     template = spec.template
     return {
         "name": spec.name,
@@ -56,7 +56,7 @@ def spec_json(spec: ScheduleSpec) -> dict[str, object]:
 
 
 def print_schedules(views: Sequence[ScheduleView]) -> None:
-    """One line each; on a screen times are short, and the clocks there are left out where they are those here."""
+    """Prints one line per schedule; a terminal gets short times, and no column that repeats the local times."""
     chars = _MINUTE_CHARS if sys.stdout.isatty() else None
     rows = [
         [
@@ -80,7 +80,7 @@ def print_schedules(views: Sequence[ScheduleView]) -> None:
 
 
 def print_schedule(view: ScheduleView) -> None:
-    """One line a field."""
+    """Prints one line per field."""
     spec = view.spec
     print_fields(
         (
@@ -109,7 +109,7 @@ def _catch_up(spec: ScheduleSpec) -> str:
 
 
 def tick_json(tick_ms: int, timezone: str) -> dict[str, object]:
-    """One tick for programs: as a number and in three writings."""
+    """Returns one tick for JSON: as a number, and as text in UTC, local time and the schedule's zone."""
     return {
         "at_ms": tick_ms,
         "utc": _written(tick_ms, UTC, "T").replace("+00:00", "Z"),
@@ -119,38 +119,38 @@ def tick_json(tick_ms: int, timezone: str) -> dict[str, object]:
 
 
 def print_ticks(ticks: Sequence[int], timezone: str) -> None:
-    """One line each; on a screen a clock that shows what one before it shows is left out."""
+    """Prints one line per tick; a terminal gets no column that repeats another one."""
     columns = {
-        "HERE": [here(tick) for tick in ticks],
+        "LOCAL": [here(tick) for tick in ticks],
         timezone: [there(tick, timezone) for tick in ticks],
         "UTC": [_written(tick, UTC) for tick in ticks],
     }
     if sys.stdout.isatty():
         first = {tuple(times): name for name, times in reversed(columns.items())}
         columns = {name: times for name, times in columns.items() if first[tuple(times)] == name}
-    print_table(tuple(columns), list(zip(*columns.values(), strict=True)), "it never fires")
+    print_table(tuple(columns), list(zip(*columns.values(), strict=True)), "the schedule never fires")
 
 
 def when(spec: ScheduleSpec) -> str:
-    """The rule, as it was said."""
+    """Returns the rule of the schedule as text."""
     if spec.cron:
         return spec.cron
     return f"every {as_span(spec.every_ms)}" if spec.every_ms else f"at {there(spec.at_ms, spec.timezone)}"
 
 
 def both(at_ms: int, timezone: str) -> str:
-    """Here, and there if that is another clock."""
+    """Returns the local time, and the time in the zone if that differs."""
     first, second = here(at_ms), there(at_ms, timezone)
     return first if first == second else f"{first}  ({second} {timezone})"
 
 
 def here(at_ms: int, separator: str = " ") -> str:
-    """As the clocks here show it; empty where there is none."""
+    """Returns the local time; empty for 0."""
     return _written(at_ms, None, separator)
 
 
 def there(at_ms: int, timezone: str, separator: str = " ") -> str:
-    """As the clocks of a zone show it; a zone that is not known here goes by UTC."""
+    """Returns the time in the zone, or in UTC if the zone is unknown on this machine; empty for 0."""
     try:
         return _written(at_ms, ZoneInfo(timezone), separator)
     except (ValueError, OSError, KeyError):
@@ -163,5 +163,5 @@ def _written(at_ms: int, zone: tzinfo | None, separator: str = " ") -> str:
     moment = datetime.fromtimestamp(at_ms // _SECOND_MS, UTC)
     try:
         return moment.astimezone(zone).isoformat(sep=separator, timespec="seconds")
-    except OverflowError:  # the last hours of the calendar
+    except OverflowError:  # within a day of the end of the year 9999
         return moment.isoformat(sep=separator, timespec="seconds")

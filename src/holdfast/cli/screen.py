@@ -1,4 +1,4 @@
-"""Tables on a terminal: nothing is cut off and no word is broken; what finds no room in a line goes on below it."""
+"""Tables on a terminal: no cell is cut and no word is broken; cells that do not fit continue below their row."""
 
 import textwrap
 from collections.abc import Collection, Sequence
@@ -9,10 +9,10 @@ _GAP, _INDENT = "  ", "    "
 
 
 class TableLayout:
-    """How wide each column is, and how many of them stand side by side."""
+    """The widths of the columns, and the number of columns that fit side by side."""
 
     def __init__(self, rows: Sequence[Sequence[str]], right: Collection[int], width: int) -> None:
-        """`rows` has the heading, too; the columns of `right` end at the same place, the others begin there."""
+        """`rows` includes the heading; the columns in `right` are aligned to the right."""
         self._width = width
         self._right = right
         self._widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
@@ -27,10 +27,10 @@ class TableLayout:
         return len(self._widths)
 
     def lines(self, row: Sequence[str]) -> list[str]:
-        """A row: mostly one line, and below it what found no room."""
+        """Returns the lines of a row: one, and more below it for cells that do not fit."""
         beside = _GAP.join(self._padded(index, row[index]) for index in range(self._beside))
         rest = _GAP.join(filter(None, row[self._beside :]))
-        for start in (beside, beside.rstrip()):  # in its own column, else in those that are empty in this row
+        for start in (beside, beside.rstrip()):  # in its own column, else in columns that are empty in this row
             whole = f"{start}{_GAP}{rest}".rstrip()
             if cell_len(whole) <= self._width:
                 return [whole]

@@ -1,64 +1,40 @@
-"""`holdfast up` and `holdfast server`. Every setting is an option, from the one table of settings."""
+"""`holdfast up` and `holdfast server`. The table of settings defines their options."""
 
 import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from holdfast.settings import FIELDS, MEMORY, OF_THE_PIPELINE, OF_ZOOKEEPER, SESSION_MS, Settings, purpose
+from holdfast.settings import FIELDS, Settings, purpose
 from holdfast.settings_sources import load
+from holdfast.topologies.table import OWN_SETTINGS, topology_named
 
 if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
 
 
 def up(**flags: object) -> None:
-    """All processes of a topology, until TERM or INT."""
+    """Runs all processes of a topology until TERM or INT."""
     loaded = load(Settings, flags=flags, environment=os.environ, folder=Path.cwd())
     settings = loaded.settings
-    own = _OF_TOPOLOGIES.get(settings.topology, {})
-    unsaid = {name: value for name, value in own.items() if loaded.origins[name] == "default"}
+    topology = topology_named(settings.topology)
+    unsaid = {name: value for name, value in topology.defaults.items() if loaded.origins[name] == "default"}
     settings = msgspec.structs.replace(settings, **unsaid)
     if not (settings.is_in_memory or settings.database or settings.ensemble):
         from holdfast.process.directory_owner import refuse_another
 
         refuse_another(Path(settings.data), settings.topology)
-    run_program(settings, _topology(settings.topology))
-
-
-def _topology(name: str) -> "Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]":
-    """The program of a topology; only the one that is asked for is loaded."""
-    if name == "microservices":
-        from holdfast.topologies.microservices import up as microservices
-
-        return microservices.serve
-    if name == "monolith":
-        from holdfast.topologies.monolith import up as monolith
-
-        return monolith.serve
-    if name == "pipeline":
-        from holdfast.topologies.pipeline.requirements import need_packages
-
-        need_packages()
-        from holdfast.topologies.pipeline.up import serve as serve_pipeline
-
-        return serve_pipeline
-    if name == "zookeeper":
-        from holdfast.topologies.zookeeper.up import serve as serve_zookeeper
-
-        return serve_zookeeper
-    from holdfast.topologies.embedded.up import serve_and_work
-
-    return serve_and_work
+    run_program(settings, resolve_name(topology.program))
 
 
 def server(**flags: object) -> None:
-    """A server, until TERM or INT."""
+    """Runs a server until TERM or INT."""
     settings = _settings(flags)
     from holdfast.topologies.embedded.up import serve
 
@@ -70,7 +46,7 @@ def _settings(flags: dict[str, object]) -> Settings:
 
 
 def run_program(settings: Settings, program: "Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]") -> None:
-    """Runs it on a loop, with the log that the settings ask for."""
+    """Runs the program on an event loop, with logging as the settings define it."""
     import uvloop
 
     from holdfast.observe import logging
@@ -87,7 +63,7 @@ def run_program(settings: Settings, program: "Callable[[Settings, ByteStream], C
 
 
 def signature_of(names: Iterable[str]) -> inspect.Signature:
-    """One optional option a setting, with the setting's own description; the values are checked by `load`."""
+    """Returns one option per setting, with the help text of the setting; `load` checks the values."""
     return inspect.Signature(
         [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(name))
@@ -97,10 +73,8 @@ def signature_of(names: Iterable[str]) -> inspect.Signature:
 
 
 def of_a_gateway(names: Iterable[str]) -> Iterator[inspect.Parameter]:
-    """The same for one that keeps nothing, and so has no directory with tokens in it."""
-    tokens = typer.Option(
-        "--tokens", metavar="FILE", help="the file of tokens (default: none, and only this machine calls)"
-    )
+    """Yields the same for a process without a data directory, and so without a default token file."""
+    tokens = typer.Option("--tokens", metavar="FILE", help="Token file (default: none, callers need no token)")
     for parameter in signature_of(names).parameters.values():
         yield parameter.replace(annotation=Annotated[str | None, tokens]) if parameter.name == "tokens" else parameter
 
@@ -118,7 +92,7 @@ def _metavar(name: str) -> str:
 
 
 def _default(name: str) -> str:
-    """A default as people read it: large ones also in a larger unit."""
+    """Returns a default for help texts; large ones also in a larger unit."""
     default = FIELDS[name].default
     if name in {"metrics_port", "app"}:
         return "none"
@@ -135,12 +109,12 @@ def _unit(name: str) -> str:
 
 
 _UNSAID = {
-    "worker_id": "made from the host's name",
+    "worker_id": "made from the host name",
     "tokens": "tokens.json in the data directory",
     "tls_cert": "no TLS",
     "tls_key": "no TLS",
-    "tls_client_ca": "no certificates of clients",
-    "allowed_hosts": "localhost and the address",
+    "tls_client_ca": "no client certificates",
+    "allowed_hosts": "localhost and the listen address",
     "database": "a private one in the data directory",
     "ensemble": "a private one in the data directory",
 }
@@ -168,18 +142,11 @@ _LARGER_UNITS: Mapping[str, tuple[tuple[int, str], ...]] = {
     "ms": ((86_400_000, "d"), (60_000, "min"), (1_000, "s")),
     "bytes": ((1 << 20, "MiB"),),
 }
-#: What a topology does where nothing is said: jobs are kept on disk where that is asked for.
-_OF_TOPOLOGIES: Mapping[str, Mapping[str, Any]] = {
-    "microservices": {"data": MEMORY, "slots": 6},
-    "monolith": {"data": MEMORY, "slots": 1, "port": 50_061},
-    "pipeline": {"slots": 5},
-    "zookeeper": {"lease_ms": SESSION_MS},
-}
-_OF_THE_WORKER = frozenset({"slots", "worker_id", "app", "topology", "nodes"}) | OF_THE_PIPELINE | OF_ZOOKEEPER
-#: As `holdfast worker` has them.
+_OF_THE_WORKER = OWN_SETTINGS | {"slots", "worker_id", "app", "topology", "nodes"}
+#: The short options of `holdfast worker`.
 _SHORT: Mapping[str, tuple[str, ...]] = {"app": ("-A",), "slots": ("-c",)}
 
 # typer reads the signature; mypy does not know that functions may carry one.
 up.__signature__ = signature_of(FIELDS)  # type: ignore[attr-defined]
-# Those of the worker may stand in the file and the environment that it shares with `up`, but are no flags here.
+# Settings of the worker may be in the file and environment, which `up` shares, but are not options of `server`.
 server.__signature__ = signature_of(name for name in FIELDS if name not in _OF_THE_WORKER)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""`holdfast stats`: the backend, what it can do, and the whole system in numbers."""
+"""`holdfast stats`: the numbers of the system, and the capabilities of the backend."""
 
 from typing import TYPE_CHECKING
 
@@ -8,13 +8,13 @@ from holdfast.core.lifecycle import State
 from holdfast.errors import UnimplementedError
 
 if TYPE_CHECKING:
-    from holdfast.cli.connection import Client
+    from holdfast.client.link import Client
     from holdfast.core.capabilities import Capabilities
     from holdfast.ports import Stats
 
 
 def stats(connect: Connect = None, as_json: Json = False) -> None:
-    """Show how many jobs are in which state, which workers there are, and what the backend can do."""
+    """Show the number of jobs by state, the workers, and the capabilities of the backend."""
     told, numbers = ask(connect, _asked)
     if as_json:
         import msgspec
@@ -25,7 +25,7 @@ def stats(connect: Connect = None, as_json: Json = False) -> None:
 
 
 async def _asked(client: "Client") -> "tuple[Capabilities | None, Stats | None]":
-    """The capabilities, unless the server is too old to declare them, and the numbers of a backend that has any."""
+    """Returns the capabilities, None if the server is too old to declare them, and the stats, None if it has none."""
     from holdfast.core.capabilities import Capability
 
     try:
@@ -36,7 +36,7 @@ async def _asked(client: "Client") -> "tuple[Capabilities | None, Stats | None]"
 
 
 def _capabilities(told: "Capabilities | None") -> dict[str, object]:
-    """As `/api/v1/capabilities` has it."""
+    """Returns the fields of `/api/v1/capabilities`."""
     if told is None:
         return {}
     missing = {one.value: sentence for one, sentence in told.missing.items()}
@@ -51,7 +51,7 @@ def _capabilities(told: "Capabilities | None") -> dict[str, object]:
 def _numbers(numbers: "Stats") -> tuple[tuple[str, str], ...]:
     return (
         *((state.name.lower(), f"{numbers.states.get(state.name, 0):,}") for state in State),
-        ("held", _held(numbers)),
+        ("memory", _held(numbers)),
         ("workers", f"{numbers.workers} with {numbers.slots} slots, {numbers.leases} of them busy"),
         ("position", f"{numbers.position:,}" if numbers.position else ""),
         ("epoch", str(numbers.epoch or "")),
@@ -65,7 +65,7 @@ def _held(numbers: "Stats") -> str:
     if not numbers.bytes_held:
         return ""
     limit = f", limit {numbers.bytes_held_max:,}" if numbers.bytes_held_max else ""
-    return f"{numbers.bytes_held:,} bytes of memory{limit}"
+    return f"{numbers.bytes_held:,} bytes held by jobs{limit}"
 
 
 def _backend(told: "Capabilities | None") -> tuple[tuple[str, str], ...]:

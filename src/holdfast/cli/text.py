@@ -1,4 +1,4 @@
-"""How commands print: times, tables, JSON, and text that cannot harm a terminal."""
+"""Output of commands: times, tables, JSON, and text that is safe for a terminal."""
 
 import base64
 import json
@@ -9,26 +9,26 @@ from typing import Annotated
 
 import typer
 
-from holdfast.core.text import printable as printable  # noqa: PLC0414 - one of the ways to print
+from holdfast.core.text import printable as printable  # noqa: PLC0414 - re-exported
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
-#: Columns of numbers.
-_RIGHT = frozenset({"READY", "DELAYED", "RUNNING", "SLOTS", "OLDEST", "POSITION", "TOKEN", "HEARD", "ATTEMPT"}) | {
+#: Columns that are aligned to the right.
+_RIGHT = frozenset({"READY", "DELAYED", "RUNNING", "SLOTS", "OLDEST", "POSITION", "TOKEN", "HEARTBEAT", "ATTEMPT"}) | {
     *("FIRED", "SKIPPED", "MISSED")
 }
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 def as_time(at_ms: int) -> str:
-    """A time for people, in their own zone; empty where there is none."""
+    """Returns a time as text in the local zone; empty for 0."""
     if not at_ms:
         return ""
     return datetime.fromtimestamp(at_ms / 1_000, UTC).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
 def as_moment(at_ms: int) -> str:
-    """A time in a table: on a screen as short as it can be, elsewhere in full."""
+    """Returns a time for a table: as short as possible on a terminal, elsewhere in full."""
     if not at_ms or not sys.stdout.isatty():
         return as_time(at_ms)
     is_today = as_time(at_ms)[:10] == datetime.now(UTC).astimezone().date().isoformat()
@@ -36,12 +36,12 @@ def as_moment(at_ms: int) -> str:
 
 
 def as_clock(at_ms: int) -> str:
-    """A time of today."""
+    """Returns the time of day."""
     return as_time(at_ms)[11:23]
 
 
 def as_span(span_ms: int) -> str:
-    """How long, in the largest unit that says something."""
+    """Returns a duration in the largest unit that fits."""
     for size, unit in ((_DAY_MS, "d"), (_HOUR_MS, "h"), (_MINUTE_MS, "min"), (_SECOND_MS, "s")):
         if span_ms >= size:
             return f"{span_ms / size:.3g} {unit}"
@@ -49,19 +49,19 @@ def as_span(span_ms: int) -> str:
 
 
 def printable_lines(data: bytes) -> str:
-    """Bytes for a terminal: lines stay lines, everything else that is no text is spelt out."""
+    """Returns bytes as text for a terminal: keeps newlines and tabs, escapes other control characters."""
     text = data.decode(errors="backslashreplace")
     return "".join(char if char in "\n\t" else printable(char) for char in text)
 
 
 def indented(text: str, columns: int = 2) -> str:
-    """Hostile text of several lines, as a block that a terminal may see."""
+    """Returns untrusted text of several lines as an indented block that is safe for a terminal."""
     lines = printable_lines(text.encode(errors="replace")).splitlines()
     return "\n".join(f"{' ' * columns}{line}".rstrip() for line in lines)
 
 
 def plain(data: bytes) -> object:
-    """Bytes for JSON: text where they are text."""
+    """Returns bytes for JSON: as text if they are UTF-8, otherwise as base64."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -69,14 +69,14 @@ def plain(data: bytes) -> object:
 
 
 def print_json(value: object) -> None:
-    """One line for programs, out at once: whoever follows a stream reads it line by line."""
+    """Prints one line of JSON and flushes it, for programs that read a stream line by line."""
     print(json.dumps(value), flush=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: str = "nothing") -> None:
-    """Columns without lines between them; what is given is hostile and is made printable here.
+    """Prints columns without lines between them; escapes the cells, which are untrusted.
 
-    Where there are no rows, a person reads a word instead, and a program the heading.
+    Without rows, a terminal gets the text `empty`, and a file gets the heading.
     """
     shown = [tuple(map(printable, row)) for row in rows]
     if sys.stdout.isatty():
@@ -89,7 +89,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], empty: st
 
 
 def _print_for_a_file(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """As wide as it is: whoever reads it can cut the lines."""
+    """Prints the whole table, however wide it is."""
     widths = [max(len(row[index]) for row in (columns, *rows)) for index in range(len(columns))]
     is_right = [column in _RIGHT for column in columns]
     for row in (columns, *rows):
@@ -98,7 +98,7 @@ def _print_for_a_file(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def _print_for_a_screen(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """As wide as the screen, and below a line what found no room in it."""
+    """Prints the table in the width of the terminal; cells that do not fit go below their line."""
     from rich.console import Console
     from rich.text import Text
 
@@ -114,7 +114,7 @@ def _print_for_a_screen(columns: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """One line a field, those without a value left out."""
+    """Prints one line per field; fields without a value are left out."""
     shown = [(label, value) for label, value in fields if value]
     width = max((len(label) for label, _ in shown), default=0)
     for label, value in shown:
@@ -122,5 +122,5 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def say(text: str) -> None:
-    """A word to the person, beside what is printed for programs."""
+    """Prints a message for the user on standard error, apart from the output for programs."""
     print(printable(text), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`holdfast token`: who may do what on the server of a directory; a running server notices within a second."""
+"""`holdfast token`: manage the access tokens of a server; a running server applies changes within a second."""
 
 import os
 import time
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from holdfast.server.auth.tokens import Token
 
 app = typer.Typer(
-    help="Make and revoke the tokens of a server. Once its directory has some, it demands them over gRPC and HTTP.",
-    short_help="Make and revoke the tokens of a server.",
+    help="Create and revoke access tokens. Once a token exists, the server requires one over gRPC and HTTP.",
+    short_help="Create and revoke access tokens.",
     no_args_is_help=True,
 )
 
 Data = Annotated[
     str | None,
-    typer.Option("--data", metavar="DIRECTORY", help="The server's directory (default: as for `holdfast server`)."),
+    typer.Option(
+        "--data", metavar="DIRECTORY", help="Data directory of the server (default: as for `holdfast server`)."
+    ),
 ]
 
 
@@ -34,15 +36,19 @@ def create(
     scopes: Annotated[
         str,
         typer.Option(
-            "--scopes", metavar="A,B", help="What it may do: submit, read, work (a worker), admin (everything)."
+            "--scopes",
+            metavar="A,B",
+            help="Comma-separated scopes: submit, read, work (for workers), admin (everything).",
         ),
     ],
-    name: Annotated[str, typer.Option("--name", help="What it is called in lists (default: a random name).")] = "",
-    expires: Annotated[str, typer.Option("--expires", metavar="SPAN", help="When it ends, such as 90d or 12h.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Name of the token (default: a random name).")] = "",
+    expires: Annotated[
+        str, typer.Option("--expires", metavar="SPAN", help="Lifetime, such as 90d or 12h (default: no limit).")
+    ] = "",
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token. It is shown now and never again; only its hash is kept."""
+    """Create a token and print it. It is not shown again; only its hash is stored."""
     import secrets
 
     from holdfast.server.auth import tokens
@@ -56,13 +62,13 @@ def create(
         fields = {"name": name, "scopes": [scope.value for scope in wanted], "expires_at_ms": expires_at_ms}
         print_json({"token": made, **fields})
         return
-    say(f"holdfast: {name} may {', '.join(scope.value for scope in wanted)}; keep the token, it is not shown again")
+    say(f"holdfast: {name} may {', '.join(scope.value for scope in wanted)}; save the token, it is not shown again")
     print(made)
 
 
 @app.command("list")
 def list_tokens(data: Data = None, as_json: Json = False) -> None:
-    """List the tokens, without the tokens themselves."""
+    """List the names and scopes of the tokens, without the tokens themselves."""
     from holdfast.server.auth import tokens
 
     found = tokens.read(_file(data))
@@ -80,17 +86,17 @@ def list_tokens(data: Data = None, as_json: Json = False) -> None:
         )
         for token in found or ()
     ]
-    nothing = "no tokens: the server is open to this machine" if found is None else "no tokens left: nobody is let in"
+    nothing = "no tokens: callers need none" if found is None else "no tokens left: all callers are refused"
     print_table(("NAME", "SCOPES", "CREATED", "EXPIRES", ""), rows, nothing)
 
 
 @app.command()
 def revoke(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the token is called.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.")],
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token worthless, for calls and for whoever is connected with it."""
+    """Revoke a token, also for connections that already use it."""
     from holdfast.server.auth import tokens
 
     gone = tokens.revoke(_file(data), name)
@@ -101,11 +107,11 @@ def revoke(
 
 
 def _file(data: str | None) -> Path:
-    """Where the tokens are, as the server would look for them."""
+    """Returns the path of the token file that the server uses."""
     settings = load(Settings, flags={"data": data}, environment=os.environ, folder=Path.cwd()).settings
     if not settings.tokens_file:
         raise InvalidArgumentError(
-            f"expected --data to be a directory, got {MEMORY}; {TOKENS_NAME} is kept in it", reason="DATA_INVALID"
+            f"--data must be a directory, which contains {TOKENS_NAME}, got {MEMORY}", reason="DATA_INVALID"
         )
     return Path(settings.tokens_file)
 
@@ -117,7 +123,7 @@ def _scopes(text: str) -> "list[Scope]":
     words = [word.strip() for word in text.split(",")]
     if not set(words) <= set(known):
         raise InvalidArgumentError(
-            f"expected --scopes to be some of {', '.join(known)}, with commas, got {text!r}", reason="SCOPE_UNKNOWN"
+            f"--scopes must be a comma-separated list of {', '.join(known)}, got {text!r}", reason="SCOPE_UNKNOWN"
         )
     return [scope for word, scope in known.items() if word in words]
 
@@ -125,7 +131,7 @@ def _scopes(text: str) -> "list[Scope]":
 def _checked_span(text: str) -> int:
     span = span_ms(text, "--expires")
     if not 0 < span <= _SPAN_MS_MAX:
-        message = f"expected --expires to be more than nothing and at most ten years, got {text!r}"
+        message = f"--expires must be more than 0 and at most ten years, got {text!r}"
         raise InvalidArgumentError(message, reason="SPAN_INVALID")
     return span
 

@@ -1,4 +1,4 @@
-"""`holdfast top`: the first page of the dashboard on a terminal."""
+"""`holdfast top`: the overview page of the dashboard in a terminal."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from holdfast.cli.connection import Connect, ServerConnection
 from holdfast.cli.numbers import counted
 from holdfast.cli.text import Json
 
-#: Terminals that only print one line after the other.
+#: Terminals without cursor control.
 _WITHOUT_SCREEN = ("dumb", "unknown")
 
 
@@ -18,16 +18,22 @@ def top(
     interval_s: Annotated[
         float,
         typer.Option(
-            "--interval", "-i", min=0.2, max=60, metavar="SECONDS", help="Between two looks.", callback=counted
+            "--interval",
+            "-i",
+            min=0.2,
+            max=60,
+            metavar="SECONDS",
+            help="Seconds between two samples.",
+            callback=counted,
         ),
     ] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Print it once, after two looks, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, after two samples, and exit.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Watch the whole system: is it healthy, how deep, how old, how fast, what fails and why.
+    """Watch the whole system: health, queue depth, oldest job, throughput, and failures by reason.
 
-    On a terminal with a screen it goes on until q; elsewhere it is printed once.
+    On a terminal it runs until q; elsewhere it prints once.
     """
     from holdfast.cli.top_loop import Watching, look, print_once
 
@@ -37,5 +43,5 @@ def top(
         if once or as_json or not is_screen:
             server.ask(lambda client: print_once(client, interval_s, place, as_json=as_json))
             return
-        server.ask(look)  # so that a wrong address is told at once
+        server.ask(look)  # reports a wrong address at once
         Watching(place, interval_s).run(server)

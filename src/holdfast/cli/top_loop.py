@@ -1,4 +1,4 @@
-"""What `holdfast top` does: looks again and again, shows what it saw, and listens to keys."""
+"""The loop of `holdfast top`: takes samples, shows them, and reads keys."""
 
 import asyncio
 import math
@@ -22,15 +22,15 @@ from holdfast.errors import UnavailableError
 from holdfast.ports import JobQuery
 
 if TYPE_CHECKING:
-    from holdfast.cli.connection import Client
+    from holdfast.client.link import Client
 
-#: Of the jobs that failed, so many are looked at for their reasons.
+#: The number of failed jobs whose reasons are read.
 _FAILED_LOOKED_AT = 200
 _KEY_S = 0.2
 
 
 async def look(client: "Client", known: Look | None = None) -> Look:
-    """A server now; failed jobs are asked for only if there are others than before."""
+    """Takes a sample of the server; requests the failed jobs only if their number has changed."""
     stats, queues, workers = await asyncio.gather(client.stats(), client.queues(), client.workers())
     count = stats.states.get(FAILED.name, 0)
     if known is not None and known.stats.states.get(FAILED.name, 0) == count:
@@ -42,7 +42,7 @@ async def look(client: "Client", known: Look | None = None) -> Look:
 
 
 async def print_once(client: "Client", interval_s: float, place: str, *, as_json: bool) -> None:
-    """Rates need two looks."""
+    """Takes two samples, which rates need, and prints the result."""
     trend = Trend()
     first = await look(client)
     trend.add(first.stats)
@@ -57,7 +57,7 @@ async def print_once(client: "Client", interval_s: float, place: str, *, as_json
 
 
 class Watching:
-    """What is shown until somebody has seen enough."""
+    """Shows samples until the user quits."""
 
     def __init__(self, place: str, interval_s: float) -> None:
         self._place = place
@@ -70,10 +70,10 @@ class Watching:
         self._pressed = asyncio.Event()
 
     def run(self, server: ServerConnection) -> None:
-        """Until q, Ctrl-C or a signal, all of which leave the terminal as it was; a server that goes is waited for."""
+        """Runs until q, Ctrl-C or a signal, and restores the terminal; waits for a server that is unreachable."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._end)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # also where whoever started it wants no Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also if the parent process ignores SIGINT
         with _keys(), Live(console=Console(), screen=True, auto_refresh=False) as live:
             try:
                 server.wait_for(lambda client: self._watch(client, live), math.inf)
@@ -89,7 +89,7 @@ class Watching:
 
     def _leave(self) -> None:
         self._is_left = True
-        signal.raise_signal(signal.SIGINT)  # ends whatever is waited for
+        signal.raise_signal(signal.SIGINT)  # interrupts any wait
 
     async def _watch(self, client: "Client", live: Live) -> None:
         if sys.stdin.isatty():
@@ -106,7 +106,7 @@ class Watching:
             raise
 
     async def _rest(self, live: Live) -> None:
-        """Until the next look; keys and other sizes of the terminal are seen at once."""
+        """Waits for the next sample; returns early after a key or a new terminal size."""
         end = asyncio.get_running_loop().time() + self._interval_s
         size = live.console.size
         while asyncio.get_running_loop().time() < end:
@@ -121,7 +121,7 @@ class Watching:
         if self._look is None:
             live.update(Text(printable(note)), refresh=True)
             return
-        words = note or ("paused; p goes on, q quits" if self._is_paused else "")
+        words = note or ("paused; p continues, q quits" if self._is_paused else "")
         frame = TopFrame(self._look, self._trend, self._place)
         live.update(screen(frame, live.console.height, note=printable(words)), refresh=True)
 
@@ -136,7 +136,7 @@ class Watching:
 
 @contextmanager
 def _keys() -> Iterator[None]:
-    """Keys come one by one and are not shown; afterwards the terminal is as it was."""
+    """Reads single keys without echo; restores the terminal afterwards."""
     if not sys.stdin.isatty():
         yield
         return
@@ -146,7 +146,7 @@ def _keys() -> Iterator[None]:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
-        tty.setcbreak(descriptor, termios.TCSADRAIN)  # what was typed before counts, too
+        tty.setcbreak(descriptor, termios.TCSADRAIN)  # keeps keys that were typed before
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -1,7 +1,7 @@
-"""What `holdfast top` knows: looks at a server, and what changed between them.
+"""Samples of a server for `holdfast top`, and the changes between them.
 
-Pure: nothing here asks a server or a clock. Rates are differences of counts, so a server that forgets old jobs while
-it finishes new ones has no rate for them.
+Pure: nothing here uses a server or a clock. Rates are differences of counts, so a rate is unknown while the server
+evicts more jobs than it finishes.
 """
 
 import itertools
@@ -14,7 +14,7 @@ import msgspec
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.ports import JobView, QueueView, Stats, WorkerView
 
-#: What differs between reasons that mean the same.
+#: The parts that vary between reasons of the same kind.
 _VARYING = re.compile(
     r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\d+(?:\.\d+)?", re.IGNORECASE
 )
@@ -23,7 +23,7 @@ _REASON_CHARS = 300
 
 
 class Look(msgspec.Struct, frozen=True):
-    """A server at one instant; `failed` are the newest of the jobs that failed."""
+    """A sample of a server; `failed` has its newest failed jobs."""
 
     stats: Stats
     queues: list[QueueView]
@@ -32,7 +32,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Failed jobs of one type whose reasons have the same words."""
+    """Failed jobs of one type with reasons of the same kind."""
 
     type: str
     jobs: int
@@ -40,13 +40,13 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Trend:
-    """The looks of the last minutes."""
+    """The samples of the last minutes."""
 
     def __init__(self) -> None:
         self._stats: deque[Stats] = deque()
 
     def add(self, stats: Stats) -> None:
-        """One more; what counts from another start is forgotten."""
+        """Adds a sample; drops older ones if the server has restarted or its clock went back."""
         if self._stats and (stats.epoch != self._stats[-1].epoch or stats.now_ms < self._stats[-1].now_ms):
             self._stats.clear()
         self._stats.append(stats)
@@ -54,36 +54,36 @@ class Trend:
             self._stats.popleft()
 
     def rate(self, state: State | None) -> float | None:
-        """New jobs in this state, or new jobs at all, a second; nothing if that cannot be known."""
+        """Returns the new jobs in this state, or in any state, per second; None if that is unknown."""
         before, now = self._before(_RATE_MS), self._stats[-1]
         elapsed_ms = now.now_ms - before.now_ms
         grown = _count(now, state) - _count(before, state)
         return None if elapsed_ms <= 0 or grown < 0 else grown * 1_000 / elapsed_ms
 
     def grown(self, state: State) -> int:
-        """How many more there are than a minute ago, or than at the oldest look."""
+        """Returns the growth since a minute ago, or since the oldest sample."""
         return max(0, _count(self._stats[-1], state) - _count(self._before(_MINUTE_MS), state))
 
     @property
     def is_minute(self) -> bool:
-        """Whether the looks go back for a minute."""
+        """Whether the samples cover a minute."""
         return self._stats[-1].now_ms - self.since_ms >= _MINUTE_MS
 
     @property
     def since_ms(self) -> int:
-        """The time of the oldest look."""
+        """The time of the oldest sample."""
         return self._stats[0].now_ms
 
     def ended(self) -> tuple[int, int]:
-        """How many more jobs have ended than at a look up to a minute ago, and how many milliseconds ago that was.
+        """Returns the number of jobs that ended since a sample of up to a minute ago, and the age of that sample in ms.
 
-        As for rates, jobs that are forgotten meanwhile are missing from it.
+        Jobs that were evicted meanwhile reduce the number.
         """
         before, now = self._before(_MINUTE_MS), self._stats[-1]
         return sum(self.grown(state) for state in TERMINAL), now.now_ms - before.now_ms
 
     def steps(self, state: State) -> list[int]:
-        """How many more there were at each look than at the one before."""
+        """Returns the growth between each two consecutive samples."""
         counts = [_count(stats, state) for stats in self._stats]
         return [max(0, now - before) for before, now in itertools.pairwise(counts)]
 
@@ -97,7 +97,7 @@ def _count(stats: Stats, state: State | None) -> int:
 
 
 def grouped(failed: Sequence[JobView]) -> list[Group]:
-    """What fails and why, the most frequent first."""
+    """Returns the failed jobs grouped by type and reason, most frequent first."""
     groups: dict[tuple[str, str], list[JobView]] = {}
     for job in failed:
         key = (job.template.type, _VARYING.sub("#", job.failure_reason[:_REASON_CHARS]))

@@ -1,4 +1,4 @@
-"""How `holdfast top` looks: on a terminal as much as there is room for, elsewhere as lines, for programs as JSON."""
+"""The output of `holdfast top`: a screen for terminals, lines for files, and JSON for programs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,12 +20,12 @@ _FIXED_LINES = 6
 _TABLE_LINES = 2
 _ROWS_LEAST = 2
 _BARS = " ▁▂▃▄▅▆▇█"
-_STYLES = {"needs attention": "bold red", "have a look": "bold yellow"}
+_STYLES = {"critical": "bold red", "warning": "bold yellow"}
 _FINDINGS_SHOWN = 4
 
 
 class TopFrame:
-    """Everything that is shown at one instant."""
+    """All data of one screen."""
 
     def __init__(self, look: Look, trend: Trend, place: str) -> None:
         self.look, self.trend, self.place = look, trend, place
@@ -35,13 +35,13 @@ class TopFrame:
         self.newest = sorted(look.failed, key=lambda job: -job.finished_ms)
 
     def numbers(self) -> list[tuple[str, str]]:
-        """The few that matter most."""
+        """Returns the most important numbers."""
         stats, queues = self.look.stats, self.look.queues
         oldest = max((queue for queue in queues if queue.ready), key=lambda queue: queue.oldest_age_ms, default=None)
         delayed = sum(queue.delayed for queue in queues)
         return [
-            ("waiting", f"{sum(queue.ready for queue in queues):,}{f' (+{delayed:,} not due)' if delayed else ''}"),
-            ("oldest", f"{as_span(oldest.oldest_age_ms)} in {oldest.name}" if oldest else "-"),
+            ("waiting", f"{sum(queue.ready for queue in queues):,}{f' (+{delayed:,} delayed)' if delayed else ''}"),
+            ("oldest job", f"{as_span(oldest.oldest_age_ms)} in {oldest.name}" if oldest else "-"),
             ("running", f"{stats.leases:,} on {stats.slots:,} slots"),
             ("submitted", _rate(self.trend.rate(None))),
             ("done", _rate(self.trend.rate(DONE))),
@@ -49,10 +49,10 @@ class TopFrame:
         ]
 
     def _watched(self) -> str:
-        return "in a minute" if self.trend.is_minute else f"since {as_clock(self.trend.since_ms)[:8]}"
+        return "in the last minute" if self.trend.is_minute else f"since {as_clock(self.trend.since_ms)[:8]}"
 
     def json(self) -> dict[str, object]:
-        """The same for programs."""
+        """Returns the same data for programs."""
         stats = self.look.stats
         rates = {"submitted": self.trend.rate(None), "done": self.trend.rate(DONE), "failed": self.trend.rate(FAILED)}
         return {
@@ -84,8 +84,8 @@ def _queue_json(queue: QueueView) -> dict[str, object]:
 
 
 def lines(frame: TopFrame) -> list[str]:
-    """For a file or a pipe: nothing is left out, and nothing moves."""
-    made = [f"{frame.verdict}: {frame.place}", *(f"! {one.text}" for one in frame.findings)]
+    """Returns the lines for a file or a pipe; nothing is left out."""
+    made = [f"{frame.verdict.upper()} {frame.place}", *(f"! {one.text}" for one in frame.findings)]
     made += [f"{label}: {value}" for label, value in frame.numbers()]
     made += [f"queue {' '.join(filter(None, _queue_row(one)))}" for one in frame.look.queues]
     made += [f"worker {' '.join(_worker_row(one))}" for one in frame.look.workers]
@@ -94,15 +94,15 @@ def lines(frame: TopFrame) -> list[str]:
 
 
 def screen(frame: TopFrame, height: int, *, note: str = "") -> RenderableType:
-    """For a terminal: tables share the lines that are left, and each says how much of it is not shown."""
+    """Returns the screen for a terminal: tables share the remaining lines, and each shows how many rows it hides."""
     look, now_ms = frame.look, frame.look.stats.now_ms
     shown = frame.findings[:_FINDINGS_SHOWN]
     room = height - _FIXED_LINES - len(shown)
     tables = [
-        (("QUEUE", "MODE", "WAITING", "NOT DUE", "RUNNING", "OLDEST"), _by_depth(look.queues)),
-        (("WORKER", "STATE", "BUSY", "HEARD", "QUEUES"), [_worker_row(one) for one in look.workers]),
-        (("FAILING", "JOBS", "LATEST", "REASON"), [_group_row(one, now_ms) for one in frame.groups]),
-        (("NEWEST FAILURES", "TYPE", "AT", "REASON"), [_failure_row(one) for one in frame.newest]),
+        (("QUEUE", "MODE", "WAITING", "DELAYED", "RUNNING", "OLDEST JOB"), _by_depth(look.queues)),
+        (("WORKER", "STATE", "BUSY SLOTS", "HEARTBEAT", "QUEUES"), [_worker_row(one) for one in look.workers]),
+        (("FAILING TYPE", "JOBS", "LAST FAILURE", "REASON"), [_group_row(one, now_ms) for one in frame.groups]),
+        (("NEWEST FAILURES", "TYPE", "TIME", "REASON"), [_failure_row(one) for one in frame.newest]),
     ]
     parts: list[RenderableType] = [_title(frame), *map(_finding, shown), *_numbers(frame), _curve(frame.trend)]
     for index, (columns, rows) in enumerate(tables):
@@ -127,7 +127,7 @@ def _finding(one: Finding) -> Text:
 
 
 def _numbers(frame: TopFrame) -> list[Text]:
-    """Two lines, one number under the other."""
+    """Returns two lines of aligned numbers."""
     pairs = frame.numbers()
     above, below = pairs[:3], pairs[3:]
     made = [Text(), Text()]
@@ -140,7 +140,7 @@ def _numbers(frame: TopFrame) -> list[Text]:
 
 
 def _curve(trend: Trend) -> Text:
-    """How many were done between two looks, the newest at the right."""
+    """Returns a bar chart of the jobs done between two samples, newest at the right."""
     steps = trend.steps(DONE)[-60:]
     top = max(steps, default=0) or 1
     bars = "".join(_BARS[-(-step * (len(_BARS) - 1) // top)] for step in steps)
@@ -150,7 +150,16 @@ def _curve(trend: Trend) -> Text:
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], used: int) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="bold", expand=True)
     for column in columns:
-        right = column in {"WAITING", "NOT DUE", "RUNNING", "OLDEST", "BUSY", "HEARD", "JOBS", "LATEST"}
+        right = column in {
+            "WAITING",
+            "DELAYED",
+            "RUNNING",
+            "OLDEST JOB",
+            "BUSY SLOTS",
+            "HEARTBEAT",
+            "JOBS",
+            "LAST FAILURE",
+        }
         ratio = 1 if column in {"REASON", "QUEUES"} else None
         table.add_column(column, justify="right" if right else "left", no_wrap=True, overflow="ellipsis", ratio=ratio)
     hidden = len(rows) - used

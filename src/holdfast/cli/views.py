@@ -1,4 +1,4 @@
-"""Jobs, results and entries as commands show them: as JSON by the words of the glossary, or as text."""
+"""Jobs, results and history entries as JSON, with the terms of the glossary, or as text."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _PERMILLE_DONE = 1_000
 
 
 def job_json(job: JobView) -> dict[str, object]:
-    """Everything that is known of a job, for programs; times in milliseconds since 1970, 0 where there is none."""
+    """Returns all data of a job for JSON; times are in milliseconds since 1970, 0 if there is none."""
     template, extra = job.template, job.extra or Extra()
     progress = job.progress
     return {
@@ -47,7 +47,7 @@ def job_json(job: JobView) -> dict[str, object]:
 
 
 def result_json(job: JobView, result: ResultView) -> dict[str, object]:
-    """How a job ended, for programs; `failure` is the exception of a job that failed with one."""
+    """Returns the result of a job for JSON; `failure` is the exception of a job that failed with one."""
     failure = failure_of(result.output) if result.state == FAILED else Failure()
     return {
         "job_id": job.id,
@@ -61,7 +61,7 @@ def result_json(job: JobView, result: ResultView) -> dict[str, object]:
 
 
 def entry_json(entry: Entry) -> dict[str, object]:
-    """One thing that happened, for programs."""
+    """Returns one history entry for JSON."""
     return {
         "position": entry.position,
         "at_ms": entry.at_ms,
@@ -76,7 +76,7 @@ def entry_json(entry: Entry) -> dict[str, object]:
 
 
 def job_fields(job: JobView) -> list[tuple[str, str]]:
-    """A job for people; what does not apply is empty."""
+    """Returns labels and values of a job; values that do not apply are empty."""
     template, extra = job.template, job.extra or Extra()
     is_over = job.state in TERMINAL
     return [
@@ -101,7 +101,7 @@ def job_fields(job: JobView) -> list[tuple[str, str]]:
 
 
 def print_jobs(jobs: Sequence[JobView]) -> None:
-    """One line a job."""
+    """Prints one line per job."""
     rows = [
         (job.id, job.state.name, job.template.type, job.template.queue, as_moment(job.created_ms), _note(job))
         for job in jobs
@@ -110,11 +110,11 @@ def print_jobs(jobs: Sequence[JobView]) -> None:
 
 
 def print_entries(found: Sequence[Entry], *, as_json: bool, has_ids: bool) -> None:
-    """One line for each thing that happened, and below them the tracebacks of failed attempts."""
+    """Prints one line per entry, and below them the tracebacks of failed attempts."""
     if as_json:
         print_json([entry_json(entry) for entry in found])
         return
-    columns = ["POSITION", "TIME", *(["JOB"] if has_ids else []), "WHAT", "STATE", "WORKER", "TOKEN", "REASON"]
+    columns = ["POSITION", "TIME", *(["JOB"] if has_ids else []), "EVENT", "STATE", "WORKER", "TOKEN", "REASON"]
     rows = [
         [
             str(entry.position),
@@ -135,7 +135,7 @@ def print_entries(found: Sequence[Entry], *, as_json: bool, has_ids: bool) -> No
 
 
 def progress_words(job: JobView) -> str:
-    """How far a running job says it is."""
+    """Returns the progress that a running job has reported."""
     if job.progress is None or job.state != RUNNING:
         return ""
     share = f"{job.progress.permille / 10:g} %" if 0 <= job.progress.permille <= _PERMILLE_DONE else ""
@@ -143,12 +143,12 @@ def progress_words(job: JobView) -> str:
 
 
 def pairs(labels: Sequence[tuple[str, str]]) -> str:
-    """Labels as they are given."""
+    """Returns labels as KEY=VALUE."""
     return ", ".join(f"{key}={value}" for key, value in labels)
 
 
 def _attempts(job: JobView) -> str:
-    """How often it was tried, of how often it may fail."""
+    """Returns the numbers of attempts, failures and losses."""
     if not job.attempts:
         return ""
     losses = f", {job.losses} lost" if job.losses else ""
@@ -156,7 +156,7 @@ def _attempts(job: JobView) -> str:
 
 
 def _note(job: JobView) -> str:
-    """What one wants to know first: how far it is, why it failed, or how long it took."""
+    """Returns the progress, the failure reason or the run time of a job."""
     if job.state in TERMINAL:
         took = as_span(job.finished_ms - job.started_ms) if job.started_ms else ""
         return job.failure_reason or (f"in {took}" if took else "")

@@ -1,4 +1,4 @@
-"""Where the worker of a command gets its jobs from: what was named for it, else where its app keeps them."""
+"""The source of the jobs of `holdfast worker`: the place that was named, else that of its app."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,13 +12,13 @@ from holdfast.worker.start_report import Reads
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
-    from holdfast.cli.connection import Client
+    from holdfast.client.link import Client
     from holdfast.ports import WorkApi
     from holdfast.worker.app_loader import App, ConnectedApp
 
 
 class WorkSource(NamedTuple):
-    """A place with jobs, its name for people, the app that is connected to it, and what ends that connection."""
+    """A source of jobs, its name in messages, the app that is connected to it, and a function to disconnect."""
 
     api: "WorkApi"
     where: str
@@ -27,10 +27,10 @@ class WorkSource(NamedTuple):
 
 
 def source_of(loaded: Loaded[WorkerSettings], app: "App | None", *, may_serve: bool) -> WorkSource:
-    """The place that was named, else that of the app.
+    """Returns the place that was named, else that of the app.
 
-    A directory is served by the first process that opens it, and this worker may be that process. The worker beside a
-    server may not (`may_serve`): the server has the directory, and must find it free when it starts again.
+    The first process that opens a directory serves it, and this worker may be that process. The worker of `holdfast up`
+    may not (`may_serve`): its server must find the directory unlocked after a restart.
     """
     from holdfast.worker.app_loader import ConnectedApp
 
@@ -52,20 +52,18 @@ def source_of(loaded: Loaded[WorkerSettings], app: "App | None", *, may_serve: b
         return WorkSource(RoutedWork(place, tell, access_to(loaded.settings)), ",".join(place))
     if isinstance(place, Path):
         if own is not None and may_serve and is_same_directory(url, target):
-            return _own(own, target, is_directory=True)  # with the settings that the app has for it
+            return _own(own, target, is_directory=True)  # keeps the settings of the app
         return _directory(place, may_serve=may_serve)
-    from holdfast.topologies.zookeeper.client_api import bid_work
-
-    return WorkSource(bid_work(place), place.url)
+    return WorkSource(place.work(), place.url)
 
 
 def _advice() -> str:
-    """For a worker that was told no place, if no server answers at the default one."""
-    return f"{say_where()}, or -A module:app for the jobs of an app, or start a server with `holdfast up`; trying again"
+    """Returns advice for a worker without --connect if no server answers at the default address."""
+    return f"{say_where()}, or -A module:app for the jobs of an app, or start a server with `holdfast up`; retrying"
 
 
 def _own(app: "ConnectedApp", target: str, *, is_directory: bool) -> WorkSource:
-    """The place of the app. A relative directory depends on the folder of this process, so its whole path is shown."""
+    """Returns the place of the app, with the absolute path of a directory, because relative ones are ambiguous."""
     from holdfast.app import Holdfast
 
     if is_directory:
@@ -74,7 +72,7 @@ def _own(app: "ConnectedApp", target: str, *, is_directory: bool) -> WorkSource:
 
 
 def _announced(folder: Path) -> str:
-    """The whole path of a directory, which the user is told of if it is new."""
+    """Returns the absolute path of a directory; tells the user if it is new."""
     if not folder.exists():
         say_created(folder)
     return str(folder.absolute())
@@ -82,7 +80,7 @@ def _announced(folder: Path) -> str:
 
 @asynccontextmanager
 async def reads_of(source: WorkSource, settings: WorkerSettings) -> AsyncIterator[Reads]:
-    """Where the worker reads what its start report needs."""
+    """Yields the calls by which the worker reads the data of its start report."""
     app = source.app
     if app is not None:
         yield Reads(app.aqueues, app.aworkers, app.aschedules)
@@ -93,12 +91,11 @@ async def reads_of(source: WorkSource, settings: WorkerSettings) -> AsyncIterato
 
 
 async def client_at(settings: WorkerSettings) -> "Client":
-    """A client of the place that was named for the worker."""
+    """Returns a client of the place that was named for the worker."""
     from holdfast.client.grpc_transport import GrpcCarrier
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
     from holdfast.client.socket_transport import SocketCarrier
-    from holdfast.topologies.zookeeper.client_api import BiddingJobs
 
     place, access = place_of(settings.connect), access_to(settings)
     if isinstance(place, list):
@@ -107,11 +104,11 @@ async def client_at(settings: WorkerSettings) -> "Client":
         return RemoteJobs(GrpcCarrier(place, access))
     if isinstance(place, Path):
         return RemoteJobs(await SocketCarrier.connect(place))
-    return BiddingJobs(place)
+    return await place.client()
 
 
 def is_same_directory(url: str, other: str) -> bool:
-    """Whether two paths name one directory, which need not exist."""
+    """Returns whether two paths name the same directory, which need not exist."""
     return "://" not in url and Path(url).resolve() == Path(other).resolve()
 
 

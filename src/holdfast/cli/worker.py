@@ -1,4 +1,4 @@
-"""`holdfast worker`: a worker process, for a running server or for wherever an app keeps its jobs."""
+"""`holdfast worker`: a worker process, for a server or for the place of its app."""
 
 import os
 import sys
@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.text import say
-from holdfast.errors import HoldfastError, PermissionDeniedError
-from holdfast.settings import DEFAULT_CONNECT, ENSEMBLE, Fields, WorkerSettings, addresses_of, fields_of, purpose
+from holdfast.errors import HoldfastError, InvalidArgumentError, PermissionDeniedError
+from holdfast.sdk.url_schemes import is_direct
+from holdfast.settings import (
+    DEFAULT_CONNECT,
+    Fields,
+    Queues,
+    WorkerSettings,
+    addresses_of,
+    fields_of,
+    purpose,
+)
 from holdfast.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
@@ -24,8 +33,8 @@ if TYPE_CHECKING:
 
 _FIELDS: Fields = fields_of(WorkerSettings)
 _MIB = 1 << 20
-#: Those that depend on another setting.
-_DEFAULTS = {"connect": f"where the app keeps its jobs, else {DEFAULT_CONNECT}"}
+#: Defaults that depend on another setting.
+_DEFAULTS = {"connect": f"the location of the app's jobs, else {DEFAULT_CONNECT}"}
 
 
 def _option(name: str, metavar: str, *more: str) -> typer.models.OptionInfo:
@@ -55,28 +64,25 @@ def worker(
     is_with_server: Annotated[bool, typer.Option("--with-server", hidden=True)] = False,
     beside: Annotated[str, typer.Option("--beside", hidden=True)] = "",
 ) -> None:
-    """Runs jobs until TERM or INT; as the child of `holdfast up`, `beside` the directory of that server."""
+    """Runs jobs until TERM or INT. For a child of `holdfast up`, `beside` is the data directory of its server."""
     flags = {name: value for name, value in locals().items() if name in _FIELDS}
     loaded = load(WorkerSettings, flags=flags, environment=os.environ, folder=Path.cwd())
     ended = _work(loaded, beside, has_lifeline=has_lifeline, is_with_server=is_with_server)
     if ended.is_recycling:
-        # The same process begins anew, with the same arguments: whoever watches over it sees no end. Stops are blocked.
+        # Restarts in the same process, so that its supervisor sees no exit. Stop signals are blocked.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
-    if ended.has_left_behind:
-        sys.stdout.flush()
-        os._exit(0)  # a coroutine that cannot be canceled would keep the process for ever
+    end_process_of(ended)
 
 
 def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool, is_with_server: bool) -> "Worker":
-    """Works to the end; returns the worker as it ended."""
+    """Runs the worker; returns it when it has ended."""
     from holdfast.observe import logging
     from holdfast.observe.log_stream import BackgroundStream
     from holdfast.observe.tracing_export import exporting
-    from holdfast.process.lifeline import die_with_parent, lifeline
+    from holdfast.process.lifeline import lifeline
     from holdfast.topologies.worker_process import run_worker
 
     if has_lifeline:
-        die_with_parent()
         lifeline()
     settings = loaded.settings
     found, handlers = load_handlers(settings.app)
@@ -99,7 +105,7 @@ def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool, is
 
 
 def run_to_the_end(work: "Coroutine[Any, Any, Worker]") -> "Worker":
-    """Runs the loop; closes it in good order unless a coroutine prevents that."""
+    """Runs the event loop, and closes it unless a coroutine prevents that."""
     import uvloop
 
     loop = uvloop.new_event_loop()
@@ -111,8 +117,29 @@ def run_to_the_end(work: "Coroutine[Any, Any, Worker]") -> "Worker":
     return ended
 
 
+def end_process_of(ended: "Worker") -> None:
+    """Ends this process at once if the worker left a coroutine behind that cannot be canceled.
+
+    Such a coroutine would keep the process running for ever.
+    """
+    if ended.has_left_behind:
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def queue_names(queues: str) -> frozenset[str]:
+    """The queues that the option `--queues` names; none means all."""
+    import msgspec
+
+    try:
+        return frozenset(name for name in msgspec.convert(queues, Queues).split(",") if name)
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        message = f"--queues must be comma-separated queue names, got {queues!r}"
+        raise InvalidArgumentError(message, reason="QUEUE_NAME_INVALID") from None
+
+
 def load_handlers(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":
-    """The app, if one is named, and what a worker of it can run."""
+    """Returns the app, if one is named, and the handlers of its worker."""
     from holdfast.worker.app_loader import load_app
     from holdfast.worker.builtin import BUILTIN
 
@@ -125,7 +152,7 @@ def load_handlers(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":
 def _preparing(
     loaded: Loaded[WorkerSettings], app: "App | None", handlers: "Mapping[str, Handler]", source: "WorkSource"
 ) -> Callable[[], Awaitable[None]]:
-    """What is done once the worker is attached: the schedules of the app are set, and the start report is logged."""
+    """Returns what an attached worker calls: it sets the schedules of the app and logs the start report."""
     from holdfast.cli.work_source import reads_of
     from holdfast.worker.start_report import declared_by, report_start
 
@@ -135,7 +162,7 @@ def _preparing(
     async def prepare() -> None:
         if set_schedules is not None:
             await set_schedules()
-        with suppress(HoldfastError):  # the report is no reason not to run jobs
+        with suppress(HoldfastError):  # the worker runs jobs without the report, too
             async with reads_of(source, loaded.settings) as reads:
                 await report_start(declared, reads)
 
@@ -143,7 +170,7 @@ def _preparing(
 
 
 def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[], Awaitable[object]] | None:
-    """Sets the schedules of an app where its jobs come from; nothing to do for most."""
+    """Returns a function that sets the schedules of the app at the source of its jobs; None if it has none."""
     from holdfast.worker.app_loader import PlannedApp, schedules_of
 
     specs = schedules_of(app)
@@ -156,8 +183,8 @@ def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[
                 await app.aset_schedules()
             else:
                 await _set_at(loaded.settings, specs)
-        except PermissionDeniedError as error:  # no reason not to run jobs
-            say(f"holdfast: {len(specs)} schedules of {loaded.settings.app} are not set: {error.message}")
+        except PermissionDeniedError as error:  # the worker can still run jobs
+            say(f"holdfast: {len(specs)} schedules of {loaded.settings.app} were not set: {error.message}")
 
     return set_all
 
@@ -171,15 +198,13 @@ async def _set_at(settings: WorkerSettings, specs: "Sequence[ScheduleSpec]") -> 
 
 
 def _warn_of_another_place(app: str, url: str, where: str) -> None:
-    """An app that keeps its jobs in one directory, run by a worker of another, would wait for them for ever."""
+    """Warns if the app submits to another directory than this worker serves, because those jobs would never run."""
     from holdfast.cli.work_source import is_same_directory
 
-    are_elsewhere = any(place.startswith(ENSEMBLE) or addresses_of(place) for place in (url, where))
+    are_elsewhere = any(is_direct(place) or addresses_of(place) for place in (url, where))
     if not url or are_elsewhere or is_same_directory(url, where):
         return
-    say(
-        f"holdfast: {app} submits to {url!r}, while this worker runs the jobs of {where!r}; name the same place in both"
-    )
+    say(f"holdfast: {app} submits to {url!r}, but this worker runs the jobs of {where!r}; use the same place for both")
 
 
 def _config(settings: WorkerSettings, app: "App | None", *, dies_with_server: bool) -> "WorkerConfig":

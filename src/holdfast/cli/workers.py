@@ -1,4 +1,4 @@
-"""`holdfast worker`: with no more words it is a worker; `list` and `drain` look after those that run."""
+"""`holdfast worker`: starts a worker; its commands `list` and `drain` manage running workers."""
 
 import inspect
 from typing import TYPE_CHECKING, Annotated
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from holdfast.ports import WorkerView
 
 app = typer.Typer(
-    help="Start a worker, or look after those that run. Without a command it is a worker, until TERM or INT.",
-    short_help="Start a worker, or look after those that run.",
-    epilog="Each option is also a variable (HOLDFAST_DRAIN_MS) and a key in holdfast.toml (drain_ms).",
+    help="Start a worker, or manage running workers. Without a command, it runs jobs until TERM or INT.",
+    short_help="Start a worker, or manage running workers.",
+    epilog="Each option is also an environment variable (HOLDFAST_DRAIN_MS) and a key in holdfast.toml (drain_ms).",
     subcommand_metavar="[COMMAND] [ARGS]...",
 )
 
 
 @app.callback(invoke_without_command=True)
 def worker(context: typer.Context, **options: object) -> None:
-    """Start a worker for a server that is running; or list those that run, or drain one."""
+    """Start a worker, or list or drain running workers."""
     if context.invoked_subcommand is None:
-        start(**options)  # type: ignore[arg-type]  # they are its own, by the signature below
+        start(**options)  # type: ignore[arg-type]  # its own options, by the signature below
         return
     for name, value in options.items():
-        if value:  # it would be lost, and another server asked than was meant
+        if value:  # it would be ignored, and the command would use another server
             option = f"--{name.replace('_', '-')}"
             place = f"`holdfast worker {context.invoked_subcommand} {option} …`"
-            raise InvalidArgumentError(f"expected {option} to stand behind the command: {place}")
+            raise InvalidArgumentError(f"{option} must follow the command: {place}")
 
 
 @app.command("list")
 def list_workers(connect: Connect = None, as_json: Json = False) -> None:
-    """List the workers that are connected or were heard of lately."""
+    """List the workers that are connected or have sent a request recently."""
     found = ask(connect, lambda client: client.workers())
     if as_json:
         print_json([_fields(one) for one in found])
@@ -52,21 +52,21 @@ def list_workers(connect: Connect = None, as_json: Json = False) -> None:
         )
         for one in found
     ]
-    print_table(("WORKER", "STATE", "RUNNING", "HEARD", "QUEUES", "TYPES"), rows, "no workers")
+    print_table(("WORKER", "STATE", "RUNNING", "HEARTBEAT", "QUEUES", "TYPES"), rows, "no workers")
 
 
 @app.command()
 def drain(
-    worker_id: Annotated[str, typer.Argument(metavar="ID", help="The worker's name.")],
+    worker_id: Annotated[str, typer.Argument(metavar="ID", help="The worker's id.")],
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a worker to end. It takes no more jobs and finishes what it runs."""
+    """Ask a worker to stop. It takes no more jobs and finishes its running jobs."""
     ask(connect, lambda client: client.drain_worker(worker_id))
     if as_json:
         print_json({"worker_id": worker_id, "asked": "drain"})
     else:
-        print(printable(f"{worker_id} was asked to drain; it ends when its jobs have"))
+        print(printable(f"{worker_id} was asked to drain; it stops when its running jobs have ended"))
 
 
 def _state(one: "WorkerView") -> str:

@@ -1,7 +1,8 @@
-"""How a client reaches a server: what it shows, and what it wants to see.
+"""Access settings of a client: its token, TLS, and certificates, parsed from the server's URL.
 
-`holdfast://TOKEN@host:port` speaks in the clear, `holdfasts://TOKEN@host:port` over TLS. `?ca=` names the authority
-that must have signed the server's certificate (else one that the system trusts), `?cert=` and `?key=` the client's own.
+`holdfast://TOKEN@host:port` connects without TLS, `holdfasts://TOKEN@host:port` with TLS. `?ca=` names the certificate
+authority that must have signed the server's certificate (default: those that the system trusts). `?cert=` and `?key=`
+name the client's own certificate and key.
 """
 
 import re
@@ -20,11 +21,11 @@ _PRINTABLE = re.compile(r"[!-~]*")
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """What belongs to every connection with one server, or with all nodes of one."""
+    """The access settings for every connection to one server, or to each of several nodes."""
 
     token: str = ""
     is_secure: bool = False
-    #: As PEM.
+    #: In PEM format, as are `cert` and `key`.
     ca: bytes = b""
     cert: bytes = b""
     key: bytes = b""
@@ -34,7 +35,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What every call carries."""
+        """The gRPC metadata of every call."""
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
 
@@ -42,21 +43,23 @@ ANYBODY = Access()
 
 
 def access_of(url: str, *, token: str = "", fallback: str = "") -> Access:
-    """What a URL says; a `token` counts more than the one in it, and that more than a `fallback`.
+    """Parses a URL; `token` takes precedence over the token in the URL, which takes precedence over `fallback`.
 
-    `InvalidArgumentError` names what cannot be, and never a token.
+    Raises `InvalidArgumentError` with the invalid part; the message never contains a token.
     """
     found = _URL.fullmatch(url)
     words = found.groupdict(default="") if found is not None else {"token": "", "query": ""}
     shown = token or unquote(words["token"]) or fallback
     if not _PRINTABLE.fullmatch(shown):
-        raise InvalidArgumentError("expected a token to be as it was shown when it was made", reason="TOKEN_INVALID")
+        raise InvalidArgumentError(
+            "the token has invalid characters; use it as `holdfast token create` printed it", reason="TOKEN_INVALID"
+        )
     is_secure = url.startswith(_SECURE)
     files = _files(words["query"])
     if files and not is_secure:
-        raise InvalidArgumentError(f"expected ?{'&'.join(files)}= with {_SECURE}, for TLS", reason="URL_INVALID")
+        raise InvalidArgumentError(f"?{'&'.join(files)}= requires TLS; use {_SECURE}", reason="URL_INVALID")
     if ("cert" in files) != ("key" in files):
-        raise InvalidArgumentError("expected ?cert= and ?key= together, got one of them", reason="URL_INVALID")
+        raise InvalidArgumentError("?cert= and ?key= must be given together, got one of them", reason="URL_INVALID")
     contents = {name: _content(name, path) for name, path in files.items()}
     return Access(token=shown, is_secure=is_secure, **contents)
 
@@ -65,9 +68,7 @@ def _files(query: str) -> Mapping[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names) or not set(names) <= set(_FILES) or (query and not pairs):
-        message = (
-            f"expected ?ca=FILE, &cert=FILE and &key=FILE at the end of the URL, got {', '.join(names) or query!r}"
-        )
+        message = f"a URL may end with ?ca=FILE, &cert=FILE and &key=FILE, each once, got {', '.join(names) or query!r}"
         raise InvalidArgumentError(message, reason="URL_INVALID")
     return dict(pairs)
 
@@ -76,5 +77,5 @@ def _content(name: str, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        message = f"expected ?{name}= to be a file that can be read, got {path!r}: {error.strerror or error}"
+        message = f"?{name}= must be a readable file, got {path!r}: {error.strerror or error}"
         raise InvalidArgumentError(message, reason="URL_INVALID") from error

@@ -1,4 +1,4 @@
-"""Whoever serves a directory, asked on the caller's own thread."""
+"""Calls to the server of a directory on the caller's own thread."""
 
 import threading
 from collections.abc import Awaitable, Generator, Sequence
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class NearSocket:
-    """Each thread has a connection of its own, made when it first asks, closed when the thread has ended."""
+    """One connection per thread, opened by the thread's first call and closed when the thread ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,7 +27,7 @@ class NearSocket:
         self._all: WeakSet[BlockingCarrier] = WeakSet()
 
     def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """Durable when it returns."""
+        """Submits jobs; they are durable when it returns."""
         carrier = self._take(None)
         try:
             return driven(RemoteJobs(carrier, Once()).submit(templates, drafts))
@@ -35,7 +35,7 @@ class NearSocket:
             self._own.carrier = carrier
 
     def settled(self, job_id: str, timeout_s: float | None) -> Settled | None:
-        """The job and its result once it has ended; None if it has not in time."""
+        """Waits until the job has ended and returns it with its result; None on timeout."""
         carrier = self._take(timeout_s)
         try:
             return driven(RemoteJobs(carrier, Once()).settled(job_id))
@@ -45,12 +45,12 @@ class NearSocket:
             self._own.carrier = carrier
 
     def close(self) -> None:
-        """Ends the connections of all threads; one that waits asks the link instead."""
+        """Closes the connections of all threads; a thread that waits in one falls back to the link."""
         for carrier in list(self._all):
             carrier.drop()
 
     def _take(self, patience_s: float | None) -> BlockingCarrier:
-        """The thread's connection, or a new one: a signal's handler may ask while its thread waits in the first."""
+        """Takes the thread's connection, or opens a new one: a signal handler may interrupt a call with another."""
         carrier: BlockingCarrier | None = self._own.__dict__.pop("carrier", None)
         if carrier is None or not carrier.is_open:
             carrier = BlockingCarrier.connect(self._path)
@@ -60,10 +60,10 @@ class NearSocket:
 
 
 def driven(call: Awaitable[T]) -> T:
-    """The answer of a coroutine that never gives the thread away."""
+    """Runs a coroutine that never suspends, and returns its result."""
     steps = cast("Generator[Any, None, T]", call.__await__())
     try:
         next(steps)
     except StopIteration as end:
         return cast("T", end.value)
-    raise AssertionError("a call that should have waited on its own thread did not")
+    raise AssertionError("expected the call to block its thread, but it suspended")

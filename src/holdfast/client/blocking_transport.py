@@ -1,8 +1,7 @@
-"""A conversation over the Unix socket of a directory in which the caller's own thread waits.
+"""A blocking conversation over the Unix socket of a directory, on the caller's own thread.
 
-Its `call` is a coroutine, as that of every carrier, but one that never gives the thread away: whoever drives it has the
-answer after one step. A sync caller saves two hand-overs between threads that way. One call at a time; it belongs to
-one thread.
+`call` is a coroutine, as in every carrier, but it never suspends: it completes in its first step. This saves a sync
+caller two switches between threads. A connection belongs to one thread and has one call at a time.
 """
 
 import contextlib
@@ -25,19 +24,19 @@ _READ_BYTES = 65_536
 
 
 class BlockingCarrier:
-    """One connection. After any failure it is closed, because a late reply would be taken for the next one's."""
+    """One connection. Any failure closes it, because the request may have been sent only in part."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
         self._reader = FrameReader(limits.MESSAGE_BYTES_MAX)
         self._last_id = 0
         self.is_open = True
-        #: How long calls without a deadline may take; None: as long as they like.
+        #: The timeout of calls without a deadline; None means no timeout.
         self.patience_s: float | None = None
 
     @classmethod
     def connect(cls, path: Path) -> Self:
-        """Connects to whoever serves the socket; `UnavailableError` (UNREACHABLE) if nobody does."""
+        """Connects to the socket; `UnavailableError` (UNREACHABLE) if no server listens there."""
         line = socket.socket(socket.AF_UNIX)
         try:
             folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
@@ -52,7 +51,7 @@ class BlockingCarrier:
         return cls(line)
 
     async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
-        """The answer, waited for on this thread."""
+        """Sends a request and blocks this thread until the response arrives."""
         self._last_id += 1
         call = pb.Call(id=self._last_id, method=method, body=request.SerializeToString())
         try:
@@ -61,40 +60,40 @@ class BlockingCarrier:
             reply = self._receive()
         except TimeoutError:
             self.drop()
-            message = f"no answer to {method} in time; whether it took effect is unknown"
+            message = f"no response to {method} in time; whether it took effect is unknown"
             raise DeadlineExceededError(message) from None
         except (OSError, MalformedFrameError) as error:
             self.drop()
             raise _lost(str(error)) from error
-        except BaseException:  # an interrupt, somewhere on the way
+        except BaseException:  # such as KeyboardInterrupt, at any step
             self.drop()
             raise
         raise_refusal(reply)
         return response.FromString(reply.body)
 
     def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
-        """Streams are for those who do not block."""
-        raise UnimplementedError(f"{method} is a stream; a thread that waits cannot take it")
+        """Raises `UnimplementedError`: a blocking connection has no streams."""
+        raise UnimplementedError(f"{method} is a stream, and a blocking connection supports single calls only")
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self.drop()
 
     def drop(self) -> None:
-        """Ends the connection at once, also for a thread that waits in it."""
+        """Closes the connection at once, even while a thread waits in it."""
         self.is_open = False
-        with contextlib.suppress(OSError):  # it may be over already
+        with contextlib.suppress(OSError):  # it may be closed already
             self._line.shutdown(socket.SHUT_RDWR)
         self._line.close()
 
     def __del__(self) -> None:
-        self._line.close()  # its thread has ended
+        self._line.close()  # the thread that owned it has ended
 
     def _receive(self) -> pb.Reply:
         while True:
             data = self._line.recv(_READ_BYTES)
             if not data:
-                raise ConnectionResetError("the server closed it")
+                raise ConnectionResetError("the server closed the connection")
             for message in self._reader.feed(data):
                 reply = pb.Reply.FromString(message)
                 if reply.id == self._last_id:

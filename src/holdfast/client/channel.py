@@ -1,4 +1,4 @@
-"""gRPC channels to a Holdfast server, made in one place."""
+"""gRPC channels to a Holdfast server."""
 
 import grpc
 
@@ -8,17 +8,17 @@ from holdfast.client.access import ANYBODY, Access
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
-    # A peer that vanished without a word is noticed within half a minute.
+    # Detects a dead peer within 30 seconds.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # After an outage, come back within the first second of it.
+    # Reconnects within a second after an outage.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 
 
 def open_channel(target: str, access: Access = ANYBODY) -> grpc.aio.Channel:
-    """A channel of its own (not shared with others in this process) to `host:port`."""
+    """Opens a channel to `host:port` that shares no connection with other channels of this process."""
     options = (*_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
     if not access.is_secure:
         return grpc.aio.insecure_channel(target, options)

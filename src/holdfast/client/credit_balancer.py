@@ -1,11 +1,11 @@
-"""How the room of one worker is offered to several nodes, without being given twice.
+"""Distribution of one worker's credits over several nodes.
 
-A worker wants so many leases, and nobody knows which node has jobs. While jobs flow, the room is divided among the
-nodes that gave some lately. When those have nothing more for a moment, all of it is offered to every node, and once it
-is filled, what the others were offered is recalled; a lease that comes beyond what is wanted is handed back unrun.
+A worker wants a number of leases, and it is unknown which nodes have jobs. While jobs arrive, the credits are divided
+among the nodes that granted leases recently. If those grant nothing for a moment, all credits are offered to every
+node. When the credits are used up, the unused offers are recalled, and surplus leases are handed back unrun.
 
-Invariants: no more leases are handed on than are wanted; those that fill the room are handed on once no node can grant
-more and what was too much is handed back, or after a short while if a node does not answer.
+Invariants: the worker receives no more leases than it wants. While nodes still confirm a recall or a release, arrived
+leases are held back; they are delivered when all have confirmed, or after a short time if a node does not answer.
 """
 
 from collections.abc import Callable, Collection
@@ -15,23 +15,23 @@ from holdfast.ports import Assignment
 
 
 class Offers(Protocol):
-    """What can be said to one node of room; if it is lost, the node has left."""
+    """Messages about credits to one node. A lost message means that the session with the node has ended."""
 
     async def want(self, count: int) -> None:
-        """Offers room."""
+        """Offers credits."""
         ...
 
     async def recall(self) -> None:
-        """Takes back what was not used; `Room.recalled` hears that it is done."""
+        """Takes unused credits back; the node confirms it through `CreditBalancer.recalled`."""
         ...
 
     async def release(self, tokens: Collection[int]) -> None:
-        """Hands leases back; `Room.returned` hears that it is done."""
+        """Hands leases back; the node confirms it through `CreditBalancer.returned`."""
         ...
 
 
 class CreditBalancer:
-    """The room of one worker. `look_again` asks to be called back (`probe`) after a moment."""
+    """The credits of one worker. `look_again` requests a call of `probe` after a moment."""
 
     def __init__(self, deliver: Callable[[list[Assignment]], None], look_again: Callable[[], None]) -> None:
         self._deliver = deliver
@@ -39,29 +39,29 @@ class CreditBalancer:
         self.wanted = 0
         self._nodes: dict[int, Offers] = {}
         self._offered: dict[int, int] = {}
-        #: Nodes that gave leases lately, the one whose turn it is first.
+        #: Nodes that granted leases recently; the next one in turn is first.
         self._rich: list[int] = []
-        #: Every node is offered all of the room.
+        #: Whether every node is offered all credits.
         self._is_asking_all = False
         self._recalling: set[int] = set()
-        #: Leases on their way back, by the node they came from.
+        #: Tokens of leases that are being handed back, by node.
         self._returning: dict[int, set[int]] = {}
         self._held_back: list[Assignment] = []
         self._is_closed = False
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is on its way back, and nothing is held back."""
+        """Whether no recall or release is pending, and no lease is held back."""
         return not self._recalling and not self._returning and not self._held_back
 
     async def join(self, index: int, offers: Offers) -> None:
-        """A node can be asked."""
+        """Adds a node whose session has begun, and offers it credits."""
         self._nodes[index], self._offered[index] = offers, 0
         if not self._is_closed:
             await self._add(index, self.wanted)
 
     async def leave(self, index: int) -> None:
-        """A node cannot be asked any more; what it was offered is forgotten with the session."""
+        """Removes a node whose session has ended; its offers end with the session."""
         self._nodes.pop(index, None)
         self._offered.pop(index, None)
         self._rich = [rich for rich in self._rich if rich != index]
@@ -71,16 +71,16 @@ class CreditBalancer:
         await self._offer()
 
     async def want(self, count: int) -> None:
-        """The worker has room for this many more."""
+        """Adds credits: the worker wants this many more leases."""
         self.wanted += count
         await self._offer()
 
     def close(self) -> None:
-        """Nothing more is offered: the worker drains."""
+        """Stops offering credits, because the worker drains."""
         self._is_closed = True
 
     async def arrive(self, index: int, leases: list[Assignment]) -> None:
-        """A node has granted something."""
+        """Accepts leases that a node granted, and hands surplus leases back."""
         self._offered[index] = max(0, self._offered.get(index, 0) - len(leases))
         if index not in self._rich:
             self._rich.append(index)
@@ -106,13 +106,13 @@ class CreditBalancer:
                 await offers.recall()
 
     async def recalled(self, index: int) -> None:
-        """A node grants nothing more."""
+        """Records that a node has confirmed a recall: it grants nothing more."""
         self._recalling.discard(index)
         self._go_on()
         await self._offer()
 
     def returned(self, index: int, tokens: Collection[int]) -> list[int]:
-        """Leases are gone; which of them the worker had been told of."""
+        """Removes revoked leases; returns the tokens of those that the worker has received."""
         returning = self._returning.get(index, set())
         kept = [lease for lease in self._held_back if lease.token not in tokens]
         gone = {lease.token for lease in self._held_back}.difference(lease.token for lease in kept)
@@ -130,7 +130,7 @@ class CreditBalancer:
             self.hand_on()
 
     def hand_on(self) -> None:
-        """The worker is told of its leases now, whatever is still on its way."""
+        """Delivers the leases that are held back, without waiting for confirmations."""
         leases, self._held_back = self._held_back, []
         if leases:
             self._deliver(leases)
@@ -156,7 +156,7 @@ class CreditBalancer:
         self._look_again()
 
     async def probe(self) -> None:
-        """A moment has passed: who has not used what it was offered has nothing more, so everybody is asked."""
+        """Offers all credits to every node; nodes with unused offers no longer count as having jobs."""
         if self.wanted and not self._is_closed:
             self._rich = [index for index in self._rich if not self._offered.get(index)]
             await self._offer_all()

@@ -1,4 +1,4 @@
-"""Calls to a server over gRPC: many at a time over one stream that stays open, opened anew after a loss."""
+"""Calls to a server over gRPC: many concurrent calls over one persistent stream, reopened after a loss."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.channel import open_channel
 from holdfast.client.pending_calls import PendingCalls
-from holdfast.client.refusals import explained
+from holdfast.client.refusals import FirstStatus, explained
 from holdfast.client.transport import Response, raise_refusal
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
@@ -22,29 +22,29 @@ _PACKAGE = pb.DESCRIPTOR.package
 
 
 class GrpcCarrier:
-    """A channel to `host:port`; nothing is opened before the first call."""
+    """A channel to `host:port`, opened by the first call."""
 
     def __init__(self, target: str, access: Access = ANYBODY) -> None:
         self._target = target
         self._metadata = access.metadata
         self._channel = open_channel(target, access)
-        self._stream: _Stream | None = None
+        self._stream: _ConverseCall | None = None
 
     async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
-        """The answer, over the stream that all calls share."""
+        """Sends a request over the stream that all calls share, and returns the response."""
         if self._stream is None or self._stream.is_over:
-            self._stream = _Stream(self._channel, self._target, self._metadata)
+            self._stream = _ConverseCall(self._channel, self._target, self._metadata)
         reply = await self._stream.call(method, request.SerializeToString(), deadline_s)
         raise_refusal(reply)
         return response.FromString(reply.body)
 
     @property
     def line(self) -> object | None:
-        """The stream that is open now, if one is: another one may lead to another server."""
+        """The stream that is open now, if any; the next one may lead to another server."""
         return self._stream if self._stream is not None and not self._stream.is_over else None
 
     async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
-        """The answers, over a stream of their own."""
+        """Yields the responses, over a separate gRPC call."""
         path = f"/{_PACKAGE}.{method}"
         start = self._channel.unary_stream(path, lambda message: message.SerializeToString(), response.FromString)
         call: Any = start(request, metadata=self._metadata)
@@ -57,18 +57,19 @@ class GrpcCarrier:
             call.cancel()
 
     async def close(self) -> None:
-        """Ends the stream and the channel."""
+        """Closes the stream and the channel."""
         if self._stream is not None:
             await self._stream.close()
         await self._channel.close(None)
 
 
-class _Stream:
-    """One `Converse` call: replies are matched with calls until it breaks."""
+class _ConverseCall:
+    """One `Converse` call, which matches replies to calls until it ends."""
 
     def __init__(self, channel: grpc.aio.Channel, target: str, metadata: Metadata) -> None:
         self._target = target
         self._call: Any = rpc.JobServiceStub(channel).Converse(metadata=metadata)
+        self._status = FirstStatus(self._call)
         self._pending = PendingCalls()
         self._unsent: deque[pb.Call] = deque()
         self._wake = asyncio.Event()
@@ -96,7 +97,7 @@ class _Stream:
                 while self._unsent:
                     await self._call.write(self._unsent.popleft())
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            """The reader hears of it too, and knows why."""
+            """The reader gets the same failure, with its cause."""
 
     async def _read(self) -> None:
         try:
@@ -104,7 +105,7 @@ class _Stream:
                 self._pending.settle(reply)
             error: HoldfastError = UnavailableError("the server ended the conversation", reason="CONNECTION_LOST")
         except grpc.aio.AioRpcError as failure:
-            error = explained(failure, self._target)
+            error = explained(self._status.of(failure), self._target)
         self._fail(error)
 
     def _fail(self, error: HoldfastError) -> None:

@@ -1,12 +1,14 @@
-"""What the SDK holds on to: somebody who answers, wherever that is."""
+"""Links: the SDK's connection to the server of its jobs, whichever process that is."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 
+from holdfast.client.reconnect_policy import Patience, patiently
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
+from holdfast.errors import HoldfastError
 from holdfast.ports import (
     AdminApi,
     CapabilityApi,
@@ -33,8 +35,42 @@ class LinkPorts(msgspec.Struct, frozen=True):
     backend: CapabilityApi
 
 
+class Client(JobApi, AdminApi, FeedApi, CapabilityApi, Protocol):
+    """Every port of one backend, for commands. It ends with its block."""
+
+    @property
+    def schedules(self) -> ScheduleApi:
+        """The schedules of the same backend."""
+        ...
+
+    async def close(self) -> None:
+        """Ends its connections."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+class DirectPlace(Protocol):
+    """A place whose jobs commands and workers reach without a server of ours."""
+
+    @property
+    def url(self) -> str:
+        """Its name for apps and workers."""
+        ...
+
+    async def client(self) -> Client:
+        """Connects a client; `UnavailableError` if no server answers."""
+        ...
+
+    def work(self) -> WorkApi:
+        """Where a worker gets its jobs."""
+        ...
+
+
 class Near(Protocol):
-    """Whoever answers, asked on the caller's own thread: for sync callers, who would wait anyway.
+    """Calls to the server on the caller's own thread, for synchronous callers, which would wait anyway.
 
     A hand-over between threads and back costs about as much as a sync of the disk. All of this can be asked again of
     the link, by the same ids, so an error that may pass is left to the link.
@@ -50,7 +86,7 @@ class Near(Protocol):
 
 
 class Link(Protocol):
-    """A way to whoever answers; it outlives any one of them. It belongs to one loop."""
+    """A connection to the current server; it outlives a single server. It belongs to one event loop."""
 
     @property
     def is_private(self) -> bool:
@@ -60,18 +96,18 @@ class Link(Protocol):
     async def call(
         self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
-        """The answer. What is repeatable is asked again of whoever answers next; else `UnavailableError`.
+        """Returns the response. Repeats a repeatable call at the next server; else raises `UnavailableError`.
 
         A call that waits for something to happen (`is_waiting`) is not hurried by any deadline.
         """
         ...
 
     def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
-        """What a stream yields; after a loss it begins anew with whoever answers next, so items may come again."""
+        """Yields the items of a stream; after a lost connection it restarts at the next server, so items may repeat."""
         ...
 
     def near(self) -> Near | None:
-        """On any thread: whoever can be asked on it now, if anybody can."""
+        """Returns the API for calls on the current thread, if one is available now; callable on any thread."""
         ...
 
     async def work(self) -> WorkApi:
@@ -85,3 +121,48 @@ class Link(Protocol):
     def disown(self) -> None:
         """In a forked child: lets go of what is the parent's, without touching it."""
         ...
+
+
+class ClientLink:
+    """The base of links over one client, whose connections outlive the loss of a server.
+
+    The client repeats calls by its own profile.
+    """
+
+    is_private = False
+
+    def __init__(self, client: Client) -> None:
+        self._ports = LinkPorts(client, client, client, client.schedules, client)
+        self._close = client.close
+
+    async def call(
+        self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+    ) -> T:
+        """The answer; only a call that waits for something anyway waits for a server that is being replaced."""
+        if is_waiting and is_repeatable:
+            return await patiently(lambda: use(self._ports))
+        return await use(self._ports)
+
+    async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
+        """The items of a stream, which begins anew after a loss."""
+        patience = Patience()
+        while True:
+            patience.begin()
+            try:
+                async for item in use(self._ports):
+                    yield item
+            except HoldfastError as error:
+                await patience.bear(error)
+            else:
+                return
+
+    def near(self) -> Near | None:
+        """None: the client belongs to the link's own loop."""
+        return None
+
+    async def close(self) -> None:
+        """Ends the connections of the client."""
+        await self._close()
+
+    def disown(self) -> None:
+        """Does nothing: a forked child never touches connections of its parent."""

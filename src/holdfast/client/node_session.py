@@ -1,8 +1,8 @@
-"""One node of several, as a worker keeps in touch with it: a session that is opened again whenever it is lost.
+"""A worker's session with one of several nodes, reopened whenever it is lost.
 
-Invariants: an outcome is kept until its node says that it is durable, and sent again in each session; what is held is
-named whenever a session begins; when a node that renews no leases was silent for longer than one lasts, its leases are
-given up.
+Invariants: an outcome is kept until its node confirms that it is durable, and sent again in each session; every session
+begins with the leases that the worker holds; if a node that does not renew leases is silent for longer than a lease
+lasts, its leases are given up.
 """
 
 import asyncio
@@ -24,27 +24,27 @@ from holdfast.ports import Assignment, Directive, Introduction
 
 
 class NodeListener(Protocol):
-    """Who hears of one node; tokens are those that everybody knows, not the node's own."""
+    """Receives the events of node sessions. Tokens are outer tokens (see `node_tokens`), not the node's own."""
 
     async def joined(self, line: "NodeSession", welcome: Directive) -> None:
-        """A session has begun."""
+        """Called when a session has begun."""
         ...
 
     async def heard(self, line: "NodeSession", directive: Directive) -> None:
-        """The node has said something."""
+        """Called for each directive of the node."""
         ...
 
     async def left(self, line: "NodeSession", error: HoldfastError, lost: Collection[int]) -> None:
-        """The session is over, and these leases are given up."""
+        """Called when the session has ended; the leases `lost` are given up."""
         ...
 
     def refused(self, error: HoldfastError) -> None:
-        """No other session can mend it."""
+        """Called for an error that a new session cannot fix."""
         ...
 
 
 class NodeSession:
-    """One node. `run` goes on until it is canceled."""
+    """The connection to one node. `run` runs until it is canceled."""
 
     def __init__(self, index: int, work: StreamWork, tokens: Tokens, listener: NodeListener) -> None:
         self.index = index
@@ -52,13 +52,13 @@ class NodeSession:
         self._tokens = tokens
         self._listener = listener
         self._session: StreamSession | None = None
-        #: What this worker holds here, by token.
+        #: The job ids of the leases that this worker holds at the node, by token.
         self.held: dict[int, str] = {}
-        #: Outcomes that are not durable yet, by report.
+        #: Outcomes that are not durable yet, by report id.
         self.reports: dict[int, list[ReportRow]] = {}
         self.is_draining = False
         self.is_drained = False
-        #: When a lease may last have been given or extended.
+        #: The last time at which a lease may have been granted or extended.
         self._heard_s = time.monotonic()
         self._lease_ms = limits.LEASE_MS_DEFAULT
         self._are_leases_renewed = False
@@ -66,11 +66,11 @@ class NodeSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the node can be told something now."""
+        """Whether a session is open."""
         return self._session is not None
 
     async def run(self, introduction: Introduction) -> None:
-        """Keeps a session open."""
+        """Keeps a session open, with back-off after failures."""
         failures = 0
         while True:
             self._is_welcome = False
@@ -80,14 +80,14 @@ class NodeSession:
                 self._listener.refused(error)
                 return
             except HoldfastError as error:
-                # Whoever was welcome has leases to come back for, within the reconnect grace.
+                # After a session that was established, reconnect soon: the leases last for the reconnect grace.
                 failures = 0 if self._is_welcome else failures + 1
                 await self._listener.left(self, error, self._given_up())
             ceiling_ms = min(limits.RETRY_FIRST_MS * 2 ** min(failures, 10), limits.RETRY_MS_MAX)
             await asyncio.sleep(random.uniform(0, ceiling_ms) / 1_000)
 
     async def _live(self, introduction: Introduction) -> None:
-        """One session, from its hello to its loss."""
+        """Runs one session, from its hello to its loss."""
         held = {self._tokens.inner(token): job_id for token, job_id in self.held.items()}
         session = await self._work.open(msgspec.structs.replace(introduction, held=held))
         try:
@@ -122,7 +122,7 @@ class NodeSession:
             rows[:] = [row for row in rows if row.token != token]
 
     def _given_up(self) -> list[int]:
-        """What must have run out for good since the node was last heard of."""
+        """Removes and returns the leases that must have expired since the last contact with the node."""
         if self._are_leases_renewed or (time.monotonic() - self._heard_s) * 1_000 <= self._lease_ms:
             return []
         lost = list(self.held)
@@ -131,51 +131,51 @@ class NodeSession:
         return lost
 
     def acknowledged(self, reported: int) -> list[int]:
-        """The reports that are durable by now, and those of which nothing is left to send."""
+        """Removes and returns the reports that are durable, and those that have no rows left."""
         done = [report_id for report_id, rows in self.reports.items() if report_id <= reported or not rows]
         for report_id in done:
             for row in self.reports.pop(report_id):
                 self.held.pop(row.token, None)
         return done
 
-    # -- what the worker says; a node that is away hears it when it is back, as far as that makes sense
+    # -- calls of the worker; a node without a session gets outcomes and a drain when it is back
 
     async def want(self, count: int) -> None:
-        """More room."""
+        """Offers credits."""
         if self._session is not None:
             await self._session.want(count)
 
     async def recall(self) -> None:
-        """No more room."""
+        """Takes unused credits back."""
         if self._session is not None:
             await self._session.recall()
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        """Outcomes."""
+        """Sends outcomes, and keeps them until they are durable."""
         self.reports[report_id] = list(rows)
         if self._session is not None:
             await self._session.report(report_id, self._inner(rows))
 
     async def note(self, notes: Sequence[Note]) -> None:
-        """Words of running attempts."""
+        """Sends notes of running attempts."""
         if self._session is not None:
             await self._session.note([msgspec.structs.replace(n, token=self._tokens.inner(n.token)) for n in notes])
 
     async def extend(self) -> None:
-        """A heartbeat."""
+        """Sends a heartbeat."""
         if self._session is not None:
             await self._session.extend()
             self._heard_s = time.monotonic()
 
     async def release(self, tokens: Collection[int]) -> None:
-        """Leases handed back."""
+        """Hands leases back."""
         for token in tokens:
             self._forget(token)
         if self._session is not None:
             await self._session.release([self._tokens.inner(token) for token in tokens])
 
     async def drain(self) -> None:
-        """No more leases."""
+        """Requests that the node grants no more leases."""
         self.is_draining = True
         if self._session is not None:
             await self._session.drain()
@@ -199,5 +199,5 @@ class NodeSession:
 
 
 def closed() -> UnavailableError:
-    """What whoever still listens is told."""
+    """The error of calls after the session was closed."""
     return UnavailableError("the session was closed")

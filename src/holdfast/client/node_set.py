@@ -1,4 +1,4 @@
-"""Several nodes in their fixed order: who owns a key, whose turn it is, and how all of them are asked at once."""
+"""Several nodes in their fixed order: the owner of a key, round-robin, and calls to all nodes at once."""
 
 import asyncio
 import contextlib
@@ -24,12 +24,12 @@ from holdfast.ports import Stats
 
 T = TypeVar("T")
 
-#: Makes the connection to an address.
+#: Opens the connection to an address.
 Carry = Callable[[str, Access], LineCarrier]
 
 
 class Node:
-    """One node, and a connection to it that is opened when it is first asked."""
+    """One node, and a connection to it that the first call opens."""
 
     def __init__(self, index: int, nodes: int, address: str, carrier: LineCarrier, retrying: Retrying) -> None:
         self.index = index
@@ -38,18 +38,19 @@ class Node:
         self._carrier = carrier
         self.jobs = RemoteJobs(carrier, retrying)
         self._probe = RemoteJobs(self._carrier, Once())
-        #: The line on which it has answered.
+        #: The connection on which the node has answered.
         self._answered: object | None = None
         self._ids = mint_owned(os.urandom, index, nodes)
 
     def mint(self) -> str:
-        """A fresh id that this node owns."""
+        """Returns a fresh id that this node owns."""
         return next(self._ids)
 
     async def is_there(self) -> bool:
-        """Whether it answers; asked only of one that has not yet answered on the line that is open now.
+        """Whether the node answers; it is called only if it has not yet answered on the current connection.
 
-        Nothing that must not happen twice is sent to a node before: who never answered has surely not taken it.
+        A request that must not take effect twice is sent only after this check, so that it can go to another node
+        instead: a node that never answered cannot have accepted it.
         """
         line = self._carrier.line
         if line is not None and line is self._answered:
@@ -57,7 +58,7 @@ class Node:
         try:
             self._refuse_if_elsewhere(await self._probe.stats())
         except PermissionDeniedError:
-            """It answers, and only does not tell."""
+            """The node answers, but does not permit this call."""
         except HoldfastError as error:
             if error.code not in RETRYABLE:
                 raise
@@ -66,22 +67,22 @@ class Node:
         return True
 
     def _refuse_if_elsewhere(self, stats: Stats) -> None:
-        """A list in another order would mean other owners: keys would be looked for where they are not."""
+        """Raises an error if the list has another order: keys would be routed to nodes that do not own them."""
         place = f"{stats.node_index} of {stats.nodes}"
         if stats.nodes and place != self._place:
             raise FailedPreconditionError(
-                f"{self.address} is node {place}, but stands in the list as node {self._place};"
-                " name all nodes in the order in which they were started",
+                f"{self.address} is node {place}, but is node {self._place} in the list;"
+                " list all nodes in the order in which they were started",
                 reason="NODE_MISPLACED",
             )
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         await self.jobs.close()
 
 
 class NodeSet:
-    """All of them. The order is that of the addresses, and the same for everybody who routes."""
+    """All nodes, in the order of the addresses. Every client must use the same order."""
 
     def __init__(
         self,
@@ -91,12 +92,12 @@ class NodeSet:
         carry: Carry = GrpcCarrier,
         retrying: Retrying | None = None,
     ) -> None:
-        """`carry` makes the connection to an address, `retrying` says which calls are repeated."""
+        """`carry` opens the connection to an address; `retrying` is the retry policy."""
         self._nodes = [
             Node(index, len(addresses), address, carry(address, access), retrying or Retrying())
             for index, address in enumerate(addresses)
         ]
-        self._turn = random.randrange(len(addresses))  # many clients of one job each must not all begin with the same
+        self._turn = random.randrange(len(addresses))  # spreads many clients that submit one job each
 
     def __getitem__(self, index: int) -> Node:
         return self._nodes[index]
@@ -108,14 +109,14 @@ class NodeSet:
         return len(self._nodes)
 
     def owner(self, key: str) -> Node:
-        """Who owns a job id, a request id or a unique key."""
+        """Returns the owner of a job id, a request id or a unique key."""
         try:
             return self._nodes[owner_index(key, len(self._nodes))]
         except UnicodeEncodeError as error:
-            raise InvalidArgumentError(f"this cannot be sent: {error}", reason="REQUEST_INVALID") from error
+            raise InvalidArgumentError(f"the request cannot be encoded: {error}", reason="REQUEST_INVALID") from error
 
     async def in_turn(self, count: int) -> list[Node]:
-        """Who is next, so many times; whoever does not answer is passed over as long as anybody else does."""
+        """Returns the next `count` nodes in turn; nodes that do not answer are skipped while any other node does."""
         first, self._turn = self._turn, (self._turn + count) % len(self)
         if count == 1:
             return [await self._next_of(first)]
@@ -132,7 +133,7 @@ class NodeSet:
         return self._nodes[first]
 
     async def all(self, ask: Callable[[Node], Awaitable[T]], nodes: Sequence[Node] | None = None) -> list[T]:
-        """What each answers, asked side by side; who does not answer is named, for half an answer is none."""
+        """Calls all nodes at once and returns their answers; `UnavailableError` names the nodes that do not answer."""
         asked = self._nodes if nodes is None else nodes
         answers = await asyncio.gather(*(ask(node) for node in asked), return_exceptions=True)
         for answer in answers:
@@ -146,7 +147,7 @@ class NodeSet:
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         with contextlib.suppress(HoldfastError):
             await asyncio.gather(*(node.close() for node in self._nodes))
 
@@ -156,11 +157,11 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def missing(addresses: Sequence[str]) -> UnavailableError:
-    """Some nodes do not answer, and what they have is missing."""
+    """The error for an incomplete answer, because these nodes do not answer."""
     who = ", ".join(addresses)
     verb = "does" if len(addresses) == 1 else "do"
     return UnavailableError(
-        f"{who} {verb} not answer, and a part of the jobs is there; connect to one node alone to see what it has",
+        f"{who} {verb} not answer, and some of the jobs are stored there; connect to a single node to see its jobs",
         reason="NODES_MISSING",
         details={"nodes": who},
     )

@@ -1,7 +1,7 @@
-"""Tokens of several nodes, made unambiguous: each node counts its own, so that a number alone names several leases.
+"""Outer tokens: tokens that are unique over several nodes. Each node counts its own (inner) tokens from 1.
 
-The token of node `index` out of `nodes` is the node's own, times the number of nodes, plus the index. So tokens of one
-job still only grow, and whoever has a token knows whom to tell. 0 stays what it is: no token.
+The outer token is the inner token, times the number of nodes, plus the index of the node. So the tokens of one job
+still only grow, and a token identifies its node. 0 means no token in both forms.
 """
 
 from collections.abc import Iterable
@@ -15,28 +15,28 @@ _NEVER = 1 << 62
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """The tokens of so many nodes."""
+    """The conversion of tokens for this number of nodes."""
 
     nodes: int
 
     def outer(self, index: int, token: int) -> int:
-        """A node's own token, as everybody else knows it."""
+        """Returns the outer token for a node's own token."""
         return token * self.nodes + index if token else 0
 
     def node(self, token: int) -> int:
-        """Whose token it is."""
+        """Returns the index of the node that issued an outer token."""
         return token % self.nodes
 
     def inner(self, token: int) -> int:
-        """The token as its node knows it; one that no node can have given stays one."""
+        """Returns the node's own token; for an outer token that no node can have issued, one that is never valid."""
         return token // self.nodes if token >= self.nodes or not token else _NEVER
 
     def job(self, index: int, job: JobView) -> JobView:
-        """A job of this node."""
+        """Returns a job of this node with its outer token."""
         return msgspec.structs.replace(job, token=self.outer(index, job.token)) if job.token else job
 
     def entries(self, index: int, entries: Iterable[Entry]) -> list[Entry]:
-        """What happened to a job of this node."""
+        """Returns history entries of this node with their outer tokens."""
         return [
             msgspec.structs.replace(entry, token=self.outer(index, entry.token)) if entry.token else entry
             for entry in entries

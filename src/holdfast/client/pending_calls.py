@@ -1,4 +1,4 @@
-"""Calls that wait for their replies, matched by number, whatever carries them."""
+"""Calls that wait for their replies, matched by id, on any carrier."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from holdfast.proto import holdfast_pb2 as pb
 
 Send = Callable[[pb.Call], None]
 
-#: One message and what goes around it; a longer one would end the conversation for everybody in it.
+#: Leaves space for the envelope: a message that is too long would end the conversation, with all its calls.
 _BODY_BYTES_MAX = limits.MESSAGE_BYTES_MAX - 1_024
 
 
 class PendingCalls:
-    """Numbers, futures and deadlines of one conversation."""
+    """The ids, futures and deadlines of one conversation."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -22,9 +22,9 @@ class PendingCalls:
         self._last_id = 0
 
     async def call(self, send: Send, method: str, body: bytes, deadline_s: float | None) -> pb.Reply:
-        """Sends a call and waits for its reply; one that is given up is called off."""
+        """Sends a call and waits for its reply; if the call is canceled or expires, a cancel is sent."""
         if len(body) > _BODY_BYTES_MAX:
-            message = f"expected a request of at most {_BODY_BYTES_MAX} bytes, got {len(body)}; send it in parts"
+            message = f"a request must have at most {_BODY_BYTES_MAX} bytes, got {len(body)}; split it"
             raise InvalidArgumentError(message, reason="REQUEST_TOO_LARGE")
         self._last_id = call_id = self._last_id + 1
         future: asyncio.Future[pb.Reply] = self._loop.create_future()
@@ -40,13 +40,13 @@ class PendingCalls:
                 send(pb.Call(id=call_id, cancel=True))
 
     def settle(self, reply: pb.Reply) -> None:
-        """Hands a reply to whoever waits for it."""
+        """Passes a reply to the call that waits for it."""
         future = self._futures.pop(reply.id, None)
         if future is not None and not future.done():
             future.set_result(reply)
 
     def fail(self, error: HoldfastError) -> None:
-        """No reply will come any more."""
+        """Fails all waiting calls: no more replies will arrive."""
         futures, self._futures = self._futures, {}
         for future in futures.values():
             if not future.done():
@@ -55,5 +55,5 @@ class PendingCalls:
 
 def _expire(future: asyncio.Future[pb.Reply], method: str) -> None:
     if not future.done():
-        message = f"no answer to {method} in time; whether it took effect is unknown"
+        message = f"no response to {method} in time; whether it took effect is unknown"
         future.set_exception(DeadlineExceededError(message))

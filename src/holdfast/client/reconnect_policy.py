@@ -1,7 +1,7 @@
-"""When a call is asked again of whoever answers next.
+"""Retries of a call while the server is being replaced.
 
-Nobody answers while a directory passes from one process to another; that is not the caller's concern, as long as it
-does not last. A refusal for now (too much at a time) is asked again a few times, as the client's profile says.
+No server answers while a directory passes from one process to another. Calls wait for the next server, up to
+`PATIENCE_S`. A temporary refusal, such as an overload, is retried as often as the client's retry policy says.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ from holdfast.errors import HoldfastError, UnavailableError
 
 T = TypeVar("T")
 
-#: How long nobody may answer before callers are told.
+#: How long calls wait for a server before they fail.
 PATIENCE_S = 30.0
-#: An attempt that lasted so long had somebody who answered: patience begins anew.
+#: An attempt that lasted longer than this had reached a server, so the wait starts again.
 _ANSWERED_S = 1.0
 _PAUSE_MS_MAX = 200
 
 
 class Patience:
-    """One call's: decides after each failure whether to try again, and pauses before that.
+    """The retry state of one call: decides after each failure whether to retry, and pauses first.
 
-    Where it takes longer to find out that nobody answers, `answered_s` is longer than that.
+    `answered_s` must be longer than it takes to detect that no server answers.
     """
 
     def __init__(self, answered_s: float = _ANSWERED_S) -> None:
@@ -36,7 +36,7 @@ class Patience:
         self._tries = 0
 
     def begin(self) -> None:
-        """An attempt begins."""
+        """Marks the start of an attempt."""
         self._started_s = time.monotonic()
 
     async def bear(self, error: HoldfastError) -> None:
@@ -50,13 +50,13 @@ class Patience:
         is_gone = isinstance(error, UnavailableError)
         if now_s - self._since_s > PATIENCE_S or (not is_gone and self._tries >= limits.RETRY_ATTEMPTS):
             raise error
-        # The first time at once: whoever answers next may be there already.
+        # The first retry is immediate: the next server may be there already.
         ceiling = min(ceiling_ms(self._tries), _PAUSE_MS_MAX) if self._tries > 1 else 0
         await asyncio.sleep(random.uniform(0, ceiling) / 1_000)
 
 
 async def patiently(once: Callable[[], Awaitable[T]], patience: Patience | None = None) -> T:
-    """The answer of the first attempt that has one."""
+    """Repeats a call until it succeeds or the patience ends."""
     patience = patience or Patience()
     while True:
         patience.begin()

@@ -1,4 +1,4 @@
-"""Calls over the Unix socket of a server that may be started again: connected anew whenever the line was lost."""
+"""Calls over the Unix socket of a server that may restart; a lost connection is opened again."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ from holdfast.client.transport import Response
 
 
 class LastingCarrier:
-    """One path; nothing is opened before the first call."""
+    """A connection to one socket, opened by the first call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -21,24 +21,24 @@ class LastingCarrier:
 
     @property
     def line(self) -> object | None:
-        """The connection that is open now, if one is: another one may lead to another server."""
+        """The connection that is open now, if any; the next one may lead to another server."""
         return self._carrier if self._carrier is not None and self._carrier.is_connected else None
 
     async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
-        """The answer; `UnavailableError` if nobody serves the socket now."""
+        """Sends a request and returns the response; `UnavailableError` if no server listens on the socket."""
         carrier = self._carrier
         if carrier is None or not carrier.is_connected:
             carrier = await self._connected()
         return await carrier.call(method, request, response, deadline_s)
 
     async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
-        """The answers, over a connection of their own."""
+        """Yields the responses, over a separate connection."""
         async with aclosing(SocketCarrier(self._path).stream(method, request, response)) as answers:
             async for answer in answers:
                 yield answer
 
     async def close(self) -> None:
-        """Ends the connection; a call after it opens another."""
+        """Closes the connection; a later call opens another one."""
         if self._carrier is not None:
             await self._carrier.close()
 

@@ -1,7 +1,7 @@
-"""When a client repeats a call by itself: the locked profile.
+"""The client's automatic retries, as fixed by the contract.
 
-Four attempts in all, with full jitter over 100, 200 and 400 ms, and only after an answer that says the server could
-not. A submit is repeated only under a request id, because without one the repetition would be a second job.
+A call has four attempts in all, with full jitter over 100, 200 and 400 ms. Only the errors in `RETRYABLE` are retried.
+A submit is retried only with a job id or a request id, because without one a retry could create a second job.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ RETRYABLE = frozenset({Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.RESOURCE_E
 
 
 def ceiling_ms(attempt: int) -> float:
-    """The longest wait after this attempt, counted from 1."""
+    """Returns the maximum back-off after this attempt, counted from 1."""
     return min(limits.RETRY_FIRST_MS * limits.RETRY_FACTOR ** (attempt - 1), limits.RETRY_MS_MAX)
 
 
@@ -27,7 +27,7 @@ async def _sleep(delay_ms: float) -> None:
 
 
 class Retrying:
-    """Repeats calls. `draw(a, b)` gives a random number between the two; both functions can be replaced in tests."""
+    """Retries calls. `draw(a, b)` returns a random number between the two; tests can replace both functions."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Retrying:
         self._sleep = sleep
 
     async def call(self, attempt_once: Callable[[], Awaitable[T]], *, is_repeatable: bool) -> T:
-        """The answer of the first attempt that has one; the error of the last."""
+        """Returns the first successful answer, or raises the error of the last attempt."""
         for attempt in range(1, limits.RETRY_ATTEMPTS):
             try:
                 return await attempt_once()
@@ -50,8 +50,8 @@ class Retrying:
 
 
 class Once(Retrying):
-    """Every call once: whoever made it decides on the next try, and of whom."""
+    """Makes every call once: the caller decides whether to retry, and with which server."""
 
     async def call(self, attempt_once: Callable[[], Awaitable[T]], *, is_repeatable: bool) -> T:
-        """The answer or the error of the only attempt."""
+        """Returns the answer of the only attempt, or raises its error."""
         return await attempt_once()

@@ -18,7 +18,7 @@ from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.node_set import Carry, Node, NodeSet, missing
 from holdfast.client.node_tokens import Tokens
 from holdfast.client.retry_policy import Retrying
-from holdfast.client.routed_schedules import RoutedSchedules
+from holdfast.client.schedules import RemoteSchedules
 from holdfast.core.capabilities import MONOLITH, Capabilities
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
@@ -35,6 +35,8 @@ from holdfast.ports import (
     Page,
     QueueView,
     ResultView,
+    ScheduleSpec,
+    ScheduleView,
     Stats,
     WorkerView,
 )
@@ -142,8 +144,8 @@ class RoutedJobs:
         """There is none."""
         del after
         raise UnimplementedError(
-            "there is no feed over several nodes, because there is no position over all of them;"
-            " connect to one node alone for what happens there",
+            "several nodes have no common event stream, because each has positions of its own;"
+            " connect to a single node for its events",
             reason="FEED_UNIMPLEMENTED",
         )
 
@@ -208,3 +210,42 @@ class UnnamedJobs(RoutedJobs):
 
 def _is_silence(answer: object) -> bool:
     return isinstance(answer, UnavailableError)
+
+
+class RoutedSchedules:
+    """`ScheduleApi` over several nodes: the node that owns a schedule's name keeps the schedule and its jobs."""
+
+    def __init__(self, nodes: NodeSet) -> None:
+        self._nodes = nodes
+
+    def _owner(self, name: str) -> RemoteSchedules:
+        return self._nodes.owner(name).jobs.schedules
+
+    async def set(self, spec: ScheduleSpec) -> ScheduleView:
+        """Makes or replaces the schedule of this name."""
+        return await self._owner(spec.name).set(spec)
+
+    async def get(self, name: str) -> ScheduleView:
+        """`NotFoundError` if there is none."""
+        return await self._owner(name).get(name)
+
+    async def all(self) -> list[ScheduleView]:
+        """Those of all nodes, by name."""
+        answers = await self._nodes.all(lambda node: node.jobs.schedules.all())
+        return sorted((view for answer in answers for view in answer), key=lambda view: view.spec.name)
+
+    async def delete(self, name: str) -> None:
+        """Jobs that it made stay."""
+        await self._owner(name).delete(name)
+
+    async def pause(self, name: str, *, is_paused: bool) -> ScheduleView:
+        """Stops or resumes it."""
+        return await self._owner(name).pause(name, is_paused=is_paused)
+
+    async def trigger(self, name: str) -> str:
+        """The id of a job made now."""
+        return await self._owner(name).trigger(name)
+
+    async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
+        """The next ticks."""
+        return await self._owner(spec.name).preview(spec, after_ms, count)

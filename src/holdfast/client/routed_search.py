@@ -1,8 +1,8 @@
-"""A search over several nodes, part by part, merged by creation.
+"""A search over several nodes, page by page, merged by creation time.
 
-Invariants: each node's own search is gone through from its beginning without a gap, so nothing is missed and nothing is
-told twice; no job is told while a node might still have one that comes before it. A cursor holds a place for each
-node, and belongs to one query, as a node's own does.
+Invariants: each node's own search is read from its beginning without a gap, so no job is missed or returned twice; no
+job is returned while another node may still have an earlier one. A cursor contains a place for each node and is valid
+for one query only, as the cursor of a node is.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +15,14 @@ from holdfast.core.cursors import cursor_at, place_in
 from holdfast.errors import InvalidArgumentError
 from holdfast.ports import Found, JobQuery, JobView
 
-#: A node that has looked so often and found nothing lets the caller ask again.
+#: After this many pages of a node without a match, the caller gets a cursor to continue with.
 _LOOKS_MAX = 50
 
 Key = Callable[[JobView], tuple[int, str]]
 
 
 class _Look(msgspec.Struct, frozen=True):
-    """What a node has from a place on."""
+    """The next matches of one node after a place."""
 
     node: Node
     place: str
@@ -30,7 +30,7 @@ class _Look(msgspec.Struct, frozen=True):
     after: str
 
     async def taken(self, query: JobQuery, count: int) -> tuple[list[JobView], str | None]:
-        """The first of these jobs, and where the node goes on after exactly them."""
+        """Returns the first `count` of these jobs, and the node's place directly after them; None at its end."""
         if count == len(self.jobs):
             return self.jobs, self.after or None
         if count == 0:
@@ -40,9 +40,9 @@ class _Look(msgspec.Struct, frozen=True):
 
 
 async def find(nodes: NodeSet, query: JobQuery, cursor: str, size: int) -> Found:
-    """The next jobs of all nodes, with the tokens that their nodes gave them."""
+    """Returns the next jobs of all nodes, with the nodes' own (inner) tokens."""
     if size < 1:
-        message = f"expected the size of a part to be at least 1, got {size}"
+        message = f"the page size must be at least 1, got {size}"
         raise InvalidArgumentError(message, reason="PAGE_SIZE_INVALID")
     size = min(size, limits.PAGE_SIZE_MAX)
     places = _places_of(query, cursor, len(nodes))
@@ -63,13 +63,13 @@ async def find(nodes: NodeSet, query: JobQuery, cursor: str, size: int) -> Found
 
 
 def order_of(query: JobQuery) -> Key:
-    """How jobs follow each other: by creation, ids ascending within a millisecond."""
+    """Returns the sort key of the results: by creation time, ids ascending within a millisecond."""
     sign = 1 if query.oldest_first else -1
     return lambda job: (sign * job.created_ms, job.id)
 
 
 async def _look(node: Node, query: JobQuery, place: str, size: int) -> _Look:
-    """From this place on; what the node looked through in vain is passed over for good."""
+    """Reads the node's next matches after a place, and moves the place past pages without matches."""
     for _ in range(_LOOKS_MAX):
         found = await node.jobs.find(query, place, size)
         if found.jobs or not found.cursor:
@@ -79,9 +79,9 @@ async def _look(node: Node, query: JobQuery, place: str, size: int) -> _Look:
 
 
 def _shares(looks: Sequence[_Look], size: int, key: Key) -> list[int]:
-    """How many of each node's jobs are among the next ones of all."""
+    """Returns how many of each node's jobs belong to the next page."""
     if any(look.after and not look.jobs for look in looks):
-        return [0] * len(looks)  # what that node has yet to find may come before everything
+        return [0] * len(looks)  # that node may still find a job that comes before all others
     ends = [key(look.jobs[-1]) for look in looks if look.after]
     merged = sorted(key(job) for look in looks for job in look.jobs)
     last = min([*ends, *merged[size - 1 : size], *merged[-1:]], default=(0, ""))
@@ -93,13 +93,13 @@ def _cursor_of(query: JobQuery, places: list[str | None]) -> str:
 
 
 def _places_of(query: JobQuery, cursor: str, nodes: int) -> list[str | None]:
-    """Where each node goes on: empty at its beginning, None at its end."""
+    """Returns the place of each node: empty at its beginning, None at its end."""
     if not cursor:
         return [""] * nodes
     places = place_in(cursor, list[str | None], query)
     if places is None or len(places) != nodes:
         raise InvalidArgumentError(
-            "expected the cursor to be one that the same search of the same nodes gave; begin again without one",
+            "the cursor is not from the same search of the same nodes; start again without a cursor",
             reason="CURSOR_INVALID",
         )
     return places

@@ -1,9 +1,9 @@
-"""A submission to several nodes: split by owner, sent side by side, and answered as one.
+"""A submit to several nodes: split by owner, sent concurrently, and answered as one.
 
-A request id decides, because whoever repeats the submission knows it; else the unique key, so that it is unique over
-all nodes; else the job's own id; and what has none of them goes to the nodes in turn, under an id that is made here and
-that the chosen node owns. So every part can be repeated at its node without a second job, and nothing is ever sent
-to another node after it may have been taken by one.
+A draft is routed by its request id, which a repeated submit has too; otherwise by its unique key, so that the key is
+unique over all nodes; otherwise by its job id. A draft with none of them goes to the next node in turn, with a new id
+that this node owns. So every part can be retried at its node without creating a second job, and a draft that a node may
+have accepted is never sent to another node.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from holdfast.core.validation import check_batch
 from holdfast.errors import HoldfastError, error_class
 from holdfast.ports import JobDraft
 
-#: Drafts of one node, each with its place in the submission.
+#: The drafts for one node, each with its index in the submit.
 Part = list[tuple[int, JobDraft]]
 
 
 async def submit(nodes: NodeSet, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-    """The answer about all drafts; of those whose node did not answer it is said that this is unknown."""
+    """Submits all drafts; a draft whose node did not answer gets a refusal with that node's error."""
     if refusal := check_batch([draft.payload for draft in drafts], len(templates)):
         raise refusal.error()
     parts = await split(nodes, drafts)
@@ -35,7 +35,7 @@ async def submit(nodes: NodeSet, templates: Sequence[Template], drafts: Sequence
 
 
 async def split(nodes: NodeSet, drafts: Sequence[JobDraft]) -> dict[int, Part]:
-    """Which node gets which drafts, in their order."""
+    """Returns the drafts for each node, in their order."""
     keys = [_key(draft) for draft in drafts]
     free = await nodes.in_turn(keys.count("")) if "" in keys else []
     turns = iter(free)
@@ -43,19 +43,19 @@ async def split(nodes: NodeSet, drafts: Sequence[JobDraft]) -> dict[int, Part]:
     for place, (key, draft) in enumerate(zip(keys, drafts, strict=True)):
         node = nodes.owner(key) if key else next(turns)
         if key and node.index not in parts:
-            await node.is_there()  # and is who the list says; whether it answers is seen when it is sent
+            await node.is_there()  # raises if it is not the node of the list; no answer is handled by the send
         parts.setdefault(node.index, []).append((place, _named(draft, node)))
     return parts
 
 
 def _key(draft: JobDraft) -> str:
-    """What the draft is routed by; nothing if any node may have it."""
+    """Returns the routing key of a draft; empty if it may go to any node."""
     extra = draft.extra
     return ((extra.request_id or extra.unique_key) if extra else "") or draft.id
 
 
 def _named(draft: JobDraft, node: Node) -> JobDraft:
-    """With an id of the node's, unless it has one or can be found again by its request id."""
+    """Adds an id that the node owns, unless the draft has an id or a request id."""
     is_found_again = draft.id or (draft.extra is not None and draft.extra.request_id)
     return draft if is_found_again else msgspec.structs.replace(draft, id=node.mint())
 
@@ -72,7 +72,7 @@ async def _send(node: Node, templates: Sequence[Template], part: Part) -> Submit
 
 
 def joined(count: int, parts: Sequence[Part], answers: Sequence[Submitted | BaseException]) -> Submitted:
-    """One answer in the order of the drafts. An error that concerns all of them is raised."""
+    """Merges the answers in the order of the drafts. Raises an error that is not retryable, or if every node failed."""
     errors = [answer for answer in answers if isinstance(answer, BaseException)]
     for error in errors:
         if len(errors) == len(answers) or not (isinstance(error, HoldfastError) and error.code in RETRYABLE):

@@ -1,4 +1,4 @@
-"""What several nodes say, as one answer."""
+"""Answers of several nodes, merged into one."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from holdfast.core.model import QueueMode
 from holdfast.core.overview import most_common
 from holdfast.ports import QueueView, Stats, WorkerView
 
-#: Of two modes that nodes have of one queue, what is told is the one that holds more back.
+#: If nodes have different modes of a queue, the most restrictive one is reported.
 _SEVERITY = {QueueMode.OPEN: 0, QueueMode.DRAINING: 1, QueueMode.PAUSED: 2}
 
 
 def queues(answers: Sequence[Sequence[QueueView]]) -> list[QueueView]:
-    """Every queue of any node, by name, with the numbers of all nodes."""
+    """Returns every queue of any node, by name, with the sums over all nodes."""
     by_name: dict[str, list[QueueView]] = {}
     for queue in (queue for answer in answers for queue in answer):
         by_name.setdefault(queue.name, []).append(queue)
@@ -34,7 +34,7 @@ def _queue(same: Sequence[QueueView]) -> QueueView:
 
 
 def workers(answers: Sequence[Sequence[WorkerView]]) -> list[WorkerView]:
-    """Every worker once: its slots are the same everywhere, what it runs is counted together."""
+    """Returns every worker once; its slots are the same at all nodes, its running jobs are added up."""
     by_id: dict[str, list[WorkerView]] = {}
     for worker in (worker for answer in answers for worker in answer):
         by_id.setdefault(worker.worker_id, []).append(worker)
@@ -55,7 +55,7 @@ def _worker(same: Sequence[WorkerView]) -> WorkerView:
 
 
 def stats(answers: Sequence[Stats], all_workers: Sequence[WorkerView]) -> Stats:
-    """The numbers of all nodes together; positions and epochs are each node's own, so none is told."""
+    """Returns the sums over all nodes; position and epoch are 0, because each node has its own."""
     states: Counter[str] = Counter()
     for answer in answers:
         states.update(answer.states)

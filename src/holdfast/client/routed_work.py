@@ -1,8 +1,7 @@
-"""`WorkApi` over several nodes: one session for the worker, one line for each node.
+"""`WorkApi` over several nodes: one session for the worker, with a `NodeSession` for each node.
 
-Invariants: a node that is away stops neither the work of the others nor the session; its own leases and outcomes wait
-for it. Reports are acknowledged in their order, each once every node that it concerns has
-its part.
+Invariants: an unreachable node stops neither the other nodes' work nor the session; its leases and outcomes are kept
+until it returns. Reports are acknowledged in their order, each when all nodes concerned have acknowledged their part.
 """
 
 import asyncio
@@ -22,15 +21,15 @@ from holdfast.core.owner import owner_index
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.ports import Assignment, Directive, Introduction
 
-#: Once one node is there, the others have so long to be there from the beginning.
+#: How long the start waits for all nodes; after it, one node is enough.
 _WELCOME_S = 1.0
-#: Who has been offered room and grants nothing for so long has nothing to grant.
+#: A node that leaves credits unused for this long counts as having no jobs.
 _PROBE_S = 0.02
-#: How long a node may keep leases waiting that another one has granted.
+#: How long leases of one node are held back while another node confirms a recall or a release.
 _PATIENCE_S = 0.25
 
 
-#: Hears a node's address, and why it is away; None if it is back.
+#: Called with a node's address and the error of its loss; None if the node is back.
 Told = Callable[[str, HoldfastError | None], None]
 
 
@@ -38,13 +37,13 @@ class RoutedWork:
     """Opens sessions with several nodes, named in their fixed order."""
 
     def __init__(self, addresses: Sequence[str], told: Told | None = None, access: Access = ANYBODY) -> None:
-        """`told` hears which node went away, and which is back."""
+        """`told` is called when a node is lost, and when it is back."""
         self._addresses = addresses
         self._access = access
         self._told: Told = told or (lambda _address, _error: None)
 
     async def open(self, introduction: Introduction) -> "RoutedSession":
-        """Begins with every node that answers; `UnavailableError` if none does."""
+        """Opens sessions with all nodes that answer; `UnavailableError` if none does."""
         session = RoutedSession(self._addresses, self._told, self._access)
         try:
             await session.start(introduction)
@@ -55,7 +54,7 @@ class RoutedWork:
 
 
 class RoutedSession:
-    """One worker, and all the nodes it works for."""
+    """One worker's sessions with all nodes."""
 
     def __init__(self, addresses: Sequence[str], told: Told, access: Access) -> None:
         self._addresses = addresses
@@ -69,19 +68,19 @@ class RoutedSession:
         self._inbox: list[Directive] = []
         self._news = asyncio.Event()
         self._failure: HoldfastError | None = None
-        #: What the nodes said at first, until it is told in one.
+        #: The welcomes of the nodes, until they are merged into one; then None.
         self._welcomes: list[Directive] | None = []
-        #: Nodes whose first answer, or silence, is still awaited.
+        #: Nodes that have neither answered nor failed since the start.
         self._awaited = set(range(len(addresses)))
         self._absence: HoldfastError = closed()
-        #: For each report that is not acknowledged, the nodes that have not got their part.
+        #: For each unacknowledged report, the nodes that have not acknowledged their part.
         self._reports: dict[int, set[int]] = {}
         self._reported = 0
         self._is_draining = False
         self._timers: dict[str, asyncio.Task[None]] = {}
 
     async def start(self, introduction: Introduction) -> None:
-        """Says hello to all of them; returns once all have answered, or some have and the others take too long."""
+        """Sends hello to all nodes; returns when all have answered, or when some have and `_WELCOME_S` is over."""
         for token, job_id in introduction.held.items():
             self._lines[self._tokens.node(token)].held[token] = job_id
         self._tasks = [asyncio.create_task(line.run(introduction)) for line in self._lines]
@@ -102,10 +101,10 @@ class RoutedSession:
         self._news.clear()
         await self._news.wait()
 
-    # -- what the worker does
+    # -- calls of the worker
 
     async def next(self) -> Directive:
-        """What some node has said."""
+        """Waits for the next directive of any node."""
         while not self._inbox:
             if self._failure is not None:
                 raise self._failure
@@ -113,12 +112,12 @@ class RoutedSession:
         return self._inbox.pop(0)
 
     async def want(self, count: int) -> None:
-        """More room, shared by all nodes."""
+        """Adds credits, distributed over all nodes."""
         self._refuse_if_over()
         await self._room.want(count)
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        """Outcomes, each to the node that granted the lease."""
+        """Sends each outcome to the node that granted the lease."""
         self._refuse_if_over()
         parts: dict[int, list[ReportRow]] = {}
         for row in rows:
@@ -129,11 +128,11 @@ class RoutedSession:
         self._acknowledge()
 
     def _node_of(self, row: ReportRow) -> int:
-        """Whose lease it is; without a token, whose job."""
+        """Returns the node of the lease; without a token, the owner of the job."""
         return self._tokens.node(row.token) if row.token else owner_index(row.job_id, len(self._lines))
 
     async def note(self, notes: Sequence[Note]) -> None:
-        """Words of running attempts."""
+        """Sends notes of running attempts."""
         self._refuse_if_over()
         parts: dict[int, list[Note]] = {}
         for note in notes:
@@ -142,13 +141,13 @@ class RoutedSession:
             await self._lines[index].note(part)
 
     async def extend(self) -> None:
-        """A heartbeat to all."""
+        """Sends a heartbeat to all nodes."""
         self._refuse_if_over()
         for line in self._lines:
             await line.extend()
 
     async def release(self, tokens: Collection[int]) -> None:
-        """Leases handed back, each to its node."""
+        """Hands leases back, each to its node."""
         self._refuse_if_over()
         for line in self._lines:
             mine = [token for token in tokens if self._tokens.node(token) == line.index]
@@ -156,7 +155,7 @@ class RoutedSession:
                 await line.release(mine)
 
     async def drain(self) -> None:
-        """No more leases from any of them."""
+        """Requests that no node grants more leases."""
         self._refuse_if_over()
         self._is_draining = True
         self._room.close()
@@ -165,12 +164,12 @@ class RoutedSession:
         self._tell_if_drained()
 
     async def close(self) -> None:
-        """Ends all sessions; leases still held go back at once."""
+        """Closes all sessions; leases still held go back at once."""
         self._failure = self._failure or closed()
         for timer in self._timers.values():
             timer.cancel()
         for task in self._tasks:
-            task.cancel()  # each closes its session in good order
+            task.cancel()  # each task closes its session
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._news.set()
 
@@ -178,10 +177,10 @@ class RoutedSession:
         if self._failure is not None:
             raise self._failure
 
-    # -- what a line says
+    # -- events of the node sessions
 
     async def joined(self, line: NodeSession, welcome: Directive) -> None:
-        """A node is there, perhaps again."""
+        """Handles a session with a node that has begun, perhaps again."""
         if line.index in self._away:
             self._away.discard(line.index)
             self._told(self._addresses[line.index], None)
@@ -195,7 +194,7 @@ class RoutedSession:
         await self._room.join(line.index, line)
 
     async def heard(self, line: NodeSession, directive: Directive) -> None:
-        """One directive of one node."""
+        """Handles one directive of one node."""
         line.is_drained |= directive.is_drained
         revoked = self._room.returned(line.index, directive.revoked)
         if directive.leases:
@@ -211,7 +210,7 @@ class RoutedSession:
         self._tell_if_drained()
 
     async def left(self, line: NodeSession, error: HoldfastError, lost: Collection[int]) -> None:
-        """A node is away for now; what it granted must have run out, if that is what is said."""
+        """Handles the loss of a node's session; the leases `lost` are revoked."""
         self._absence = error
         if line.index not in self._away:
             self._away.add(line.index)
@@ -225,7 +224,7 @@ class RoutedSession:
         self._tell_if_drained()
 
     def refused(self, error: HoldfastError) -> None:
-        """The whole session is over."""
+        """Ends the whole session with an error that a new session cannot fix."""
         self._failure = self._failure or error
         self._news.set()
 
@@ -237,7 +236,7 @@ class RoutedSession:
         self._tell(Directive(leases=leases))
 
     def _settle(self, line: NodeSession, reported: int) -> None:
-        """Some parts of reports have arrived where they belong, or concern nobody any more."""
+        """Marks the parts of reports that the node has acknowledged, or that have no rows left."""
         for report_id in line.acknowledged(reported):
             self._reports.get(report_id, set()).discard(line.index)
         self._acknowledge()
@@ -269,7 +268,7 @@ class RoutedSession:
             self._after("hand_on", _PATIENCE_S)
 
     def _after(self, what: str, delay_s: float) -> None:
-        """Does something once, a little later; what is awaited already is not awaited twice."""
+        """Starts a timer, unless the same one is running."""
         if what not in self._timers or self._timers[what].done():
             self._timers[what] = asyncio.create_task(self._later(what, delay_s))
 
@@ -282,7 +281,7 @@ class RoutedSession:
 
 
 def _together(welcomes: Sequence[Directive]) -> Directive:
-    """One welcome: the shortest terms, and everything that is gone."""
+    """Merges the welcomes: the shortest intervals, and all cancels and revocations."""
     return msgspec.structs.replace(
         welcomes[0],
         lease_ms=min(welcome.lease_ms for welcome in welcomes),

@@ -1,4 +1,4 @@
-"""`ScheduleApi` of a server somewhere else, over any carrier."""
+"""`ScheduleApi` of a remote server, over any carrier."""
 
 from google.protobuf.message import Message
 
@@ -21,35 +21,35 @@ class RemoteSchedules:
         self._retrying = retrying
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
-        """Makes or replaces a schedule."""
+        """Creates or replaces a schedule."""
         return _view(await self._call("SetSchedule", _message(spec), pb.Schedule, _CHANGE_S))
 
     async def get(self, name: str) -> ScheduleView:
-        """One schedule."""
+        """Returns one schedule."""
         return _view(await self._call("GetSchedule", made(pb.GetScheduleRequest, name=name), pb.Schedule, _LOOK_S))
 
     async def all(self) -> list[ScheduleView]:
-        """Every schedule, by name."""
+        """Returns every schedule, by name."""
         answer = await self._call("ListSchedules", pb.ListSchedulesRequest(), pb.ListSchedulesResponse, _LOOK_S)
         return [_view(schedule) for schedule in answer.schedules]
 
     async def delete(self, name: str) -> None:
-        """Not repeated by itself: after a lost answer the second try would find nothing."""
+        """Deletes a schedule. Not retried: after a lost answer the second try would find no schedule."""
         request = made(pb.DeleteScheduleRequest, name=name)
         await self._call("DeleteSchedule", request, pb.DeleteScheduleResponse, _CHANGE_S, is_repeatable=False)
 
     async def pause(self, name: str, *, is_paused: bool) -> ScheduleView:
-        """Pauses a schedule, or lets it go on."""
+        """Pauses or resumes a schedule."""
         request = made(pb.PauseScheduleRequest, name=name, is_paused=is_paused)
         return _view(await self._call("PauseSchedule", request, pb.Schedule, _CHANGE_S))
 
     async def trigger(self, name: str) -> str:
-        """Not repeated by itself: that would make a second job."""
+        """Creates a job now and returns its id. Not retried: that could create a second job."""
         request, response = made(pb.TriggerScheduleRequest, name=name), pb.TriggerScheduleResponse
         return (await self._call("TriggerSchedule", request, response, _CHANGE_S, is_repeatable=False)).job_id
 
     async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
-        """The next ticks."""
+        """Returns the next ticks."""
         request = made(pb.PreviewScheduleRequest, spec=_message(spec), after_ms=after_ms, count=count)
         return list((await self._call("PreviewSchedule", request, pb.PreviewScheduleResponse, _LOOK_S)).tick_ms)
 

@@ -1,21 +1,34 @@
-"""From the URL of a server, or of all nodes of one, to a link."""
+"""`holdfast://host:port`, `holdfasts://` over TLS, and several addresses with commas: the links to servers."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping
 
 from holdfast.client.access import access_of
 from holdfast.client.link import Link
+from holdfast.errors import InvalidArgumentError
+from holdfast.settings import addresses_of, masked
+from holdfast.settings_sources import TOKEN, secret_of
 
 
-def reaching(url: str, addresses: Sequence[str], *, token: str, fallback: str) -> Callable[[], Link]:
-    """What opens the link, later; what cannot be is refused now."""
-    access = access_of(url, token=token, fallback=fallback)
+def opener(url: str, settings: Mapping[str, object], clock: object, token: str) -> Callable[[], Link]:
+    """Returns a function that opens the link. Refuses settings, a clock and a wrong URL now."""
+    addresses = addresses_of(url)
+    if not addresses:
+        form = "holdfast://host:port, or holdfast://host:port,host:port for different nodes"
+        raise InvalidArgumentError(f"the URL must be {form}, got {masked(url)!r}", reason="URL_INVALID")
+    if settings or clock:
+        raise InvalidArgumentError(
+            "settings and clock are not allowed for a server, which has its own; remove them",
+            reason="SETTINGS_INVALID",
+        )
+    access = access_of(url, token=token, fallback=secret_of(TOKEN, os.environ))
 
     def link() -> Link:
         if len(addresses) > 1:
-            from holdfast.client.nodes_link import NodesLink  # noqa: PLC0415 - only who has several nodes needs it
+            from holdfast.client.nodes_link import NodesLink  # noqa: PLC0415 - only clients of several nodes need it
 
             return NodesLink(addresses, access)
-        from holdfast.client.remote_link import Remote  # noqa: PLC0415 - and nothing of gRPC before the first use
+        from holdfast.client.remote_link import Remote  # noqa: PLC0415 - nothing of gRPC is loaded before the first use
 
         return Remote(addresses[0], access)
 

@@ -11,7 +11,7 @@ from holdfast.proto.frames import FramedProtocol, MalformedFrameError
 
 
 class SocketLine(FramedProtocol):
-    """The client's end. `take_message` gets what comes, `lost` is called once, when nothing more will."""
+    """The client's end. Calls `take_message` for each message, and `lost` once, when the connection has ended."""
 
     def __init__(self, kind: bytes, take_message: Callable[[bytes], None], lost: Callable[[], None]) -> None:
         super().__init__(limits.MESSAGE_BYTES_MAX)
@@ -22,23 +22,23 @@ class SocketLine(FramedProtocol):
         self.closed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Says what it is for."""
+        """Sends the byte that tells the kind of the connection."""
         super().connection_made(transport)
         assert self._transport is not None
         self._transport.write(self._kind)
 
     def take(self, message: bytes) -> None:
-        """Hands it to the owner."""
+        """Passes the message to the owner."""
         self._take_message(message)
 
     def spoiled(self, error: MalformedFrameError) -> None:
-        """Whoever asks why it ended is told."""
+        """Keeps the error as the reason of the loss."""
         self.problem = str(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tells the owner."""
+        """Notifies the owner."""
         super().connection_lost(exc)
-        self.problem = self.problem or (str(exc) if exc else "the server closed it")
+        self.problem = self.problem or (str(exc) if exc else "the server closed the connection")
         self.closed.set()
         self._lost()
 
@@ -46,9 +46,9 @@ class SocketLine(FramedProtocol):
 async def connect(
     path: Path, kind: bytes, take_message: Callable[[bytes], None], lost: Callable[[], None]
 ) -> SocketLine:
-    """A line to whoever listens there; `UnavailableError` with the reason UNREACHABLE if nobody does.
+    """Connects to a socket; `UnavailableError` with the reason UNREACHABLE if no server listens there.
 
-    The connection goes through the open directory, because the path of a socket may have only 107 bytes.
+    The connection goes through the open directory, because the path of a socket is limited to 107 bytes.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -64,5 +64,5 @@ async def connect(
 
 
 def unreachable(path: Path, why: str) -> UnavailableError:
-    """Nobody answers there."""
-    return UnavailableError(f"nobody answers at {str(path)!r}: {why}", reason="UNREACHABLE")
+    """The error for a socket without a server."""
+    return UnavailableError(f"no server is running for {str(path.parent)!r}: {why}", reason="UNREACHABLE")

@@ -1,4 +1,4 @@
-"""A conversation over the Unix socket of a directory. It does not come back by itself: connect anew."""
+"""A conversation over the Unix socket of a directory. It does not reconnect: open a new one after a loss."""
 
 import asyncio
 from collections import deque
@@ -15,12 +15,12 @@ from holdfast.errors import UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.frames import CONVERSATION
 
-#: Messages of a stream that wait for their reader before no more are read.
+#: Reading from the socket pauses when more messages of a stream than this are unread.
 _UNREAD_MAX = 64
 
 
 class SocketCarrier:
-    """Thousands of calls at a time over one connection; each stream has a connection of its own."""
+    """Concurrent calls over one connection; each stream has a connection of its own."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -30,26 +30,28 @@ class SocketCarrier:
 
     @classmethod
     async def connect(cls, path: Path) -> Self:
-        """Connects to whoever serves the socket; `UnavailableError` (UNREACHABLE) if nobody does."""
+        """Connects to the socket; `UnavailableError` (UNREACHABLE) if no server listens there."""
         carrier = cls(path)
         carrier._line = await connect(path, CONVERSATION, carrier._take, carrier._lose)
         return carrier
 
     @property
     def is_connected(self) -> bool:
-        """Whether somebody answers still."""
+        """Whether the connection is open."""
         return self._line is not None and self._line.is_open
 
     async def lost(self) -> None:
-        """Returns once nobody answers any more."""
+        """Returns when the connection has ended."""
         if self._line is not None:
             await self._line.closed.wait()
 
     async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
-        """The answer; a lost connection fails it with CONNECTION_LOST, and those after it with UNREACHABLE."""
+        """Sends a request and returns the response. A lost connection: CONNECTION_LOST, for later calls UNREACHABLE."""
         line = self._line
         if line is None or not line.is_open:
-            raise unreachable(self._path, "the connection was lost" if not self._is_closed else "it was closed")
+            raise unreachable(
+                self._path, "the connection was lost" if not self._is_closed else "the connection was closed"
+            )
         if not line.is_writable:
             await line.writable()
         reply = await self._pending.call(self._send, method, request.SerializeToString(), deadline_s)
@@ -57,7 +59,7 @@ class SocketCarrier:
         return response.FromString(reply.body)
 
     async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
-        """The answers; whoever reads slowly slows the server down for this stream alone."""
+        """Yields the responses; a slow reader slows down the server for this stream only."""
         unread = _Unread()
         line = await connect(self._path, CONVERSATION, unread.take, unread.end)
         unread.line = line
@@ -70,7 +72,7 @@ class SocketCarrier:
             line.drop()
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._is_closed = True
         if self._line is not None and self._line.is_open:
             self._line.close()
@@ -88,12 +90,12 @@ class SocketCarrier:
 
 
 def _lost(line: SocketLine | None) -> UnavailableError:
-    why = line.problem if line is not None else "it was never there"
+    why = line.problem if line is not None else "it was never opened"
     return UnavailableError(f"the connection to the server was lost: {why}", reason="CONNECTION_LOST")
 
 
 class _Unread:
-    """What came for one stream and was not read yet."""
+    """Messages of one stream that were received but not read yet."""
 
     def __init__(self) -> None:
         self._replies: deque[pb.Reply] = deque()

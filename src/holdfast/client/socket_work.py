@@ -14,13 +14,13 @@ from holdfast.proto.frames import WORKER
 
 
 class SocketWork:
-    """Opens sessions with whoever serves the socket."""
+    """Opens sessions with the server of a socket."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     async def open(self, introduction: Introduction) -> StreamSession:
-        """Connects and says hello; `UnavailableError` if nobody answers."""
+        """Connects and sends hello; `UnavailableError` if no server answers."""
         line = _WorkLine()
         await line.connect(self._path)
         session = StreamSession(line)
@@ -33,7 +33,7 @@ class SocketWork:
 
 
 class _WorkLine:
-    """One connection; what came waits here until it is received."""
+    """One connection, with a queue of received messages."""
 
     def __init__(self) -> None:
         self._line: SocketLine
@@ -87,7 +87,7 @@ class _WorkLine:
 
 
 def _error(ending: pb.Ending) -> HoldfastError:
-    """What no new session can mend stays what it is; of everything else it is worth trying again."""
+    """Keeps errors that a new session cannot fix; all others become `UnavailableError`, which is retried."""
     known = error_named(ending.code, ending.reason, ending.message)
     if isinstance(known, AbortedError | InvalidArgumentError):
         return known

@@ -1,7 +1,7 @@
-"""Submissions that travel together: one request carries what has come while others were on their way.
+"""Batching of submits: submits that arrive while others are in flight share one request.
 
-Invariants: every draft that is sent has an id, so that a request may be repeated without making a job twice; whoever
-submitted hears of its own jobs alone, as if it had been alone; what one submission is refused for costs no other.
+Invariants: every draft that is sent has an id, so that a request can be retried without creating a job twice; a caller
+gets the answer about its own jobs only; a refusal of one submit does not affect the others.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ from holdfast.ports import JobDraft
 
 Send = Callable[[Sequence[Template], Sequence[JobDraft]], Awaitable[Submitted]]
 
-#: More requests than the first number at a time would make each of them smaller, and nothing quicker; unless so many
-#: drafts wait that another one is worth it. There are never more than the second number.
+#: At most this many requests are in flight: more would only make each of them smaller. If at least `_WORTH_DRAFTS`
+#: drafts wait, up to `_UNDER_WAY_MAX` requests are sent.
 _UNDER_WAY = 2
 _UNDER_WAY_MAX = 4
 _WORTH_DRAFTS = 250
 
 
 class _Submission:
-    """What one caller wants accepted."""
+    """The submit of one caller."""
 
     __slots__ = ("answer", "drafts", "fresh", "size", "templates")
 
     def __init__(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> None:
         self.templates = templates
-        #: The ids that were made here.
+        #: The ids that were created here.
         self.fresh: set[str] = set()
         self.drafts = drafts if all(draft.id for draft in drafts) else self._with_ids(drafts)
         self.size = sum(len(draft.payload) for draft in drafts)
@@ -50,11 +50,11 @@ class _Submission:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it can travel with others: its drafts name templates that are there."""
+        """Whether it can share a request: all its drafts refer to existing templates."""
         return all(0 <= draft.template < len(self.templates) for draft in self.drafts)
 
     def settle(self, submitted: Submitted, start: int = 0) -> None:
-        """Its part of an answer. A job under an id that was made here was never there before: it was sent twice."""
+        """Takes its part of an answer. An existing job with an id from here was created by an earlier try of it."""
         if self.answer.done():
             return
         count = len(self.drafts)
@@ -73,7 +73,7 @@ class _Submission:
         )
 
     def _is_own(self, at: int, ids: Sequence[str]) -> bool:
-        """Whether a draft found nobody's job but its own."""
+        """Whether the existing job of a draft was created by the draft itself."""
         return ids[at] in self.fresh and ids[at] == self.drafts[at].id
 
     def fail(self, error: BaseException) -> None:
@@ -82,7 +82,7 @@ class _Submission:
 
 
 class Joiner:
-    """Sends submissions; `close` when nobody submits any more."""
+    """Sends submits in batches. Close it after the last submit."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -93,24 +93,24 @@ class Joiner:
         self._is_closed = False
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """The answer to these drafts."""
+        """Submits these drafts and returns their answer."""
         submission = _Submission(templates, drafts)
         self._waiting.append(submission)
         self._drafts += len(submission.drafts)
         if not self._is_going:
-            # Not at once: what comes in the same turn of the loop travels together.
+            # Not immediately, so that submits of the same iteration of the event loop share a request.
             self._is_going = True
             asyncio.get_running_loop().call_soon(self._go_on)
         try:
             return await submission.answer
         except asyncio.CancelledError:
-            if submission in self._waiting:  # nobody wants it any more, and it was not sent
+            if submission in self._waiting:  # canceled before it was sent
                 self._waiting.remove(submission)
                 self._drafts -= len(submission.drafts)
             raise
 
     async def close(self) -> None:
-        """What is under way is given up as unanswered, and nothing else is sent."""
+        """Fails all unanswered submits, and sends nothing more."""
         self._is_closed = True
         for task in tuple(self._under_way):
             task.cancel()
@@ -137,7 +137,7 @@ class Joiner:
         self._go_on()
 
     def _together(self) -> list[_Submission]:
-        """What waits, in its order, as far as it fits into one request."""
+        """Takes the waiting submits, in order, that fit into one request."""
         joined = [self._waiting.popleft()]
         count, size, is_plain = len(joined[0].drafts), joined[0].size, joined[0].is_plain
         while is_plain and self._waiting:
@@ -159,7 +159,7 @@ class Joiner:
             for submission in joined:
                 submission.fail(_stopping())
             raise
-        except Exception as error:  # noqa: BLE001 - whoever waits hears of it, whatever it is
+        except Exception as error:  # noqa: BLE001 - every error is passed to the callers
             for submission in joined:
                 submission.fail(error)
 
@@ -181,7 +181,7 @@ class Joiner:
             for one in joined:
                 if error.retryable:
                     one.fail(error)
-                else:  # of one of them, and the others are not to blame
+                else:  # caused by one of them: send each alone
                     await self._carry_alone(one)
         else:
             start = 0
@@ -191,7 +191,7 @@ class Joiner:
 
 
 def _stopping() -> UnavailableError:
-    return UnavailableError("this process stops; try again", reason="STOPPING")
+    return UnavailableError("this process is stopping; try again", reason="STOPPING")
 
 
 def _at(draft: JobDraft, place: int) -> JobDraft:

@@ -1,4 +1,4 @@
-"""Values of the ports as requests, and answers of `holdfast.v1` as values of the ports."""
+"""Conversion of port values into `holdfast.v1` requests, and of its responses into port values."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,22 +27,22 @@ _NO_BACKOFF = BackoffRule()
 
 
 def made(kind: type[Request], **fields: Any) -> Request:  # noqa: ANN401 - the fields of the message
-    """A request; `InvalidArgumentError` for what no message can hold, such as a negative size or half a character."""
+    """Builds a request; `InvalidArgumentError` for values that protobuf cannot hold, such as a negative size."""
     with sendable():
         return kind(**fields)
 
 
 @contextmanager
 def sendable() -> Iterator[None]:
-    """Makes an `InvalidArgumentError` of what protobuf says of a value that it cannot hold."""
+    """Converts protobuf's errors about values that it cannot hold into `InvalidArgumentError`."""
     try:
         yield
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"this cannot be sent: {error}", reason="REQUEST_INVALID") from error
+        raise InvalidArgumentError(f"the request cannot be encoded: {error}", reason="REQUEST_INVALID") from error
 
 
 def template_message(template: Template) -> pb.JobTemplate:
-    """The template; a backoff that is the default need not be said."""
+    """Converts a template; a default back-off is left out."""
     message = pb.JobTemplate(
         type=template.type,
         queue=template.queue,
@@ -59,7 +59,7 @@ def template_message(template: Template) -> pb.JobTemplate:
 
 
 def add_draft(request: pb.SubmitJobsRequest, draft: JobDraft) -> None:
-    """One job to be submitted, written in its place; most have nothing but an id and a payload."""
+    """Adds one job to a submit; fields with their default are left out, since most jobs have only id and payload."""
     message = request.jobs.add(payload=draft.payload, id=draft.id)
     if draft.template:
         message.template = draft.template
@@ -73,7 +73,7 @@ def add_draft(request: pb.SubmitJobsRequest, draft: JobDraft) -> None:
 
 
 def query_message(query: JobQuery, cursor: str, size: int) -> pb.FindJobsRequest:
-    """What is looked for, and where to go on."""
+    """Converts a query with its cursor and page size."""
     return made(
         pb.FindJobsRequest,
         status=[job_status(state) for state in query.states],
@@ -89,7 +89,7 @@ def query_message(query: JobQuery, cursor: str, size: int) -> pb.FindJobsRequest
 
 
 def mode_message(mode: QueueMode) -> pb.QueueMode:
-    """The mode's number, which is the same in the contract and in the core."""
+    """Converts a mode; the contract and the core use the same numbers."""
     return cast("pb.QueueMode", int(mode))
 
 
@@ -97,7 +97,7 @@ def mode_message(mode: QueueMode) -> pb.QueueMode:
 
 
 def submitted_of(reply: pb.SubmitJobsResponse) -> Submitted:
-    """What became of each job of a batch."""
+    """The outcome of a submit, for each of its jobs."""
     refusals = {
         refusal.index: Refusal(Code(refusal.code or Code.INVALID_ARGUMENT.value), refusal.reason, refusal.message)
         for refusal in reply.refusals
@@ -128,12 +128,12 @@ def job_view(job: pb.Job) -> JobView:
 
 
 def result_view(job: pb.Job) -> ResultView:
-    """How it ended, if it has."""
+    """The result of a job; only its state while it has not ended."""
     return ResultView(State(job.status), job.output, job.summary, job.runtime_ms)
 
 
 def template_of(template: pb.JobTemplate, *, simulated: bool) -> Template:
-    """What its kind of jobs shares."""
+    """The template of a job."""
     backoff = template.backoff
     return Template(
         template.type,
@@ -148,7 +148,7 @@ def template_of(template: pb.JobTemplate, *, simulated: bool) -> Template:
 
 
 def extra_of(job: pb.Job) -> Extra | None:
-    """What few jobs have."""
+    """The optional fields of a job; None if it has none of them."""
     if not (job.request_id or job.labels or job.headers or job.retry_of or job.unique_key):
         return None
     return Extra(
@@ -161,12 +161,12 @@ def extra_of(job: pb.Job) -> Extra | None:
 
 
 def progress_of(progress: pb.Progress) -> Progress:
-    """How far it is."""
+    """The progress of a job."""
     return Progress(progress.permille, progress.message, progress.at_ms)
 
 
 def entry_of(entry: pb.Entry) -> Entry:
-    """One thing that happened."""
+    """One entry of a history."""
     return Entry(
         entry.position,
         entry.at_ms,
@@ -202,7 +202,7 @@ def worker_view(worker: pb.Worker) -> WorkerView:
 
 
 def stats_of(stats: pb.Stats) -> Stats:
-    """The whole system in numbers."""
+    """Numbers about the whole system."""
     return Stats(
         stats.position,
         stats.now_ms,
@@ -222,7 +222,7 @@ def stats_of(stats: pb.Stats) -> Stats:
 
 
 def capabilities_of(told: pb.Capabilities) -> Capabilities:
-    """What a server says that its backend can do; names that this version does not know are left out."""
+    """The capabilities of a server's backend; names that this version does not know are left out."""
     return Capabilities(
         told.backend, frozenset(one for one in Capability if one.value in told.capabilities), told.version
     )

@@ -1,7 +1,7 @@
-"""A worker's session with a server, whatever carries it.
+"""A worker's session with a server, over any transport.
 
-What a worker says is collected while a message is on its way, and goes out as one message after it, so that a busy
-worker sends few large messages instead of many small ones.
+While a message is being sent, further data is collected in the next message. So a busy worker sends few large messages
+instead of many small ones.
 """
 
 import asyncio
@@ -17,40 +17,40 @@ from holdfast.ports import Assignment, Directive, Introduction
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.enums import job_status
 
-#: How long the server may take to say goodbye.
+#: How long `close` waits until the server ends the session.
 _FAREWELL_S = 1.0
 
 
 class WorkLine(Protocol):
-    """Messages up and down; each method raises a `HoldfastError` once the line has ended."""
+    """The transport of one session; send and receive raise a `HoldfastError` after it has ended."""
 
     async def send(self, message: pb.WorkerMessage) -> None:
-        """Returns when the next message may be sent."""
+        """Sends a message; returns when the next one may be sent."""
         ...
 
     async def receive(self) -> pb.CoordinatorMessage:
-        """The next message; giving up waiting for it loses nothing."""
+        """Waits for the next message; canceling the wait loses no message."""
         ...
 
     async def finish(self) -> None:
-        """Nothing more will be sent."""
+        """Tells the server that nothing more will be sent."""
         ...
 
     def drop(self) -> None:
-        """Ends the line at once, so that whoever receives notices."""
+        """Ends the connection at once, so that a pending `receive` fails."""
         ...
 
     async def close(self) -> None:
-        """Ends the line and what belongs to it."""
+        """Ends the connection and frees its resources."""
         ...
 
 
 class StreamSession:
-    """One session."""
+    """One session, with an outbox that is sent by a task."""
 
     def __init__(self, line: WorkLine) -> None:
         self._line = line
-        #: Messages to send; whatever fits goes into the last one.
+        #: Messages to send; new data is added to the last one while it fits.
         self._outbox = [pb.WorkerMessage()]
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -72,7 +72,7 @@ class StreamSession:
         self._writer = asyncio.create_task(self._write())
 
     async def next(self) -> Directive:
-        """The next message of the coordinator."""
+        """Waits for the next message of the coordinator."""
         try:
             return self._directive(await self._line.receive())
         except HoldfastError:
@@ -80,12 +80,12 @@ class StreamSession:
             raise
 
     async def want(self, count: int) -> None:
-        """More room."""
+        """Adds credits."""
         self._outbox[-1].credits += count
         self._wake.set()
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        """Outcomes; several reports that go out together are acknowledged by the last one's number."""
+        """Sends outcomes; reports that share a message are acknowledged by the id of the last one."""
         if self._outbox[-1].ByteSize() + sum(len(row.output) for row in rows) > limits.BATCH_BYTES_MAX:
             self._outbox.append(pb.WorkerMessage())
         box = self._outbox[-1]
@@ -95,7 +95,7 @@ class StreamSession:
         self._wake.set()
 
     async def note(self, notes: Sequence[Note]) -> None:
-        """What running attempts say of themselves."""
+        """Sends notes of running attempts."""
         for note in notes:
             wire = _note(note)
             if self._outbox[-1].ByteSize() + wire.ByteSize() > limits.BATCH_BYTES_MAX:
@@ -104,34 +104,34 @@ class StreamSession:
         self._wake.set()
 
     async def extend(self) -> None:
-        """A heartbeat."""
+        """Sends a heartbeat."""
         self._outbox[-1].heartbeat.seen_token = self._seen_token
         self._wake.set()
 
     async def release(self, tokens: Collection[int]) -> None:
-        """Leases handed back."""
+        """Hands leases back."""
         self._outbox[-1].released.extend(tokens)
         self._wake.set()
 
     async def recall(self) -> None:
-        """Takes back what room was offered and not used; `is_recalled` says that no lease is on its way any more."""
+        """Takes unused credits back; the directive with `is_recalled` confirms that no more leases are in flight."""
         for message in self._outbox:
-            message.credits = 0  # not even sent yet
+            message.credits = 0  # not sent yet
         self._outbox[-1].recalling = True
         self._wake.set()
 
     async def drain(self) -> None:
-        """No more leases."""
+        """Requests that no more leases are granted."""
         self._outbox[-1].draining = True
         self._wake.set()
 
     async def close(self) -> None:
-        """Sends what is pending and a goodbye, then ends the session; a lost one is only ended."""
+        """Sends pending data and a goodbye, then ends the session; a lost session is only closed."""
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait([self._writer])
         if not self._is_lost:
-            with contextlib.suppress(HoldfastError, TimeoutError):  # it may be over already
+            with contextlib.suppress(HoldfastError, TimeoutError):  # it may have ended already
                 async with asyncio.timeout(_FAREWELL_S):
                     await self._say_goodbye()
         await self._line.close()
@@ -151,7 +151,7 @@ class StreamSession:
                 await self._flush()
         except HoldfastError:
             self._is_lost = True
-            self._line.drop()  # so that `next` notices
+            self._line.drop()  # so that `next` fails
 
     async def _flush(self) -> None:
         outbox, self._outbox = self._outbox, [pb.WorkerMessage()]
@@ -202,7 +202,7 @@ def _note(note: Note) -> pb.Note:
 
 
 def _add_outcome(box: pb.WorkerMessage, row: ReportRow) -> None:
-    """Written in its place, and only what is there: most have nothing to say but their output."""
+    """Adds an outcome to a message; rare fields are set only if they have a value."""
     outcome = box.outcomes.add(
         job_id=row.job_id,
         token=row.token,

@@ -7,7 +7,7 @@ import grpc
 
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.channel import open_channel
-from holdfast.client.refusals import explained
+from holdfast.client.refusals import FirstStatus, explained
 from holdfast.client.work_session import StreamSession
 from holdfast.errors import FINAL, HoldfastError, UnavailableError
 from holdfast.ports import Introduction
@@ -19,13 +19,13 @@ class StreamWork:
     """Opens sessions with one server."""
 
     def __init__(self, target: str, access: Access = ANYBODY, *, advice: str = "") -> None:
-        """`advice` tells the user what to do if no server answers."""
+        """`advice` is the part of the error message that says what to do if no server answers."""
         self._target = target
         self._access = access
         self._advice = advice
 
     async def open(self, introduction: Introduction) -> StreamSession:
-        """Connects and says hello; each session has a channel of its own, so that none inherits a bad one."""
+        """Connects and sends hello; each session has a channel of its own, so that it cannot inherit a broken one."""
         session = StreamSession(_GrpcLine(self._target, self._access, self._advice))
         try:
             await session.start(introduction)
@@ -43,23 +43,24 @@ class _GrpcLine:
         self._advice = advice
         self._channel = open_channel(target, access)
         self._call: Any = rpc.WorkServiceStub(self._channel).Work(metadata=access.metadata)
+        self._status = FirstStatus(self._call)
         self._reading: asyncio.Future[Any] | None = None
 
     async def send(self, message: pb.WorkerMessage) -> None:
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            raise _error(error, self._target, self._advice) from error
+            raise _error(self._status.of(error), self._target, self._advice) from error
         except asyncio.InvalidStateError as error:
             raise UnavailableError("the session has ended") from error
 
     async def receive(self) -> pb.CoordinatorMessage:
-        # A canceled read would end the whole stream, so the read outlives whoever waits for it.
+        # A canceled read would end the whole stream, so the read continues when its waiter is canceled.
         reading = self._reading = self._reading or asyncio.ensure_future(self._call.read())
         try:
             message = await asyncio.shield(reading)
         except grpc.aio.AioRpcError as error:
-            raise _error(error, self._target, self._advice) from error
+            raise _error(self._status.of(error), self._target, self._advice) from error
         except asyncio.CancelledError:
             if self._call.cancelled():
                 raise UnavailableError("the session was closed") from None
@@ -83,10 +84,10 @@ class _GrpcLine:
         await self._channel.close(None)
         if self._reading is not None:
             await asyncio.wait([self._reading])
-            self._reading.cancelled() or self._reading.exception()  # looked at, so that nobody complains
+            self._reading.cancelled() or self._reading.exception()  # or asyncio would log it
 
 
 def _error(error: grpc.aio.AioRpcError, target: str, advice: str) -> HoldfastError:
-    """What no new session can mend stays what it is; of everything else it is worth trying again."""
+    """Keeps errors that a new session cannot fix; all others become `UnavailableError`, which is retried."""
     known = explained(error, target, advice)
     return known if isinstance(known, FINAL) else UnavailableError(known.message, reason=known.reason)

@@ -1,6 +1,5 @@
-"""The pure heart: what a job is, what may happen to it, and who decides.
+"""The core of Holdfast: jobs, their states, and the decisions about them.
 
-Nothing in this package does I/O, reads a clock, draws a random number or logs. Time arrives inside a
-command, randomness (ids) arrives inside a command, and retry jitter is derived from the job itself, so the
-same events always build the same state.
+This package does no I/O, reads no clock, draws no random numbers and does not log. Time and random ids arrive inside
+commands. Retry jitter is derived from the job. So the same events always build the same state.
 """

@@ -1,7 +1,8 @@
-"""What topologies can do beyond keeping and running jobs: the one list, and what each topology declares of it.
+"""The list of optional features of topologies, and which of them a ledger declares.
 
 Invariants: every interface (HTTP, gRPC, CLI, SDK), `docs/topologies/capabilities.md` and the conformance suite read the
-declarations below; nothing else says what a backend lacks.
+declarations. No other module states which features a backend lacks. The declarations of other backends are in the
+folders of their topologies, and `topologies/table.py` lists all of them.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ import msgspec
 
 
 class Capability(StrEnum):
-    """One thing that some topologies have and others lack, by its name on the wire."""
+    """A feature that some topologies have and others lack, by its name on the wire."""
 
     ADMINISTRATION = "administration"
     AGING = "aging"
@@ -29,85 +30,62 @@ class Capability(StrEnum):
     WORKERS = "workers"
 
 
-#: What each one means to users, as a phrase.
+#: A phrase for users that explains each capability.
 MEANINGS: Final[Mapping[Capability, str]] = MappingProxyType(
     {
-        Capability.ADMINISTRATION: "numbers, queues, the list of workers",
+        Capability.ADMINISTRATION: "statistics, queue control, the list of workers",
         Capability.AGING: "a waiting job gains priority with time",
-        Capability.FEED: "every change of every job as it happens, without a gap",
+        Capability.FEED: "an event stream of every change of every job, without gaps",
         Capability.HISTORY: "everything that happened to one job",
         Capability.LARGE_PAYLOADS: "payloads up to the limit of 1 MiB",
-        Capability.NOTES: "progress() and log() of running jobs",
+        Capability.NOTES: "progress() and log() calls of running jobs are stored",
         Capability.ORDER: "jobs start by priority, then in the order of submission, over all processes",
-        Capability.RETENTION_LIMITS: "finished jobs are removed above a number and a size, not by age alone",
-        Capability.SCHEDULES: "jobs made by cron, by an interval or at a time",
-        Capability.SESSIONS: "a worker that connects again replaces its old session, and what it still runs is no loss",
-        Capability.TOTALS: "how many jobs ended, and how long they took",
-        Capability.WORKERS: "`why` knows whether a worker can run the job, and which one runs it",
+        Capability.RETENTION_LIMITS: "finished jobs are removed above a count and a size limit, not only by age",
+        Capability.SCHEDULES: "jobs created by cron, at an interval or at a given time",
+        Capability.SESSIONS: "a worker that reconnects replaces its old session and keeps its leases",
+        Capability.TOTALS: "counts and durations of finished jobs",
+        Capability.WORKERS: "`why` reports whether a worker can run the job, and which worker runs it",
     }
 )
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What one backend declares, and which version of Holdfast answers for it."""
+    """The capabilities that one backend declares, and the Holdfast version of the server."""
 
     backend: str
     present: frozenset[Capability]
-    #: Empty in a declaration; the process that serves fills it in.
+    #: Empty in a declaration; the server process fills it in.
     version: str = ""
 
     def has(self, capability: Capability) -> bool:
-        """Whether it is there."""
+        """Whether the backend has this capability."""
         return capability in self.present
 
     @property
     def missing(self) -> dict[Capability, str]:
-        """A sentence for each capability that is not there, by name."""
+        """A sentence for each capability that the backend lacks, by name."""
         return {one: self.lack(one) for one in Capability if one not in self.present}
 
     def lack(self, capability: Capability) -> str:
-        """The sentence that says that it is not there."""
+        """The sentence for users that says that the backend lacks this capability."""
         name = capability.value.replace("_", " ")
         return (
             f"the {self.backend} backend has no {name} ({MEANINGS[capability]}); `holdfast server` has this capability"
         )
 
     def without(self, *capabilities: Capability) -> "Capabilities":
-        """The same, less these."""
+        """A copy without these capabilities."""
         return msgspec.structs.replace(self, present=self.present.difference(capabilities))
 
     def served(self, version: str, *, has_totals: bool) -> "Capabilities":
-        """As one process serves it: totals are there only where that process counts."""
+        """The capabilities of one server process: it has totals only if it counts finished jobs."""
         known = self if has_totals else self.without(Capability.TOTALS)
         return msgspec.structs.replace(known, version=version)
 
 
-#: A directory, `holdfast server`, or one node asked alone.
+#: A directory, `holdfast server`, or a single node of the monolith.
 LEDGER: Final = Capabilities("ledger", frozenset(Capability))
-MICROSERVICES: Final = msgspec.structs.replace(
-    LEDGER.without(
-        *(Capability.ADMINISTRATION, Capability.FEED, Capability.HISTORY, Capability.NOTES, Capability.SCHEDULES),
-        *(Capability.SESSIONS, Capability.TOTALS, Capability.WORKERS),
-    ),
-    backend="microservices",
-)
-#: Several nodes, asked together.
+#: Several nodes that serve requests together.
 MONOLITH: Final = msgspec.structs.replace(
     LEDGER.without(Capability.FEED, Capability.ORDER, Capability.TOTALS), backend="monolith"
 )
-#: Order holds within one queue process, and there are several.
-PIPELINE: Final = msgspec.structs.replace(
-    LEDGER.without(
-        *(Capability.FEED, Capability.NOTES, Capability.ORDER, Capability.RETENTION_LIMITS, Capability.TOTALS),
-    ),
-    backend="pipeline",
-)
-ZOOKEEPER: Final = msgspec.structs.replace(
-    LEDGER.without(
-        *(Capability.ADMINISTRATION, Capability.AGING, Capability.FEED, Capability.LARGE_PAYLOADS),
-        *(Capability.NOTES, Capability.RETENTION_LIMITS),
-        *(Capability.SCHEDULES, Capability.TOTALS),
-    ),
-    backend="zookeeper",
-)
-DECLARED: Final = (LEDGER, MICROSERVICES, MONOLITH, PIPELINE, ZOOKEEPER)

@@ -1,7 +1,7 @@
-"""What can be asked of the ledger, and what it answers.
+"""The commands that the ledger accepts, and its replies.
 
-A command is decided at one instant and leads to one event, or to a reply without one, or to a refusal, which is
-a value: the caller was wrong or late, and nothing happened.
+The ledger decides each command at one instant. The decision is one event, a reply without an event, or a refusal. A
+refusal is a value, not an exception: the request was invalid or too late, and the state did not change.
 """
 
 import msgspec
@@ -14,19 +14,19 @@ from holdfast.limits import RETAIN_FAILED_MS_DEFAULT
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why nothing happened: a status code, a stable reason, a sentence."""
+    """A refused command: a status code, a stable reason, and a sentence for people."""
 
     code: Code
     reason: str
     message: str
 
     def error(self) -> HoldfastError:
-        """The same for callers who are told by an exception."""
+        """Returns the refusal as an exception."""
         return error_class(self.code)(self.message, reason=self.reason)
 
 
 class Submit(msgspec.Struct, frozen=True):
-    """Accept these jobs. With `are_ids_given`, clients made some of the ids, and their form is checked."""
+    """Submit jobs. With `are_ids_given`, clients made some of the ids, and the ledger checks their form."""
 
     templates: list[Template]
     jobs: list[NewJob]
@@ -34,9 +34,9 @@ class Submit(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """For each job its id or an empty string, with the refusals.
+    """The id of each job, with an empty string for each refused one, and the refusals by index.
 
-    `existing` are the indexes of those that were there before: repeated, or found under their unique key.
+    `existing` holds the indexes of jobs that existed before: a repeated submission, or a match by unique key.
     """
 
     job_ids: list[str]
@@ -46,14 +46,14 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Cancel a queued job at once, ask for the end of a running one."""
+    """Cancel a queued job at once, or request the end of a running one."""
 
     job_id: str
     reason: str
 
 
 class CancelReply(msgspec.Struct, frozen=True):
-    """The job's state now; `token` names the lease whose holder should be told."""
+    """The job's state after the cancel; `token` names the lease whose holder must be notified."""
 
     state: State
     was_terminal: bool
@@ -61,7 +61,7 @@ class CancelReply(msgspec.Struct, frozen=True):
 
 
 class CancelQueued(msgspec.Struct, frozen=True):
-    """Cancel those of these jobs that still wait, together; the reply is the list of their ids."""
+    """Cancel those of these jobs that are still queued; the reply is the list of their ids."""
 
     job_ids: list[str]
     reason: str
@@ -76,19 +76,19 @@ class SetQueueMode(msgspec.Struct, frozen=True):
 
 
 class GrantLeases(msgspec.Struct, frozen=True):
-    """Grant up to `count` jobs of these routes and queues (all queues if none is named)."""
+    """Grant up to `count` jobs of these routes and queues (an empty set means all queues)."""
 
     worker: str
     routes: frozenset[str]
     queues: frozenset[str]
     count: int
     lease_ms: int
-    #: The worker dies with the process that serves.
+    #: The worker ends together with the server process.
     is_local: bool = False
 
 
 class GrantedLease(msgspec.Struct, frozen=True, gc=False):
-    """What a worker needs to run one job."""
+    """All that a worker needs to run one job."""
 
     token: int
     job_id: str
@@ -96,12 +96,12 @@ class GrantedLease(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     attempt: int
     extra: Extra | None = None
-    #: After this attempt, if it and they fail.
+    #: Retries that remain if this attempt fails.
     retries_left: int = 0
 
 
 class Extend(msgspec.Struct, frozen=True):
-    """A heartbeat. With `held`, leases older than `grace_ms` that are not in it are taken back."""
+    """A heartbeat. With `held`, leases that it does not name and that are older than `grace_ms` are revoked."""
 
     worker: str
     lease_ms: int
@@ -110,14 +110,14 @@ class Extend(msgspec.Struct, frozen=True):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """Which of the worker's leases hold, and which of their jobs should be stopped."""
+    """The reply to a heartbeat: the worker's valid leases, and those whose jobs it must cancel."""
 
     held: list[int]
     cancels: list[int]
 
 
 class ReportRow(msgspec.Struct, frozen=True, gc=False):
-    """How one attempt ended, as its worker says. Token 0 means the lease this worker holds on the job."""
+    """The outcome of one attempt, as its worker reports it. Token 0 means the worker's current lease on the job."""
 
     job_id: str
     token: int
@@ -131,22 +131,22 @@ class ReportRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Outcomes from one worker."""
+    """Outcomes of attempts, reported by one worker."""
 
     worker: str
     rows: list[ReportRow]
 
 
 class ReportReply(msgspec.Struct, frozen=True):
-    """For each row an empty string if it counts, or the reason why it does not."""
+    """For each row, an empty string if it was accepted, or the reason for its refusal."""
 
     refused: list[str]
 
 
 class TakeNotes(msgspec.Struct, frozen=True):
-    """What attempts of one worker say of themselves.
+    """Progress and log lines from attempts of one worker.
 
-    The reply is a list: for each note an empty string if it was taken, or the reason why it was not.
+    The reply is a list: for each note an empty string if it was accepted, or the reason for its refusal.
     """
 
     worker: str
@@ -154,7 +154,7 @@ class TakeNotes(msgspec.Struct, frozen=True):
 
 
 class Revoke(msgspec.Struct, frozen=True):
-    """Take leases of one worker back: those named, or all of them."""
+    """Revoke leases of one worker: those with these tokens, or all of them."""
 
     worker: str
     reason: str
@@ -163,45 +163,45 @@ class Revoke(msgspec.Struct, frozen=True):
 
 
 class SetSchedule(msgspec.Struct, frozen=True):
-    """Make or replace a schedule; the reply is its name."""
+    """Create or replace a schedule; the reply is its name."""
 
     spec: ScheduleSpec
 
 
 class DeleteSchedule(msgspec.Struct, frozen=True):
-    """Forget a schedule; the reply is None."""
+    """Delete a schedule; the reply is None."""
 
     name: str
 
 
 class PauseSchedule(msgspec.Struct, frozen=True):
-    """Pause a schedule, or let it go on; the reply is None."""
+    """Pause or resume a schedule; the reply is None."""
 
     name: str
     is_paused: bool
 
 
 class TriggerSchedule(msgspec.Struct, frozen=True):
-    """Make a job of a schedule now, under this id, which is the reply."""
+    """Create a job from a schedule now; the reply is the given job id."""
 
     name: str
     job_id: str
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Let the earliest tick that is due happen; its job, if it makes one, gets this id. The reply: whether one was."""
+    """Process the earliest due tick; its job, if any, gets this id. The reply says whether a tick was due."""
 
     job_id: str
 
 
 class Expire(msgspec.Struct, frozen=True):
-    """Take back leases whose time is over, at most so many: others wait behind this event."""
+    """Revoke leases whose deadline has passed, at most `leases_max`, so that other commands do not wait long."""
 
     leases_max: int = 1_000
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """Forget finished jobs that are past what is retained; failed ones have a limit of age of their own."""
+    """Remove finished jobs that exceed the retention limits; failed jobs have an age limit of their own."""
 
     retain_ms: int
     retain_jobs: int
@@ -210,7 +210,7 @@ class Evict(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """A coordinator begins to serve, in this process."""
+    """A coordinator starts serving in this process."""
 
     epoch: int
     process: str = ""
@@ -238,14 +238,17 @@ AnyCommand = (
 
 
 class Extension(msgspec.Struct, frozen=True):
-    """Leases that run for `lease_ms` from now on, in served time. It is not journaled."""
+    """Leases that get a new deadline, `lease_ms` of served time from now. It is not journaled."""
 
     tokens: list[int]
     lease_ms: int
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """One event or none, and what to say once it is durable. An extension holds at once, whether or not it is."""
+    """At most one event, and the reply to send once the event is durable.
+
+    An extension takes effect at once, whether or not the event is durable.
+    """
 
     event: AnyEvent | None
     reply: object = None

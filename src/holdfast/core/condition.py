@@ -1,6 +1,6 @@
-"""What an operator should look at while the server serves on.
+"""Conditions: problems that an operator should handle while the server keeps serving.
 
-A condition holds for as long as its cause does, and is asked for whenever somebody looks: there is nothing to clear.
+A condition holds as long as its cause. Conditions are computed on every query, so none has to be cleared.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ import msgspec
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One thing that is not as it should be."""
+    """One problem of a server that still serves."""
 
-    #: For everybody who can reach the server, so it names no file and no address.
+    #: Every client of the server can read it, so it contains no file name and no address.
     summary: str
-    #: For operators: the cause, and what to do.
+    #: For operators: the cause and the remedy.
     detail: str = ""
 
     def __str__(self) -> str:
@@ -24,10 +24,10 @@ Conditions = Callable[[], Sequence[Condition]]
 
 
 def no_conditions() -> Sequence[Condition]:
-    """All is well."""
+    """Reports no problems."""
     return ()
 
 
 def ready_text(conditions: Sequence[Condition]) -> str:
-    """The page of a server that is ready: one word, then a line for each thing that is not as it should be."""
+    """The body of `/readyz` for a server that is ready: `ready`, then one warning line for each condition."""
     return "".join(["ready\n", *(f"warning: {condition.summary}\n" for condition in conditions)])

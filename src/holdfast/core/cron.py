@@ -1,17 +1,17 @@
-"""When a cron expression fires, in the time zone of its schedule.
+"""The times at which a cron expression fires, in the time zone of its schedule.
 
-Pure but for the time zone database, which is data of the installation and may differ between two of them: so this is
-asked when something is decided, and the answer is written down; replay asks nothing.
+The functions are pure, except that they read the time zone database. Its content may differ between installations. So
+the ledger calls these functions only to make a decision, and writes the result into an event; replay never calls them.
 
-Five fields with names, ranges, steps and lists, the usual names such as `@daily`, or the two fields `minute hour`. A
-local time that a clock change leaves out fires right after the gap; only an hour that begins with a star goes by the
-hours that there are. A local time that comes twice fires once, at the first, unless minute or hour begin with a star:
-such a schedule goes by what really passes.
+An expression has five fields with names, ranges, steps and lists, or is a nickname such as `@daily`, or has the two
+fields `minute hour`. A local time that a clock change skips fires right after the gap, unless the hour field begins
+with a star: then it fires only in hours that exist. A local time that occurs twice fires once, at its first occurrence.
+If the minute or hour field begins with a star, it fires at both, because such a schedule follows elapsed time.
 
-Invariants: the ticks of an expression are one strictly growing sequence of UTC seconds, and `next_after`, `last_until`
-and `count_between` are views of it that agree with each other, from wherever they look. The sequence is the union of
-what each local day gives. Days around a clock change may share an instant or give theirs out of order, so that their
-neighbours are always looked at too.
+Invariants: the ticks of an expression are one strictly increasing sequence of UTC seconds. `next_after`, `last_until`
+and `count_between` are views of this sequence and agree with each other from any starting point. The sequence is the
+union of the ticks of all local days. Days around a clock change may share an instant or be out of order, so the
+functions always check the neighbouring days too.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,11 +33,11 @@ _NAMES = {
     "@annually": "0 0 1 1 *",
 }
 _SHORT_FIELDS, _FIELDS = 2, 5
-#: What may stand in a field, by the name that errors have for it.
+#: The allowed values of each field, by the field's name in CronSim's errors.
 _RANGES = {
     "minute": "0 to 59",
     "hour": "0 to 23",
-    "day-of-month": "1 to 31, and there must be such a day",
+    "day-of-month": "1 to 31, and the month must have that day",
     "month": "1 to 12, or jan to dec",
     "day-of-week": "0 to 7, or sun to sat",
 }
@@ -47,7 +47,7 @@ _SECOND_MS = 1_000
 
 @lru_cache(maxsize=1_024)
 def canonical(text: str) -> str:
-    """The five fields; raises ValueError, with a sentence, for what is none of the three forms."""
+    """The expression as five fields; raises ValueError with the expected form for any other text."""
     if len(text) > _CHARS_MAX:
         raise ValueError(f"at most {_CHARS_MAX} characters")
     fields = _NAMES.get(text.strip().lower(), text).split()
@@ -64,7 +64,7 @@ def canonical(text: str) -> str:
 
 
 def _complaint(text: str) -> str:
-    """Which field cannot be read, and what may stand there."""
+    """Names the invalid field and its allowed values."""
     complaint = text[:1].lower() + text[1:]
     allowed = _RANGES.get(complaint.removeprefix("bad "))
     return f"{complaint}: {allowed}" if allowed else complaint
@@ -72,20 +72,20 @@ def _complaint(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _zone_names() -> frozenset[str]:
-    """Asked once, because the answer is a walk through directories."""
+    """The names of all time zones; cached, because reading them walks through directories."""
     return frozenset(available_timezones())
 
 
 @lru_cache(maxsize=1_024)
 def zone(name: str) -> ZoneInfo:
-    """The time zone; raises ValueError for a name that the database does not have."""
+    """The time zone; raises ValueError for a name that is not in the database."""
     if name not in _zone_names():
         raise ValueError("the name of a time zone, such as Europe/Paris")
     return ZoneInfo(name)
 
 
 def is_readable(text: str, timezone: str) -> bool:
-    """Whether this installation knows the expression and the zone."""
+    """Whether this installation can read the expression and has the time zone."""
     try:
         canonical(text)
         zone(timezone)
@@ -95,7 +95,7 @@ def is_readable(text: str, timezone: str) -> bool:
 
 
 def next_after(text: str, timezone: str, after_ms: int) -> int:
-    """The first tick later than this, 0 if there is none within fifty years."""
+    """The first tick after this instant; 0 if there is none within fifty years."""
     five, place, after_s = canonical(text), zone(timezone), max(0, after_ms) // _SECOND_MS
     days = expression(five)
     for day in days.days(day_of(place, after_s) - NEIGHBOURS, 1):
@@ -112,7 +112,7 @@ def _first_after(five: str, place: ZoneInfo, day: int, after_s: int) -> int:
 
 
 def last_until(text: str, timezone: str, until_ms: int) -> int:
-    """The last tick not later than this, 0 if there is none within fifty years."""
+    """The last tick at or before this instant; 0 if there is none within fifty years."""
     five, place, until_s = canonical(text), zone(timezone), until_ms // _SECOND_MS
     days = expression(five)
     for day in days.days(day_of(place, until_s) + NEIGHBOURS, -1):
@@ -128,7 +128,7 @@ def _last_until(five: str, place: ZoneInfo, day: int, until_s: int) -> int:
 
 
 def count_between(text: str, timezone: str, first_ms: int, end_ms: int) -> int:
-    """How many ticks there are from the first instant on, and before the end."""
+    """The number of ticks from `first_ms` (inclusive) to `end_ms` (exclusive)."""
     five, place = canonical(text), zone(timezone)
     first_s, end_s = -(-first_ms // _SECOND_MS), -(-end_ms // _SECOND_MS)
     last_day, count = day_of(place, end_s) + NEIGHBOURS, 0
@@ -146,5 +146,5 @@ def count_between(text: str, timezone: str, first_ms: int, end_ms: int) -> int:
 
 
 def utc_text(at_ms: int) -> str:
-    """The instant as people and programs write it, such as 2026-03-29T01:00:00Z."""
+    """The instant in ISO 8601 form, such as 2026-03-29T01:00:00Z."""
     return datetime.fromtimestamp(at_ms // _SECOND_MS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,6 @@
-"""Cursors: text that names where one query goes on, and belongs to that query alone.
+"""Cursors: opaque text from which a query continues. A cursor is valid for one query only.
 
-A cursor is opaque to clients, and no secret: whoever makes one up sees no more than who asks without.
+A cursor is not a secret: a client with a forged cursor can read no more than a client without one.
 """
 
 import base64
@@ -14,18 +14,18 @@ Place = TypeVar("Place")
 
 
 def cursor_at(place: object, query: object) -> str:
-    """The place where this query goes on, as text."""
+    """Encodes the place from which this query continues."""
     data = msgspec.msgpack.encode((place, _checksum(query)))
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def place_in(cursor: str, kind: type[Place], query: object) -> Place | None:
-    """The place that a cursor of this query names; None for what this query never gave."""
+    """Decodes the place in a cursor; None if this query did not produce the cursor."""
     if not cursor.isascii():
         return None
     try:
         data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        # By its type, so that nothing is built that is deeper or larger than a place.
+        # A typed decode cannot build a value that is deeper or larger than a place.
         place, _ = msgspec.msgpack.decode(data, type=tuple[kind, int])  # type: ignore[valid-type]
     except (binascii.Error, msgspec.MsgspecError, UnicodeDecodeError):
         return None

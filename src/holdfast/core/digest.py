@@ -1,29 +1,29 @@
-"""The hash behind the digests that the journal stores, by version.
+"""The digests that the journal stores, by version.
 
-A digest is a sum, modulo 2⁶⁴, of one term for each thing that a state holds. A version says what the terms are:
+A digest is the sum, modulo 2⁶⁴, of one term for each item of a state. The version defines the terms:
 
 - 2, of format version 2: `core/digest_v2.py`, specified byte by byte in docs/internals/journal-format.md.
 - 1, of format version 1: `core/digest_v1.py`. It is computed only while files of that version are read.
 
-A state computes one version at a time. `rehash` of a book or of a machine goes over to another one, at the cost of one
-term for each thing held; that happens where a replay crosses from files of one version into those of the next.
+A state computes one version at a time. `rehash` of a book or of a machine switches to another version, at the cost of
+one term for each item. This happens when a replay passes from files of one version to files of the next.
 """
 
 from typing import Protocol
 
 from holdfast.core import digest_v1, digest_v2
-from holdfast.core.model import Closure, Job, Schedule
+from holdfast.core.model import Closure, JobRecord, Schedule
 
-#: What is written. A new version of the digest is a new version of the format: see journal/version.py.
+#: The version that is written. A new digest version requires a new format version: see journal/version.py.
 DIGEST_VERSION = 2
 DIGEST_MASK = (1 << 64) - 1
 
 
 class DigestTerms(Protocol):
-    """The terms of one version, each equal in every process."""
+    """The terms of one version. A term has the same value in every process."""
 
-    def job(self, job: Job, /) -> int:
-        """What can change about a job of a book."""
+    def job(self, job: JobRecord, /) -> int:
+        """The mutable fields of a job."""
         ...
 
     def closure(self, queue: str, closure: Closure, /) -> int:
@@ -31,7 +31,7 @@ class DigestTerms(Protocol):
         ...
 
     def schedule(self, schedule: Schedule, /) -> int:
-        """What can change about a schedule."""
+        """The mutable fields of a schedule."""
         ...
 
     def worker(self, number: int, worker: str, /) -> int:
@@ -39,19 +39,19 @@ class DigestTerms(Protocol):
         ...
 
     def shared(self, number: int, /) -> int:
-        """A job that a second submission has found."""
+        """A job that a second submission has matched."""
         ...
 
-    def waiting(self, job: Job, /) -> int:
-        """A job that waits in a line."""
+    def waiting(self, job: JobRecord, /) -> int:
+        """A job that waits in the queue service."""
         ...
 
     def arrivals(self, count: int, highest_order: int, /) -> int:
-        """The two counters of a line."""
+        """The two counters of the queue service."""
         ...
 
     def envelope(self, texts: tuple[str, str], output: bytes, numbers: tuple[int, int, int], /) -> int:
-        """An envelope: its job's id and its summary, its output, its state, runtime and the time of its storing."""
+        """An envelope. Texts: job id and summary. Numbers: state, runtime and time of storing."""
         ...
 
 
@@ -59,5 +59,5 @@ _TERMS: dict[int, DigestTerms] = {1: digest_v1, 2: digest_v2}
 
 
 def terms_of(version: int) -> DigestTerms:
-    """The terms of a version of which there are files."""
+    """The terms of a digest version."""
     return _TERMS[version]

@@ -1,18 +1,19 @@
 """The terms of digest version 2, as docs/internals/journal-format.md specifies them.
 
-A term is the first eight bytes, as a little-endian integer, of a BLAKE2s-256 hash. What is hashed are integers modulo
-2⁶⁴ in eight little-endian bytes each, then texts, each as its size in bytes, likewise, and its UTF-8. Each kind of term
-but the job's has a personalization of its own, so that no two kinds are mistaken for each other.
+A term is the first eight bytes, as a little-endian integer, of a BLAKE2s-256 hash. The input is a sequence of integers
+modulo 2⁶⁴, each in eight little-endian bytes, followed by texts, each as its size in bytes (same encoding) and its
+UTF-8. Each kind of term except the job's has its own personalization, so that equal inputs of different kinds give
+different terms.
 
-The job's term is on the path of every transition: it is one block of BLAKE2s, without a personalization, because
-passing one takes longer than the hash.
+The job's term is computed on every transition. It is one block of BLAKE2s without personalization, because passing one
+takes longer than the hash.
 """
 
 import struct
 from hashlib import blake2s
 from zlib import crc32
 
-from holdfast.core.model import Closure, Job, Schedule
+from holdfast.core.model import Closure, JobRecord, Schedule
 
 _U64_MASK = (1 << 64) - 1
 _JOB = struct.Struct("<8Q")
@@ -20,8 +21,8 @@ _pack_job = _JOB.pack
 _first = struct.Struct("<Q").unpack_from
 
 
-def job(of: Job, /) -> int:
-    """See `Terms`."""
+def job(of: JobRecord, /) -> int:
+    """See `DigestTerms`."""
     try:
         block = _pack_job(
             of.number,
@@ -41,40 +42,40 @@ def job(of: Job, /) -> int:
 
 
 def closure(queue: str, of: Closure, /) -> int:
-    """See `Terms`."""
+    """See `DigestTerms`."""
     return _term(b"queue", _words(of.mode, of.at_ms), queue, of.reason)
 
 
 def schedule(of: Schedule, /) -> int:
-    """See `Terms`."""
+    """See `DigestTerms`."""
     times = of.created_ms, of.next_ms, of.last_tick_ms
     return _term(b"schedule", _words(*times, of.fired, of.skipped, of.missed, of.is_paused), of.spec.name)
 
 
 def worker(number: int, name: str, /) -> int:
-    """See `Terms`."""
+    """See `DigestTerms`."""
     return _term(b"worker", _words(number), name)
 
 
 def shared(number: int, /) -> int:
-    """See `Terms`."""
+    """See `DigestTerms`."""
     return _term(b"shared", _words(number))
 
 
-def waiting(of: Job, /) -> int:
-    """See `Terms`. The number is an order above 64 bits of arrival."""
+def waiting(of: JobRecord, /) -> int:
+    """See `DigestTerms`. The job's number is an order in the bits above 64, and an arrival below them."""
     template = of.template
     words = _words(of.number >> 64, of.number, template.priority, of.created_ms, of.not_before_ms)
     return _term(b"waiting", words, of.id, template.queue, template.route)
 
 
 def arrivals(count: int, highest_order: int, /) -> int:
-    """See `Terms`."""
+    """See `DigestTerms`."""
     return _term(b"arrivals", _words(count, highest_order))
 
 
 def envelope(texts: tuple[str, str], output: bytes, numbers: tuple[int, int, int], /) -> int:
-    """See `Terms`. Of the output, which may be large, size and CRC-32 go in."""
+    """See `DigestTerms`. The output may be large, so only its size and CRC-32 are included."""
     return _term(b"envelope", _words(*numbers, len(output), crc32(output)), *texts)
 
 

@@ -1,8 +1,8 @@
-"""What happened: the entries of the journal.
+"""The events: entries of the journal.
 
-One command leads to one event or to none. An event says what was decided, never how: applying it needs no
-clock, no setting and no soft state. The tags and the order of fields are part of the on-disk format: fields
-are only ever added at the end, with a default, and a tag is never reused (see `journal/__init__.py`).
+A command leads to at most one event. An event states the decision and not its reasons, so applying it needs no clock,
+no setting and no soft state. Tags and field order are part of the on-disk format: new fields are added only at the end,
+with a default, and a tag is never reused (see `journal/__init__.py`).
 """
 
 import msgspec
@@ -12,15 +12,16 @@ from holdfast.core.unreadable import unreadable
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
-    """Common to all: the log time at which it was decided, which never goes back."""
+    """Base of all events: the log time of the decision, which never decreases."""
 
     at_ms: int
 
 
 class Started(Event, frozen=True, tag=1):
-    """A coordinator began to serve under this epoch, in this process.
+    """A coordinator started to serve under this epoch, in this process.
 
-    Every lease runs again at full length, unless it did so at an earlier start and its worker was not heard since.
+    The start renews every lease to its full length, except those that an earlier start has renewed and whose worker has
+    sent no heartbeat since.
     """
 
     epoch: int
@@ -35,9 +36,9 @@ class Created(Event, frozen=True, tag=2):
 
 
 class Granted(Event, frozen=True, tag=3):
-    """Leases were given to one worker; tokens count up from `first_token` in the order of the ids.
+    """Leases were granted to one worker; tokens count up from `first_token` in the order of the ids.
 
-    `is_local` says that the worker dies with the process that serves.
+    `is_local` says that the worker ends together with the server process.
     """
 
     worker: str
@@ -48,9 +49,9 @@ class Granted(Event, frozen=True, tag=3):
 
 
 class Extended(Event, frozen=True, tag=4):
-    """A worker was heard whose leases depend on that: the first time after a start, or with another lease length.
+    """The first heartbeat of a worker after a start, or a heartbeat with another lease length.
 
-    Earlier versions wrote one for every heartbeat.
+    Earlier versions wrote this event for every heartbeat.
     """
 
     worker: str
@@ -59,7 +60,7 @@ class Extended(Event, frozen=True, tag=4):
 
 
 class Revocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of one job whose lease was taken back; `is_spent` counts against its loss budget."""
+    """The new state of one job whose lease was revoked; `is_spent` counts against its loss budget."""
 
     token: int
     state: int
@@ -67,17 +68,17 @@ class Revocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Revoked(Event, frozen=True, tag=5):
-    """Leases were taken back: `expired`, `disconnected`, `not-running` or `released`."""
+    """Leases were revoked: `expired`, `disconnected`, `not-running` or `released`."""
 
     worker: str
     reason: str
     rows: list[Revocation]
-    #: Whose leases they were, in the same order, so that the log explains itself.
+    #: The jobs of these leases, in the same order, so that the event is readable without the state.
     job_ids: list[str] = []
 
 
 class RefusedReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A report that changed nothing, kept so that it can be explained."""
+    """A report that changed nothing; it is kept to explain the refusal."""
 
     job_id: str
     token: int
@@ -85,17 +86,17 @@ class RefusedReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Reported(Event, frozen=True, tag=6):
-    """A worker reported how attempts ended; refused rows are evidence and change no state."""
+    """A worker reported the outcomes of attempts; refused rows are kept as evidence and change no state."""
 
     worker: str
     results: list[Result]
     refused: list[RefusedReport]
-    #: Whose results they are, in the same order, so that the log explains itself.
+    #: The jobs of these results, in the same order, so that the event is readable without the state.
     job_ids: list[str] = []
 
 
 class CancelAccepted(Event, frozen=True, tag=7):
-    """A cancel took effect (`state` CANCELED) or was noted for a running job (`state` RUNNING)."""
+    """A cancel took effect (`state` CANCELED) or was recorded for a running job (`state` RUNNING)."""
 
     job_id: str
     state: int
@@ -103,7 +104,7 @@ class CancelAccepted(Event, frozen=True, tag=7):
 
 
 class Evicted(Event, frozen=True, tag=8):
-    """The oldest finished jobs were forgotten, whatever their state. Earlier versions wrote it; now it is `Retired`."""
+    """The oldest finished jobs were removed, whatever their state. Earlier versions wrote it; now it is `Retired`."""
 
     count: int
 
@@ -117,34 +118,34 @@ class QueueModeSet(Event, frozen=True, tag=9):
 
 
 class QueuedCanceled(Event, frozen=True, tag=10):
-    """Jobs that waited were canceled together."""
+    """Queued jobs were canceled together."""
 
     job_ids: list[str]
     reason: str
 
 
 class Noted(Event, frozen=True, tag=11):
-    """What running attempts of one worker said of themselves; kept for their history, changes no state."""
+    """Progress and log lines of running attempts of one worker; kept for their history, changes no state."""
 
     worker: str
     notes: list[Note]
 
 
 class ScheduleSet(Event, frozen=True, tag=12):
-    """A schedule was made, or replaced; its next tick, 0 for none."""
+    """A schedule was created or replaced; `next_ms` is its next tick, 0 for none."""
 
     spec: ScheduleSpec
     next_ms: int
 
 
 class ScheduleDeleted(Event, frozen=True, tag=13):
-    """A schedule is no more; the jobs that it made stay."""
+    """A schedule was deleted; its jobs stay."""
 
     name: str
 
 
 class SchedulePaused(Event, frozen=True, tag=14):
-    """A schedule was paused, or goes on with this tick."""
+    """A schedule was paused, or resumed with this next tick."""
 
     name: str
     is_paused: bool
@@ -152,10 +153,11 @@ class SchedulePaused(Event, frozen=True, tag=14):
 
 
 class Ticked(Event, frozen=True, tag=15):
-    """One tick of one schedule: the job that it makes, or why it makes none, and the tick after it.
+    """One tick of one schedule, with the job that it created, if any, and the next tick.
 
     `outcome` is `fired`, `skipped`, `missed` or `triggered`; `missed` counts the ticks that were passed over before
-    this one. `canceled` is the job that makes room, and the state that it is in afterwards (0: there is none).
+    this one. `canceled` is the earlier job that was canceled for the new one, and `canceled_state` its state afterwards
+    (0 if there is none).
     """
 
     name: str
@@ -170,7 +172,7 @@ class Ticked(Event, frozen=True, tag=15):
 
 
 class Retired(Event, frozen=True, tag=16):
-    """Finished jobs were forgotten: the oldest that did not fail, and the oldest that failed."""
+    """Finished jobs were removed: the oldest that did not fail, and the oldest that failed."""
 
     others: int
     failed: int
@@ -195,9 +197,9 @@ AnyEvent = (
     | Retired
 )
 
-#: The marker of a list whose length is a 32-bit number.
+#: The msgpack marker of a list whose length is a 32-bit number.
 _ARRAY_32 = b"\xdd"
-#: What joining adds to the events.
+#: The number of bytes that joining adds to the events.
 JOIN_BYTES = 5
 
 _encoder = msgspec.msgpack.Encoder()
@@ -207,17 +209,17 @@ _splitter = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 def encode_one(event: AnyEvent) -> bytes:
-    """One event, to be joined with others into the body of a frame."""
+    """Encodes one event, to be joined with others into the body of a frame."""
     return _encoder.encode(event)
 
 
 def join(encoded: list[bytes]) -> bytes:
-    """The body of one frame: a list of events."""
+    """Joins encoded events into the body of one frame: a list of events."""
     return b"".join((_ARRAY_32, len(encoded).to_bytes(4, "big"), *encoded))
 
 
 def decode(body: bytes) -> list[AnyEvent]:
-    """The events of one frame; raises `msgspec.ValidationError` for what no version ever wrote."""
+    """Decodes the events of one frame; raises `msgspec.ValidationError` for bytes that no version wrote."""
     try:
         return _decoder.decode(body)
     except (UnicodeDecodeError, RecursionError) as error:
@@ -225,9 +227,10 @@ def decode(body: bytes) -> list[AnyEvent]:
 
 
 def decode_with(body: bytes, text: bytes) -> list[tuple[int, AnyEvent]]:
-    """Those events of one frame whose bytes hold this text, each with its place in the frame; raises as `decode` does.
+    """Decodes the events of a frame whose bytes contain `text`, each with its index in the frame.
 
-    A frame may hold the events of thousands of callers: the others are passed over without making objects of them.
+    Raises as `decode` does. A frame may hold the events of thousands of callers; the other events are skipped without
+    building objects.
     """
     if text not in body:
         return []

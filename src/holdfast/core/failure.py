@@ -4,7 +4,7 @@ import msgspec
 
 from holdfast import limits
 
-#: What is kept of the parts of a description that is too large: even escaped, they fit together.
+#: Lengths to which the parts of an oversized description are cut; even escaped, they fit into the limit together.
 _TYPE_CHARS, _MESSAGE_CHARS, _TRACEBACK_CHARS = 256, 1_024, 8 * 1_024
 _CUT = "...\n"
 
@@ -50,5 +50,5 @@ def traceback_of(output: bytes) -> str:
 
 
 def last_part(text: str, chars_max: int) -> str:
-    """The end of a text, which says most in a traceback."""
+    """The end of a text; the last lines of a traceback are the most useful."""
     return text if len(text) <= chars_max else _CUT + text[len(_CUT) - chars_max :]

@@ -1,6 +1,6 @@
-"""What the log says about jobs, one entry for each thing that happened to each job.
+"""Job histories, read from events: one entry for each change of each job.
 
-Pure: an event explains itself, so no state is needed to read it.
+Pure: an event contains all that is needed to read it, so no state is required.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,15 +17,15 @@ from holdfast.core.model import Note, Result
 from holdfast.core.outcomes import failure_text
 
 SUBMITTED, GRANTED, RETRIED, FINISHED, LOST = "submitted", "granted", "to be retried", "finished", "lease lost"
-#: The outcome of an attempt whose lease was taken back.
+#: The outcome of an attempt whose lease was revoked.
 LOST_OUTCOME = "LOST"
 _COUNTED, _NOT_COUNTED = "a loss", "not counted"
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One line of a job's history; `state` is the one it was in afterwards, empty where it did not change.
+    """One line of a job's history; `state` is the state after it, or empty if it did not change.
 
-    `detail` is the traceback of an attempt that failed. A job's history has it; the feed of all jobs leaves it out.
+    `detail` is the traceback of a failed attempt. The history of a job includes it; the feed of all jobs omits it.
     """
 
     position: int
@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One attempt of a job; `outcome` is DONE, FAILED, CANCELED, LOST (its lease was taken back) or RUNNING.
+    """One attempt of a job; `outcome` is DONE, FAILED, CANCELED, LOST (its lease was revoked) or RUNNING.
 
     Attempts are numbered from 1. A lease that was handed back without counting is not an attempt.
     """
@@ -56,10 +56,10 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def attempts(found: Iterable[Entry], count: int = 0) -> list[Attempt]:
-    """The attempts that these entries of one job tell of, oldest first.
+    """The attempts in these entries of one job, oldest first.
 
-    `count` is how many the job has had: where the history does not reach back to the first one, the last one still
-    has the right number.
+    `count` is the job's number of attempts. If the history does not reach back to the first attempt, the last attempt
+    still gets the right number.
     """
     told: dict[int, Attempt] = {}
     for entry in found:
@@ -87,7 +87,7 @@ _OUTCOMES = {RETRIED: name(FAILED), LOST: LOST_OUTCOME}
 
 
 def about(position: int, event: AnyEvent, job_id: str) -> Iterator[Entry]:
-    """What this event means for one job, with the details."""
+    """The entries of this event for one job, with details."""
     results = event.results if isinstance(event, events.Reported) else ()
     for entry, result in zip_longest(entries(position, event), results):
         if entry.job_id == job_id:
@@ -101,12 +101,12 @@ def _detailed(entry: Entry, result: Result | None) -> Entry:
 
 
 def entries(position: int, event: AnyEvent) -> Iterator[Entry]:
-    """What this event means for each job that it names."""
+    """The entries of this event, for each job that it names."""
     return _READERS[type(event)](position, event)
 
 
 def jobs_of(event: AnyEvent) -> Iterable[str]:
-    """The ids of the jobs that this event says something of: those of its entries, at less cost."""
+    """The ids of the jobs in this event's entries, without building the entries."""
     name_of = _NAMES.get(type(event))
     return name_of(event) if name_of is not None else ()
 
@@ -135,7 +135,11 @@ _NAMES: dict[type, Callable[[Any], Iterable[str]]] = {
 
 
 def _nothing(_position: int, _event: AnyEvent) -> Iterator[Entry]:
-    """Starts, evictions and modes name no job; an extension is of leases, whose jobs were named at their grant."""
+    """No entries.
+
+    Starts, evictions, queue modes and changes of schedules name no job. An extension names leases, whose jobs were
+    named when they were granted.
+    """
     return iter(())
 
 
@@ -148,12 +152,12 @@ def _created(position: int, event: events.Created) -> Iterator[Entry]:
 
 
 def submission_text(type_: str, queue: str, priority: int) -> str:
-    """What was submitted, in a few words."""
+    """A short description of a submitted job."""
     return f"type {type_}, queue {queue}, priority {priority}"
 
 
 def loss_text(why: str, *, is_spent: bool) -> str:
-    """Why a lease was taken back, and whether that counts as a loss."""
+    """The reason why a lease was revoked, and whether that counts as a loss."""
     return f"{why}, {_COUNTED if is_spent else _NOT_COUNTED}"
 
 
@@ -189,7 +193,7 @@ def _queued_canceled(position: int, event: events.QueuedCanceled) -> Iterator[En
 
 
 def _noted(position: int, event: events.Noted) -> Iterator[Entry]:
-    """Progress as one entry, and each line of the log as one."""
+    """One entry for progress, and one for each log line."""
     for note in event.notes:
         said = [("progress", _progress(note))] if note.permille >= 0 or note.message else []
         for what, reason in [*said, *(("log", line) for line in note.lines)]:

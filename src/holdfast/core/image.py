@@ -1,7 +1,8 @@
 """A ledger as bytes: the content of a snapshot.
 
-Only what events made is written; lanes, indexes and keys are rebuilt from the jobs, so that a snapshot cannot
-disagree with itself. The chunks are canonical: equal states give equal bytes, and their hash is the full digest.
+An image contains only state that events made. Lanes, indexes and keys are rebuilt from the jobs, so an image cannot
+contradict itself. The chunks are canonical: equal states give equal bytes, and the hash of the chunks is the full
+digest.
 """
 
 import hashlib
@@ -13,24 +14,22 @@ import msgspec
 
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.footprint import held_bytes
-from holdfast.core.lane import FRESH
 from holdfast.core.ledger import Ledger, LedgerConfig
-from holdfast.core.lifecycle import QUEUED
-from holdfast.core.model import Closure, Extra, Job, Lease, QueueMode, Result, Schedule, ScheduleSpec, Template
+from holdfast.core.model import Closure, Extra, JobRecord, Lease, QueueMode, Result, Schedule, ScheduleSpec, Template
 from holdfast.core.state import Book
 from holdfast.core.unreadable import reading, unreadable
 
 AnyJob = TypeVar("AnyJob")
 
 _JOBS_PER_CHUNK = 2_000
-#: Each may carry a payload of a megabyte.
+#: A schedule may carry a payload of one megabyte.
 _SCHEDULES_PER_CHUNK = 8
-#: A chunk is held in memory whole, and payloads can be large.
+#: A chunk is held in memory as a whole, and payloads can be large.
 _BYTES_PER_CHUNK = 4 * 1024 * 1024
 
 
 class ImageHead(msgspec.Struct, frozen=True, array_like=True):
-    """Where in the journal the state is, and what no job says."""
+    """The journal position of the state, and the values that belong to no job."""
 
     position: int
     last_ms: int
@@ -41,7 +40,7 @@ class ImageHead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A job as it is written, with an index into the templates beside it; `Job` begins with the same fields."""
+    """A job as it is written, with the index of its template; `JobRecord` begins with the same fields."""
 
     id: str
     template: int
@@ -98,9 +97,9 @@ class _ScheduleRow(msgspec.Struct, frozen=True, array_like=True):
 class ImageChunk(msgspec.Struct, Generic[AnyJob], frozen=True, array_like=True):
     """Exactly one part is filled, in the order head, modes, schedules, jobs, leases, finished.
 
-    Jobs are written as rows and read as jobs: no row is copied.
+    Jobs are written as rows and decoded as `JobRecord`, so that no row is copied.
 
-    Parts are only ever added at the end, with a default, so that images of before can be read.
+    New parts are added only at the end, with a default, so that older images stay readable.
     """
 
     head: ImageHead | None = None
@@ -113,17 +112,17 @@ class ImageChunk(msgspec.Struct, Generic[AnyJob], frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(ImageChunk[Job])
+_decoder = msgspec.msgpack.Decoder(ImageChunk[JobRecord])
 
 
 def dump(ledger: Ledger) -> Iterator[bytes]:
-    """The state in chunks of bounded size."""
+    """Encodes the state in chunks of bounded size."""
     book = ledger.book
     return dump_parts(ledger, book.jobs.values(), (job.id for job in book.finished))
 
 
-def dump_parts(ledger: Ledger, jobs: Iterable[Job], ended: Iterable[str]) -> Iterator[bytes]:
-    """The same, with all jobs in submit order, and the ids of those that ended in that order, from somewhere else."""
+def dump_parts(ledger: Ledger, jobs: Iterable[JobRecord], ended: Iterable[str]) -> Iterator[bytes]:
+    """Like `dump`, with jobs in submit order and ids of finished jobs in order of their ends, from iterables."""
     book = ledger.book
     head = ImageHead(ledger.position, book.last_ms, book.next_number, book.next_token, book.digest, book.process)
     yield _encoder.encode(ImageChunk(head=head))
@@ -143,8 +142,8 @@ def dump_parts(ledger: Ledger, jobs: Iterable[Job], ended: Iterable[str]) -> Ite
         yield _encoder.encode(ImageChunk(finished=ids))
 
 
-def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
-    rows: list[Job] = []
+def _batches(jobs: Iterable[JobRecord]) -> Iterator[list[JobRecord]]:
+    rows: list[JobRecord] = []
     held = 0
     for job in jobs:
         rows.append(job)
@@ -156,15 +155,15 @@ def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
         yield rows
 
 
-def dump_jobs(jobs: Iterable[Job]) -> Iterator[tuple[list[Template], list[JobRow]]]:
-    """Jobs in parts of bounded size, each with the templates that its rows name."""
+def dump_jobs(jobs: Iterable[JobRecord]) -> Iterator[tuple[list[Template], list[JobRow]]]:
+    """Jobs in parts of bounded size, each with the templates of its rows."""
     for part in _batches(jobs):
         indexes: dict[Template, int] = {}
         rows = [_job_row(job, indexes.setdefault(job.template, len(indexes))) for job in part]
         yield list(indexes), rows
 
 
-def _job_row(job: Job, template: int) -> JobRow:
+def _job_row(job: JobRecord, template: int) -> JobRow:
     return JobRow(
         job.id,
         template,
@@ -200,42 +199,40 @@ def _lease_row(lease: Lease) -> LeaseRow:
     )
 
 
-def read_chunks(chunks: Iterable[bytes], book: Book | None = None) -> Iterator[ImageChunk[Job]]:
-    """The parts of an image, one in memory at a time; a book, if one is given, interns their templates."""
-    for chunk in map(_decoder.decode, chunks):
-        templates = chunk.templates if book is None else list(map(book.intern, chunk.templates))
-        put_templates(chunk.jobs, templates)
+def decode_chunks(chunks: Iterable[bytes]) -> Iterator[ImageChunk[JobRecord]]:
+    """Decodes the parts of an image one at a time; their jobs have the indexes of their templates."""
+    return map(_decoder.decode, chunks)
+
+
+def read_chunks(chunks: Iterable[bytes]) -> Iterator[ImageChunk[JobRecord]]:
+    """Decodes the parts of an image one at a time; their jobs have their templates."""
+    for chunk in decode_chunks(chunks):
+        by_index: Any = chunk.templates
+        try:
+            for job in chunk.jobs:
+                job.template = by_index[job.template]
+        except TypeError as error:
+            raise unreadable(error) from error
         yield chunk
-
-
-def put_templates(jobs: list[Job], templates: list[Template]) -> None:
-    """Replaces the indexes that decoded jobs have by the templates."""
-    by_index: Any = templates
-    try:
-        for job in jobs:
-            job.template = by_index[job.template]
-    except TypeError as error:
-        raise unreadable(error) from error
 
 
 @reading()
 def load(
     chunks: Iterable[bytes], config: LedgerConfig, digest_version: int = DIGEST_VERSION, *, proves_digest: bool = True
 ) -> Ledger:
-    """The ledger that `dump` was given, under this digest version; `ValidationError` for bytes it never wrote.
+    """Decodes the ledger that `dump` encoded; raises `ValidationError` for any other bytes.
 
-    Without a proof the digest is taken from the head of the image, whose bytes have checksums: the maker of snapshots
-    proves every file that it has written, and the one that it goes on from.
+    Without `proves_digest` the digest is read from the image's head instead of being computed. That is safe: the bytes
+    have checksums, and the snapshot writer proves every file that it writes, and the file that it starts from.
     """
     book = Book(config.dedup_keys_max, digest_version)
     head: ImageHead | None = None
-    for chunk in read_chunks(chunks, book):
+    for chunk in decode_chunks(chunks):
         head = chunk.head or head
         load_settings(book, chunk)
         if chunk.jobs:
             assert head is not None
-            load_jobs(book, chunk.jobs)
-            load_waiting(book, chunk.jobs, head.last_ms)
+            load_jobs(book, chunk.jobs, chunk.templates, head.last_ms)
         load_leases(book, chunk.leases)
         for job_id in chunk.finished:
             book.finished.append(book.jobs[job_id])
@@ -246,11 +243,11 @@ def load(
 
 
 def prove(book: Book) -> None:
-    """Compares the digest with the one of everything that the book holds."""
+    """Compares the digest with one that is computed from the whole book."""
     claimed = book.digest
     book.prove()
     if book.digest != claimed:
-        raise msgspec.ValidationError("the image does not give the state that it was made from")
+        raise msgspec.ValidationError("the content of the image does not match its digest")
 
 
 def load_head(book: Book, head: ImageHead | None, config: LedgerConfig) -> Ledger:
@@ -262,40 +259,29 @@ def load_head(book: Book, head: ImageHead | None, config: LedgerConfig) -> Ledge
     return Ledger(config, book, head.position)
 
 
-def load_settings(book: Book, chunk: ImageChunk[Job]) -> None:
-    """Puts modes and schedules back into a book."""
+def load_settings(book: Book, chunk: ImageChunk[JobRecord]) -> None:
+    """Loads queue modes and schedules into a book."""
     for row in chunk.modes:
         book.set_mode(row.queue, Closure(row.mode, row.reason, row.at_ms))
     for schedule in chunk.schedules:
         book.put_schedule(Schedule(*msgspec.structs.astuple(schedule)))
 
 
-def load_jobs(book: Book, jobs: list[Job]) -> None:
-    """Puts jobs back into a book; the caller puts those back into lanes that wait."""
+def load_jobs(
+    book: Book, jobs: list[JobRecord], templates: list[Template], last_ms: int = 0, *, into_lanes: bool = True
+) -> None:
+    """Loads decoded jobs into a book, the queued ones into their lanes."""
     count = len(book.jobs) + len(jobs)
-    book.load(jobs)
+    try:
+        book.load(jobs, list(map(book.intern, templates)), last_ms, into_lanes=into_lanes)
+    except TypeError as error:
+        raise unreadable(error) from error
     if len(book.jobs) != count:
-        raise msgspec.ValidationError("the image has a job twice")
-
-
-def load_waiting(book: Book, jobs: Iterable[Job], last_ms: int) -> None:
-    """Puts the queued ones of some jobs back where they wait; neighbours are mostly of one lane."""
-    template, lane = None, None
-    for job in jobs:
-        if job.state != QUEUED:
-            continue
-        if job.not_before_ms > last_ms:
-            book.ready.put_delayed(job)
-            continue
-        if job.template is not template or lane is None:
-            template, lane = job.template, book.ready.lane_of(job)
-        lane.fresh.append(job)
-        job.place = FRESH
-        lane.ready += 1
+        raise msgspec.ValidationError("the image contains a job id twice")
 
 
 def load_leases(book: Book, rows: list[LeaseRow]) -> None:
-    """Puts leases back into a book that has their jobs."""
+    """Loads leases into a book that has their jobs."""
     for row in rows:
         job = book.jobs[row.job_id]
         book.leases[row.token] = Lease(
@@ -313,7 +299,7 @@ def load_leases(book: Book, rows: list[LeaseRow]) -> None:
 
 
 def full_digest(ledger: Ledger) -> str:
-    """SHA-256 over the whole state, for comparing two ledgers completely."""
+    """SHA-256 over the whole state, for an exact comparison of two ledgers."""
     digest = hashlib.sha256()
     for chunk in dump(ledger):
         digest.update(chunk)

@@ -1,14 +1,14 @@
-"""The next image of a ledger, from the image before it and the events since, without holding all jobs.
+"""Builds the next image of a ledger from the previous image and later events, without loading all jobs.
 
-A part is a ledger that has only the jobs that some events can change: those that the events name, those that run, and
-those that ended first, as many as the events forget. Everything else of it is whole: leases, modes, schedules, and the
-digest, which is that of all jobs; so every frame is compared with the digest that was written with it. All other jobs
-pass from image to image, one chunk in memory at a time.
+A part is a ledger that contains only the jobs that the events can change: those that the events name, running jobs, and
+as many of the oldest finished jobs as the events remove. Everything else is complete: leases, modes, schedules, and the
+digest, which covers all jobs. So the digest can be checked at every frame. The other jobs are copied from image to
+image, one chunk in memory at a time.
 
 Invariants:
-- The chunks that `Part.dump` gives are, byte for byte, those that a ledger with all jobs would give.
-- What a job carries and no event changes (payload, labels, headers, the result of one that had ended) is not held in a
-  part: it is taken from the image before while the next one is written. What the events themselves carry is held.
+- The chunks of `ImagePart.dump` are, byte for byte, those of a ledger with all jobs.
+- A part does not hold data that no event changes (payload, labels, headers, the result of a finished job). It is copied
+  from the previous image when the next one is written. Data in the events themselves is held.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,26 +22,26 @@ from holdfast.core.events import AnyEvent
 from holdfast.core.footprint import JOB_BYTES, job_bytes, result_bytes
 from holdfast.core.image import (
     ImageHead,
+    decode_chunks,
     dump_parts,
     load_head,
     load_jobs,
     load_leases,
     load_settings,
-    load_waiting,
     read_chunks,
 )
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import FAILED, RUNNING, TERMINAL
-from holdfast.core.model import Job
+from holdfast.core.model import JobRecord
 from holdfast.core.state import Book
 from holdfast.core.unreadable import reading
 
-#: Gives the chunks of one image from the beginning, each time it is called.
+#: Returns the chunks of one image from the start, on every call.
 Source = Callable[[], Iterable[bytes]]
 
 
 class Needs:
-    """What events need of the image before them, and how much memory applying them takes."""
+    """The jobs that events need from the previous image, and the memory that applying the events takes."""
 
     __slots__ = ("bytes", "evicted", "job_ids", "retired_failed", "retired_others")
 
@@ -53,7 +53,7 @@ class Needs:
         self.bytes = 0
 
     def add(self, event: AnyEvent) -> None:
-        """Counts one event. Jobs behind a lease need not be named: those that run are in every part."""
+        """Counts one event. Jobs of leases are not recorded here: every part contains all running jobs."""
         match event:
             case events.Created():
                 self.bytes += sum(job_bytes(job.id, job.payload, job.extra) for job in event.jobs)
@@ -80,7 +80,7 @@ class Needs:
 
 
 class _RowHead(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """As much of a job's row as says which one it is and how it ended; the rest is passed over."""
+    """The first fields of a job's row, up to its state; the other fields are skipped."""
 
     id: str
     template: msgspec.Raw
@@ -111,12 +111,12 @@ _ends = msgspec.msgpack.Decoder(_EndChunk)
 
 
 def _ended(source: Source) -> Iterator[str]:
-    """The ids of the jobs that have ended, in that order."""
+    """The ids of finished jobs, in the order of their ends."""
     return chain.from_iterable(_ends.decode(data).finished for data in source())
 
 
 def _ended_first(source: Source, *, others: int, failed: int) -> Iterator[str]:
-    """The ids of so many jobs that did not fail, and of so many that failed, of each those that ended first."""
+    """The ids of the first `others` finished jobs that did not fail, and of the first `failed` failed ones."""
     if not others and not failed:
         return
     rows = chain.from_iterable(_states.decode(data).jobs for data in source())
@@ -133,20 +133,20 @@ def _ended_first(source: Source, *, others: int, failed: int) -> Iterator[str]:
 
 
 class ImagePart:
-    """A ledger with the jobs that some events can change, at the position of the image that it was loaded from."""
+    """A ledger with the jobs that some events can change, at the position of the image it was loaded from."""
 
     def __init__(self, ledger: Ledger, source: Source = tuple, loaded: dict[str, int] | None = None) -> None:
-        """Without a source there was no image before: the ledger is empty, and the part is the whole."""
+        """Without a source there is no previous image: the ledger is empty, and the part is complete."""
         self.ledger = ledger
         self._source = source
-        #: The jobs of the image before that are in the ledger, by id, each with its number: an id may come again.
+        #: The loaded jobs of the previous image: id to number. The number tells apart two jobs with the same id.
         self._loaded = loaded or {}
         self._first_new = ledger.book.next_number
 
     @classmethod
     @reading()
     def load(cls, source: Source, needs: Needs, facts: "ImageFacts", config: LedgerConfig) -> "ImagePart":
-        """The part of an image that some events need; `facts` are those of the whole image."""
+        """Loads the part of an image that the events need; `facts` are those of the whole image."""
         ended = list(
             _ended_first(
                 source,
@@ -157,14 +157,13 @@ class ImagePart:
         wanted = needs.job_ids.union(ended)
         book, loaded = Book(digest_version=facts.digest_version), dict[str, int]()
         head: ImageHead | None = None
-        for chunk in read_chunks(source(), book):
+        for chunk in decode_chunks(source()):
             head = chunk.head or head
             load_settings(book, chunk)
             jobs = [_without_cargo(job) for job in chunk.jobs if job.id in wanted or job.state == RUNNING]
             if jobs:
                 assert head is not None
-                load_jobs(book, jobs)
-                load_waiting(book, jobs, head.last_ms)
+                load_jobs(book, jobs, chunk.templates, head.last_ms)
                 loaded.update((job.id, job.number) for job in jobs)
             load_leases(book, chunk.leases)
         for job_id in ended:
@@ -174,7 +173,7 @@ class ImagePart:
         return cls(ledger, source, loaded)
 
     def rehash(self, version: int) -> None:
-        """Goes over to a version of the digest, that of the jobs outside of the part included."""
+        """Switches to another digest version, including the jobs outside of the part."""
         book = self.ledger.book
         if version == book.digest_version:
             return
@@ -184,11 +183,11 @@ class ImagePart:
         book.digest = (book.digest + outside) & DIGEST_MASK
 
     def dump(self) -> Iterator[bytes]:
-        """The image of the whole state, now that the events are applied."""
+        """The image of the whole state after the events were applied."""
         return dump_parts(self.ledger, self._jobs(), self._ended())
 
-    def _jobs(self) -> Iterator[Job]:
-        """All jobs in submit order: those of the image before that are still there, then the new ones."""
+    def _jobs(self) -> Iterator[JobRecord]:
+        """All jobs in submit order: those of the previous image that still exist, then the new ones."""
         jobs = self.ledger.book.jobs
         for chunk in read_chunks(self._source()):
             for before in chunk.jobs:
@@ -201,7 +200,7 @@ class ImagePart:
                 yield job
 
     def _ended(self) -> Iterator[str]:
-        """All jobs that have ended, in that order."""
+        """The ids of all finished jobs, in the order of their ends."""
         had_ended = set[str]()
         for job_id in _ended(self._source):
             if job_id not in self._loaded:
@@ -214,24 +213,24 @@ class ImagePart:
                 yield job.id
 
     def _is_kept(self, job_id: str) -> bool:
-        """Whether a job that was loaded was not forgotten; another may have its id by now."""
+        """Whether a loaded job still exists; a newer job may have its id by now."""
         job = self.ledger.book.jobs.get(job_id)
         return job is not None and job.number == self._loaded[job_id]
 
 
-def _without_cargo(job: Job) -> Job:
+def _without_cargo(job: JobRecord) -> JobRecord:
     job.payload, job.extra, job.result = b"", None, None
     return job
 
 
-def _with_cargo(job: Job, before: Job) -> Job:
+def _with_cargo(job: JobRecord, before: JobRecord) -> JobRecord:
     if before.state in TERMINAL:
         return before
     return msgspec.structs.replace(job, payload=before.payload, extra=before.extra)
 
 
 class ImageFacts(msgspec.Struct, frozen=True):
-    """Which state an image gives."""
+    """Position, digest and digest version of an image's state."""
 
     position: int
     digest: int
@@ -240,7 +239,7 @@ class ImageFacts(msgspec.Struct, frozen=True):
 
 @reading()
 def examine(chunks: Iterable[bytes], digest_version: int) -> ImageFacts:
-    """The facts of an image, from everything in it; one chunk is in memory at a time."""
+    """Computes the facts of an image from its whole content, with one chunk in memory at a time."""
     book, total = Book(digest_version=digest_version), 0
     term = terms_of(digest_version).job
     head: ImageHead | None = None

@@ -1,16 +1,16 @@
-"""One submission: which of its jobs are new, which are there already, and which cannot be taken.
+"""Sorts the jobs of one submission into new, existing and refused ones.
 
-A job is there already under its request id, under its own id, or under its unique key, looked at in this order. The
-first two say that the submission itself is repeated, so it must say the same as the first one; the unique key says
-that somebody else's job does the work, so only its type counts. What is there is found even where its queue takes no
-new jobs. A batch is judged like its jobs one after the other.
+A job exists already if one is found by its request id, its own id, or its unique key; they are checked in this order.
+With the first two, the submission is a repetition and must equal the first one. A unique key refers to a job of any
+submitter, so only the type must match. Existing jobs are found even if their queue takes no new jobs. A batch is judged
+as if its jobs were submitted one after the other.
 """
 
 import msgspec
 
 from holdfast.core.commands import Decision, Refusal, Submit, Submitted
 from holdfast.core.events import Created
-from holdfast.core.model import Extra, Job, NewJob, Now, QueueMode, Template
+from holdfast.core.model import Extra, JobRecord, NewJob, Now, QueueMode, Template
 from holdfast.core.state import Book
 from holdfast.core.validation import bad_given_id, check_job, is_given_id
 from holdfast.errors import Code
@@ -24,7 +24,7 @@ class Intake:
     def __init__(self, book: Book, command: Submit, now: Now) -> None:
         self._book, self._command, self._now = book, command, now
         self._new: list[NewJob] = []
-        #: What this batch brings itself: by id, by request id, by type and unique key.
+        #: The new jobs of this batch: by id, by request id, by type and unique key.
         self._taken: dict[str, NewJob] = {}
         self._keys: dict[str, NewJob] = {}
         self._unique: dict[tuple[str, str], NewJob] = {}
@@ -32,7 +32,7 @@ class Intake:
         self._refusals: dict[int, Refusal] = {}
 
     def decide(self) -> Decision:
-        """One event for all that is new, and what to say of each job."""
+        """One event for all new jobs, and a reply for each job."""
         command, now_ms = self._command, self._now.log_ms
         jobs, taken, new, ids = self._book.jobs, self._taken, self._new, list[str]()
         count, closed, checks_ids = len(command.templates), self._closed_templates(), command.are_ids_given
@@ -52,7 +52,7 @@ class Intake:
         return Decision(event, Submitted(ids, now_ms, self._refusals, frozenset(self._existing)))
 
     def _closed_templates(self) -> frozenset[int]:
-        """The indexes of templates whose queue takes no new jobs."""
+        """The indexes of the templates whose queue is draining."""
         modes = self._book.modes
         if not modes:
             return frozenset()
@@ -64,7 +64,7 @@ class Intake:
         return ""
 
     def _settle(self, index: int, job: NewJob, closed: frozenset[int]) -> str:
-        """The id of the job that answers this one, new or not, or nothing and a refusal."""
+        """Returns the id of the new or existing job, or records a refusal and returns an empty string."""
         template = self._command.templates[job.template]
         request_id, unique_key = (job.extra.request_id, job.extra.unique_key) if job.extra else ("", "")
         for what, key, known in (
@@ -82,7 +82,7 @@ class Intake:
             return self._refuse(index, draining(template.queue))
         return self._take(job, request_id, name)
 
-    def _find(self, index: int, known: Job | NewJob) -> str:
+    def _find(self, index: int, known: JobRecord | NewJob) -> str:
         self._existing.add(index)
         return known.id
 
@@ -95,30 +95,30 @@ class Intake:
         self._new.append(job)
         return job.id
 
-    def _by_request_id(self, key: str) -> Job | NewJob | None:
+    def _by_request_id(self, key: str) -> JobRecord | NewJob | None:
         return (self._keys.get(key) or self._book.dedup.find(key)) if key else None
 
-    def _by_id(self, job_id: str) -> Job | NewJob | None:
+    def _by_id(self, job_id: str) -> JobRecord | NewJob | None:
         return self._taken.get(job_id) or self._book.jobs.get(job_id)
 
-    def _by_unique_key(self, name: tuple[str, str]) -> Job | NewJob | None:
+    def _by_unique_key(self, name: tuple[str, str]) -> JobRecord | NewJob | None:
         return (self._unique.get(name) or self._book.unique.get(name)) if name[1] else None
 
-    def _is_same(self, known: Job | NewJob, template: Template, job: NewJob) -> bool:
-        if isinstance(known, Job):
+    def _is_same(self, known: JobRecord | NewJob, template: Template, job: NewJob) -> bool:
+        if isinstance(known, JobRecord):
             return is_same_submission(known, template, job)
         known_template = self._command.templates[known.template]
         is_alike = known_template == template and known.payload == job.payload
         return is_alike and _is_same_extra(known.extra, job.extra)
 
 
-def is_same_submission(job: Job, template: Template, new: NewJob) -> bool:
-    """Whether a repeated submission asks for what the first one did. When it is due does not count."""
+def is_same_submission(job: JobRecord, template: Template, new: NewJob) -> bool:
+    """Whether a repeated submission equals the first one. The due time is not compared."""
     return job.template == template and job.payload == new.payload and _is_same_extra(job.extra, new.extra)
 
 
 def _is_same_extra(one: Extra | None, other: Extra | None) -> bool:
-    """Headers travel with a job and are no part of what it is: each try of a submission has a trace of its own."""
+    """Compares without headers: each try of a submission has its own trace context there."""
     if one == other:
         return True
     return _without_headers(one) == _without_headers(other)
@@ -129,12 +129,12 @@ def _without_headers(extra: Extra | None) -> Extra:
 
 
 def reused(what: str, key: str) -> Refusal:
-    """Of a key that stands for another job."""
+    """The refusal of a key that belongs to a different job."""
     reason = f"{what.replace(' ', '_').upper()}_REUSED"
     return Refusal(Code.FAILED_PRECONDITION, reason, f"{what} {key!r} was used with another job; use a new {what}")
 
 
 def draining(queue: str) -> Refusal:
-    """Of a job whose queue takes no new ones."""
+    """The refusal of a job whose queue is draining."""
     message = f"the queue {queue!r} is draining and takes no new jobs; use another queue, or try again once it is open"
     return Refusal(Code.FAILED_PRECONDITION, "QUEUE_DRAINING", message)

@@ -1,16 +1,17 @@
 """A lane: the ready jobs of one queue, route and priority, in submit order.
 
-`Job.place` says which of a job's entries is the live one; the others are marked. Marked entries are never at the front
-of a lane that was tidied.
+A job may have several entries; `JobRecord.place` says which one is live, and the others are stale. After `tidy`, no
+stale entry is at the front of a lane.
 """
 
 import heapq
 from collections import deque
 from collections.abc import Iterator
 
-from holdfast.core.model import Job
+from holdfast.core.model import JobRecord
 
-NOT_WAITING, FRESH, RETURNED, DELAYED = range(4)
+#: `FRESH` is 0, the default of `JobRecord.place`: loading a queued job need not set it.
+FRESH, NOT_WAITING, RETURNED, DELAYED = range(4)
 
 #: Queue, route and priority.
 LaneKey = tuple[str, str, int]
@@ -23,28 +24,28 @@ class Lane:
 
     def __init__(self, key: LaneKey) -> None:
         self.key = key
-        self.fresh: deque[Job] = deque()
-        self.returned: list[tuple[int, int, Job]] = []
-        #: Live entries; the rest of `fresh` and `returned` is marked.
+        self.fresh: deque[JobRecord] = deque()
+        self.returned: list[tuple[int, int, JobRecord]] = []
+        #: Number of live entries; the other entries of `fresh` and `returned` are stale.
         self.ready = 0
 
     @property
-    def head(self) -> Job:
-        """The oldest ready job; there is one. Marked entries are not at the front, see `tidy`."""
+    def head(self) -> JobRecord:
+        """The oldest ready job; the lane must have one. `tidy` keeps stale entries away from the front."""
         fresh, returned = self.fresh, self.returned
         if not returned or (fresh and fresh[0].number < returned[0][0]):
             return fresh[0]
         return returned[0][2]
 
-    def in_order(self) -> Iterator[Job]:
+    def in_order(self) -> Iterator[JobRecord]:
         """The ready jobs, oldest first, without taking any."""
         fresh = (job for job in self.fresh if job.place == FRESH)
         if not self.returned:
             return fresh
         return heapq.merge(fresh, self._returned_in_order(), key=_number)
 
-    def _returned_in_order(self) -> Iterator[Job]:
-        """A walk down the heap that costs what is read of it, not what it holds."""
+    def _returned_in_order(self) -> Iterator[JobRecord]:
+        """Walks down the heap in order; the cost depends on the entries read, not on the heap's size."""
         heap, last = self.returned, 0
         frontier = [(heap[0], 0)]
         while frontier:
@@ -52,13 +53,13 @@ class Lane:
             for child in (2 * index + 1, 2 * index + 2):
                 if child < len(heap):
                     heapq.heappush(frontier, (heap[child], child))
-            # A job that came back twice may have two entries, one behind the other.
+            # A job that returned twice may have two entries, one behind the other.
             if job.place == RETURNED and number != last:
                 last = number
                 yield job
 
     def tidy(self) -> None:
-        """Drops marked entries at the front, and all of them once they outnumber the live ones."""
+        """Drops stale entries at the front, and all stale entries once they outnumber the live ones."""
         fresh, returned = self.fresh, self.returned
         while fresh and fresh[0].place != FRESH:
             fresh.popleft()
@@ -70,5 +71,5 @@ class Lane:
             heapq.heapify(self.returned)
 
 
-def _number(job: Job) -> int:
+def _number(job: JobRecord) -> int:
     return job.number

@@ -1,16 +1,17 @@
-"""Which lane is next for a worker: an index over the lanes that have ready jobs.
+"""An index over the lanes with ready jobs, to find the next job for a worker.
 
-A *track* is the lanes of one queue and route, at most one for each priority. A track stands in the order of its route
+A *track* is the set of lanes of one queue and route, at most one for each priority. A track is ordered within its route
 by the rank of its first job (virtual arrival, then number), which does not change as time passes. Routes are
-independent of each other, and a worker's choice is the merged order of its routes. So finding the next job costs what
-the worker names; neither other lanes nor other workers count.
+independent of each other; a worker's choice is the merged order of its routes. So the cost of finding the next job
+depends only on the routes and queues that the worker names, not on other lanes or workers.
 
 Invariants, after `refresh`:
-- Every track with ready jobs has one entry: in `open` of its route, in `held` if its first job waits for a worker of
-  its own (see `last_chance`), or nowhere while its queue is paused.
+- Every track with ready jobs has one entry: in `held` of its route if its first job waits for a worker without other
+  leases (see `last_chance`), otherwise in `open`. A track of a paused queue has no entry.
 - `RouteOrder.ready` is the number of ready jobs of its tracks in `open`.
 
-The index is derived from the lanes and from time alone: it is in no image and no digest, and replay does not build it.
+The index is derived from the lanes and the time alone. It is part of no image and no digest, and replay does not build
+it.
 """
 
 import heapq
@@ -21,24 +22,23 @@ import msgspec
 
 from holdfast.core.lane import Lane, LaneKey
 from holdfast.core.last_chance import waits_alone_until_ms
-from holdfast.core.model import Job
+from holdfast.core.model import JobRecord
 from holdfast.core.sorted_entries import SortedEntries
 
 #: The rank of a track's first job, the track and the job.
-Entry = tuple[int, int, "Track", Job]
+Entry = tuple[int, int, "Track", JobRecord]
 #: A queue and a route.
 TrackKey = tuple[str, str]
 
-#: Walking over entries of other queues is this much cheaper than looking up a queue by its name and sorting.
+#: Skipping an entry of another queue is this much cheaper than looking up a queue by name and sorting.
 _WALK_FACTOR = 8
 
-#: Orders of routes without tracks, and tracks without jobs, that are kept, because those that have had jobs will have
-#: some again.
+#: Number of empty routes and of empty tracks that are kept, because they are likely to get jobs again.
 _EMPTY_ROUTES_KEPT = _EMPTY_TRACKS_KEPT = 64
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a worker can run: these routes, from these queues or, if none is named, from all."""
+    """The jobs that a worker can run: these routes, from these queues (an empty set means all queues)."""
 
     routes: frozenset[str]
     queues: frozenset[str] = frozenset()
@@ -55,11 +55,11 @@ class Track:
         self.route = route
         self.lanes: dict[int, Lane] = {}
         self.entry: Entry | None = None
-        #: Where the entry is: `open` or `held` of the route.
+        #: The list that has the entry: `open` or `held` of the route.
         self.shelf: SortedEntries[Entry] | None = None
-        #: Until when it is held, as far as `releases` knows.
+        #: The end of the current hold, as `releases` has it.
         self.held_until_ms = 0
-        #: Ready jobs, while its entry is in `open`.
+        #: Number of ready jobs while its entry is in `open`, else 0.
         self.ready = 0
 
 
@@ -74,8 +74,11 @@ class RouteOrder:
         self.ready = 0
 
 
-def virtual_arrival(job: Job, aging_ms: int) -> int:
-    """When the job would have come, had its priority been waiting time; waiting to be due is no waiting."""
+def virtual_arrival(job: JobRecord, aging_ms: int) -> int:
+    """The arrival time of the job, moved earlier by `aging_ms` for each priority level.
+
+    The time before the job is due does not count as waiting. With `aging_ms` 0, priority alone decides.
+    """
     priority = job.template.priority
     return max(job.created_ms, job.not_before_ms) - priority * aging_ms if aging_ms else -priority
 
@@ -106,22 +109,22 @@ class LaneOrder:
         self._routes: dict[str, RouteOrder] = {}
         #: By queue and route.
         self._tracks: dict[str, dict[str, Track]] = {}
-        #: When a track that is held has to be looked at again.
+        #: A heap of the times at which held tracks must be filed again.
         self.releases: list[tuple[int, int, Track]] = []
         self._ticket = 0
-        #: How many tracks there are, how many of them have ready jobs, and how many are held.
+        #: Number of tracks, of tracks with ready jobs, and of held tracks.
         self._count = self.filled = self._held = 0
-        #: Tracks with ready jobs that have changed; not kept before somebody asks for them.
+        #: Changed tracks with ready jobs; None until the first call of `news`.
         self._news: OrderedDict[TrackKey, None] | None = None
-        #: When `refresh` was called last.
+        #: The time of the last `refresh`.
         self.now_ms = 0
-        #: Entries that were looked at so far: what decisions have cost.
+        #: Number of entries examined so far: a measure of the cost of decisions.
         self.visits = 0
 
-    # -- keeping
+    # -- maintenance
 
     def refresh(self, changed: Collection[LaneKey], now_ms: int) -> None:
-        """Puts changed lanes in their places, and those whose time of being held is over."""
+        """Updates the places of changed lanes, and of held tracks whose time is over."""
         self.now_ms = now_ms
         if len(changed) == 1 and not self.releases:
             for key in changed:
@@ -185,7 +188,7 @@ class LaneOrder:
         elif self._news is not None and (ready or (shelf is not None and is_moved)):
             self._news[track.key] = None
 
-    def _shelf(self, track: Track, job: Job, order: RouteOrder, now_ms: int) -> SortedEntries[Entry]:
+    def _shelf(self, track: Track, job: JobRecord, order: RouteOrder, now_ms: int) -> SortedEntries[Entry]:
         until_ms = waits_alone_until_ms(job)
         if until_ms <= now_ms:
             return order.open
@@ -196,7 +199,7 @@ class LaneOrder:
         return order.held
 
     def _first(self, track: Track) -> tuple[Entry, int]:
-        """The entry of a track that has jobs, and how many."""
+        """The entry of a non-empty track, and its number of ready jobs."""
         aging_ms, lanes = self.aging_ms, track.lanes.values()
         if len(lanes) == 1:
             (lane,) = lanes
@@ -225,17 +228,17 @@ class LaneOrder:
             if not tracks:
                 del self._tracks[track.queue]
 
-    # -- asking
+    # -- queries
 
     def news(self) -> OrderedDict[TrackKey, None]:
-        """Tracks that may have more to give than before; whoever looks after them takes them out, at any time."""
+        """Tracks that may have more ready jobs than before. The caller removes those that it has handled."""
         if self._news is None:
             tracks = [track for some in self._tracks.values() for track in some.values() if track.lanes]
             self._news = OrderedDict.fromkeys([track.key for track in tracks])
         return self._news
 
     def ready_in(self, queue: str, route: str) -> int:
-        """Ready jobs that any worker may be given, of a route in one queue or, if the name is empty, in all of them."""
+        """Ready jobs of a route that any worker may get, in one queue or, if `queue` is empty, in all queues."""
         if queue:
             tracks = self._tracks.get(queue)
             track = tracks.get(route) if tracks else None
@@ -244,24 +247,24 @@ class LaneOrder:
         return order.ready if order is not None else 0
 
     def is_held(self, queue: str, route: str) -> bool:
-        """Whether the first job of this queue and route waits for a worker of its own."""
+        """Whether the first job of this queue and route waits for a worker without other leases."""
         if not self._held:
             return False
         track = self._tracks.get(queue, {}).get(route)
         return track is not None and track.shelf is not None and track.shelf is self._routes[route].held
 
     def next_track(self, wanted: Wanted) -> TrackKey | None:
-        """The queue and route of the job that is next for a worker, or would be if it held nothing."""
+        """Queue and route of the next job for a worker; held jobs count only if no other job is ready."""
         entry = next(self._walk(wanted, is_held=False), None) if self.filled else None
         if entry is None and self._held:
             entry = next(self._walk(wanted, is_held=True), None)
         return entry[2].key if entry is not None else None
 
-    def choose(self, wanted: Wanted | None, count: int, now_ms: int, *, is_free: bool) -> list[Job]:
+    def choose(self, wanted: Wanted | None, count: int, now_ms: int, *, is_free: bool) -> list[JobRecord]:
         """The next jobs for a worker, in order.
 
-        A job that waits for a worker of its own is given alone, to a worker that `is_free`. Otherwise it holds back
-        what comes after it on its track, and other tracks go on.
+        A job on its last chance is returned alone, and only for a worker that `is_free` (holds no lease). Until then it
+        blocks the jobs behind it on its track; other tracks are not affected.
         """
         if count <= 0:
             return []
@@ -354,12 +357,12 @@ class LaneOrder:
             assert order.ready == sum(entry[2].ready for entry in entries)
 
 
-#: The rank of a lane's next job, the job, those after it, and its track.
-_Head = tuple[int, int, Job, Iterator[Job], Track]
+#: The rank of a lane's next job, the job, the jobs after it, and its track.
+_Head = tuple[int, int, JobRecord, Iterator[JobRecord], Track]
 
 
 class _Choice:
-    """One walk over tracks in order, opening each only when its first job may be next."""
+    """One walk over tracks in order; a track is opened only when its first job may be next."""
 
     __slots__ = ("_aging_ms", "_heads", "_held_back", "_now_ms", "opened")
 
@@ -368,12 +371,12 @@ class _Choice:
         self._now_ms = now_ms
         self._heads: list[_Head] = []
         self._held_back: set[Track] = set()
-        #: Lanes that were looked into.
+        #: Number of lanes that were opened.
         self.opened = 0
 
-    def taken(self, first: Entry, walk: Iterator[Entry], count: int) -> list[Job]:
+    def taken(self, first: Entry, walk: Iterator[Entry], count: int) -> list[JobRecord]:
         """The next jobs of the tracks of a walk that begins with `first`."""
-        heads, chosen = self._heads, list[Job]()
+        heads, chosen = self._heads, list[JobRecord]()
         upcoming: Entry | None = first
         while len(chosen) < count:
             while upcoming is not None and (not heads or upcoming < heads[0]):
@@ -390,7 +393,7 @@ class _Choice:
                 self._push(next(rest, None), rest, track)
         return chosen
 
-    def _may_take(self, job: Job, track: Track) -> bool:
+    def _may_take(self, job: JobRecord, track: Track) -> bool:
         if job.losses and waits_alone_until_ms(job) > self._now_ms:
             self._held_back.add(track)
         return track not in self._held_back
@@ -401,12 +404,12 @@ class _Choice:
             jobs = lane.in_order()
             self._push(next(jobs, None), jobs, track)
 
-    def _push(self, job: Job | None, rest: Iterator[Job], track: Track) -> None:
+    def _push(self, job: JobRecord | None, rest: Iterator[JobRecord], track: Track) -> None:
         if job is not None:
             heapq.heappush(self._heads, (virtual_arrival(job, self._aging_ms), job.number, job, rest, track))
 
-    def _take_rest(self, chosen: list[Job], count: int) -> None:
-        """The quick way where a single lane is left."""
+    def _take_rest(self, chosen: list[JobRecord], count: int) -> None:
+        """The fast path for a single remaining lane."""
         _, _, job, rest, track = self._heads[0]
         while self._may_take(job, track):
             chosen.append(job)

@@ -1,14 +1,16 @@
-"""LeaseManager: who may run what, and until when.
+"""LeaseManager: grants, extends and revokes the right of a worker to run a job.
 
-Invariants: at most one lease per job; a token is used once and only grows; an expired lease is never revived;
-a report counts only under the current, unexpired lease. Time takes leases away and does nothing else.
+Invariants: a job has at most one lease; a token is used once and tokens only increase; an expired lease is never
+revived; a report is accepted only under the current, unexpired lease. The passing of time revokes leases and has no
+other effect.
 
-Deadlines run in served time and are soft: replay does not build them, `resume` does, and heartbeats move them without
-an event. A start renews every lease, once: the journal says that it did (`Started`) and that the worker was heard after
-it (`Extended`). A heap entry may be stale (its lease ended or was extended); it is checked when it comes up, so a
-heartbeat touches no heap.
+Deadlines are in served time and are soft state: replay does not build them, `resume` does, and heartbeats move them
+without an event. A start renews every lease, once: the journal records the renewal (`Started`) and the first heartbeat
+after it (`Extended`). A heap entry may be stale (its lease ended or was extended). It is checked when it reaches the
+top, so a heartbeat does not touch the heap.
 
-Just as soft: a lease whose outcome waits for room in the journal is kept, whatever becomes of time and of its worker.
+Also soft state: a lease whose outcome waits for journal space is kept, even if its deadline passes or its worker is
+lost.
 """
 
 import heapq
@@ -31,7 +33,7 @@ from holdfast.core.events import Extended, Granted, RefusedReport, Reported, Rev
 from holdfast.core.lane_order import Wanted
 from holdfast.core.last_chance import runs_alone
 from holdfast.core.lifecycle import FAILED, QUEUED, RUNNING, TERMINAL
-from holdfast.core.model import Job, Lease, Now, Result
+from holdfast.core.model import JobRecord, Lease, Now, Result
 from holdfast.core.outcomes import LOSSES_SPENT, result_of, revocation_of
 from holdfast.core.state import Book
 from holdfast.core.tasks import end
@@ -41,17 +43,18 @@ _STALE_DEADLINES_MAX = 4_096
 
 
 def _after(result: Result, row: ReportRow) -> str:
-    """What a second report in the same breath is told: the same as if it had come later."""
+    """The answer to a second report for a lease in the same batch: the same as for a later report."""
     if result.state not in TERMINAL:
         return "STALE_TOKEN"
     return "" if row.token and row.state == result.state else "ALREADY_FINISHED"
 
 
 def _renewed_ms(lease: Lease, log_ms: int) -> int:
-    """How long a lease runs on when a coordinator starts.
+    """The remaining time of a lease when a coordinator starts.
 
-    The first start gives it its full length. Further ones, as long as its worker is not heard, leave what the journal
-    says, and at most half as much each time: so it ends even where log time does not go on from one start to the next.
+    The first start renews the full length. Later starts without a heartbeat in between keep the expiry of the journal,
+    limited to half the length, a quarter, and so on. So the lease ends even if log time does not advance between
+    starts.
     """
     if not lease.restarts:
         return lease.lease_ms
@@ -59,7 +62,7 @@ def _renewed_ms(lease: Lease, log_ms: int) -> int:
 
 
 class LeaseManager:
-    """The part of the ledger that owns the right to run."""
+    """The part of the ledger that owns the leases."""
 
     __slots__ = ("_book", "_deadlines", "_kept", "_served_ms", "_watching", "aging_ms", "is_behind")
 
@@ -70,13 +73,13 @@ class LeaseManager:
         self._kept: set[int] = set()
         self._served_ms = 0
         self._watching = False
-        #: Whether the last `Expire` had to stop before it had looked at every deadline that has passed.
+        #: Whether the last `Expire` stopped before it had examined every deadline that has passed.
         self.is_behind = False
 
     # -- time
 
     def resume(self, now: Now) -> None:
-        """Replay is over: leases run from here, as the start that follows makes durable."""
+        """Sets all deadlines after replay; the `Started` event that follows makes the renewal durable."""
         self._served_ms = now.served_ms
         self._watching = True
         self._deadlines = []
@@ -88,11 +91,11 @@ class LeaseManager:
         heapq.heapify(self._deadlines)
 
     def prolong(self, extension: Extension) -> None:
-        """Moves deadlines, as a heartbeat was told; the heap notices when the old entry comes up."""
+        """Moves the deadlines of leases that a heartbeat extended; old heap entries become stale."""
         deadline_ms, leases = self._served_ms + extension.lease_ms, self._book.leases
         for token in extension.tokens:
             lease = leases[token]
-            if deadline_ms < lease.deadline_ms:  # the old entry would come up too late
+            if deadline_ms < lease.deadline_ms:  # the old heap entry would be too late
                 heapq.heappush(self._deadlines, (deadline_ms, token, 1))
             lease.deadline_ms = deadline_ms
 
@@ -101,26 +104,26 @@ class LeaseManager:
         return self._deadlines[0][0] if self._deadlines else None
 
     def is_expiry_due(self, now: Now) -> bool:
-        """Whether some lease may be past its deadline; `Expire` says whether one is."""
+        """Whether a lease may be past its deadline; `Expire` decides whether one is."""
         heap = self._deadlines
         return bool(heap) and heap[0][0] <= now.served_ms
 
     def keep(self, report: Report, now: Now) -> None:
-        """Keeps the leases that a report speaks for until it is recorded."""
+        """Protects the leases of a report that waits for journal space until the report is recorded."""
         leases = [self.holding(report.worker, row.job_id, row.token, now)[0] for row in report.rows]
         self._kept.update(lease.token for lease in leases if lease is not None)
 
     def let_go(self, report: Report) -> None:
-        """Ends what `keep` began, for a report that will never be recorded."""
+        """Undoes `keep` for a report that will never be recorded."""
         jobs = self._book.jobs
         self._kept.difference_update(row.token or jobs[row.job_id].token for row in report.rows if row.job_id in jobs)
 
     def is_kept(self, token: int) -> bool:
-        """Whether the outcome of this lease has come, and waits for room."""
+        """Whether the outcome of this lease was received and waits for journal space."""
         return token in self._kept
 
     def observe(self, now: Now) -> None:
-        """Deadlines of leases granted or extended by the next event count from here."""
+        """Sets the served time from which the next event's deadlines count."""
         self._served_ms = now.served_ms
 
     # -- decisions
@@ -148,13 +151,14 @@ class LeaseManager:
         ]
         return Decision(event, granted)
 
-    def _choose(self, command: commands.GrantLeases, now_ms: int) -> list[Job]:
-        """The next jobs, except that a job which one more loss would end runs alone in its worker, for a while.
+    def _choose(self, command: commands.GrantLeases, now_ms: int) -> list[JobRecord]:
+        """The next jobs for this worker. A job on its last chance runs alone in its worker for a while.
 
-        Whoever runs beside a job that kills its worker is lost with it, as often as they are granted together. On its
-        last chance each of them is alone: the guilty one ends there, and the others get through. Until a worker is free
-        for it, it holds back what comes after it on the same route of its queue, so that order holds; other routes go
-        on. Both the wait and the solitude end after a while, so that nobody is held up for long.
+        If a job kills its worker, the jobs that run beside it are lost too, each time they are granted together. On its
+        last chance each of them runs alone: the job that kills workers fails, and the others finish. Until a worker
+        without leases is available, such a job blocks the jobs behind it on the same route of its queue, so that order
+        holds; other routes are not affected. Both the wait and the exclusive run are limited in time, so that other
+        jobs are not blocked for long.
         """
         tokens = self._book.tokens_of.get(command.worker, ())
         if len(tokens) == 1 and any(runs_alone(self._book.leases[token].job, now_ms) for token in tokens):
@@ -163,16 +167,16 @@ class LeaseManager:
         return self._book.ready.choose(wanted, command.count, self.aging_ms, now_ms, is_free=not tokens)
 
     def extend(self, command: Extend, now: Now) -> Decision:
-        """Extends all that the worker holds, and takes back what it does not run.
+        """Extends the leases that the worker still holds, and revokes those that it does not run.
 
-        An event says that it was heard only where the next start depends on it.
+        The heartbeat is journaled only if the next start depends on it.
         """
         tokens = self._book.tokens_of.get(command.worker, ())
         leases = [self._book.leases[token] for token in tokens]
         held, lost = [], []
         for lease in leases:
             if self._is_over(lease, now.served_ms):
-                continue  # over, and left to `expire`: a heartbeat that comes too late neither keeps nor spares it
+                continue  # expired: a late heartbeat does not extend it, and `expire` revokes it
             is_young = now.log_ms - lease.granted_ms < command.grace_ms
             is_run = command.held is None or lease.token in command.held or lease.token in self._kept
             if is_run or is_young:
@@ -191,7 +195,7 @@ class LeaseManager:
         return Decision(event, reply, extension)
 
     def report(self, command: Report, now: Now) -> Decision:
-        """One event for all rows: those under a current lease count, the others are evidence."""
+        """One event for all rows: rows under a current lease are accepted, the others are kept as evidence."""
         results: list[Result] = []
         ids: list[str] = []
         refused: list[RefusedReport] = []
@@ -218,7 +222,7 @@ class LeaseManager:
         return Decision(event, ReportReply(reasons))
 
     def revoke(self, command: Revoke, now: Now) -> Decision:
-        """Takes leases of a worker back before their time."""
+        """Revokes leases of a worker before their deadline."""
         tokens = [
             token
             for token in self._book.tokens_of.get(command.worker, ())
@@ -231,7 +235,7 @@ class LeaseManager:
         return Decision(Revoked(now.log_ms, command.worker, command.reason, rows, [job.id for job in jobs]), tokens)
 
     def expire(self, command: Expire, now: Now) -> Decision:
-        """Takes back leases whose deadline has passed; those that it leaves are over all the same, see `holding`."""
+        """Revokes overdue leases, up to a limit; those beyond it count as expired too (see `holding`)."""
         overdue = self._overdue(now.served_ms, command.leases_max)
         if not overdue:
             return Decision(None, [])
@@ -242,10 +246,11 @@ class LeaseManager:
         return Decision(event, [(lease.worker, lease.token) for lease in overdue])
 
     def _overdue(self, served_ms: int, leases_max: int) -> list[Lease]:
-        """The first leases past their deadline. They stay watched until an event ends them.
+        """The first leases past their deadline. They keep a heap entry until an event ends them.
 
-        As many entries again are looked at as may have been left by the leases that the last question found, and as
-        many as heartbeats may have moved; so the work is bounded, and goes on whenever it is asked for again.
+        At most `4 * leases_max` entries are examined. This leaves a budget for entries of leases that the last call
+        found, and for entries that heartbeats made stale. So the work of a call is bounded, and the next call
+        continues.
         """
         heap, leases = self._deadlines, self._book.leases
         found: dict[int, Lease] = {}
@@ -263,20 +268,20 @@ class LeaseManager:
                 if self._is_over(lease, served_ms):
                     found[token] = lease
                     continue
-                if lease.deadline_ms <= served_ms:  # kept, and so extended
+                if lease.deadline_ms <= served_ms:  # kept by a waiting report, so it is extended
                     lease.deadline_ms = served_ms + lease.lease_ms
                 heapq.heappush(heap, (lease.deadline_ms, token, 1))
         self.is_behind = bool(heap) and heap[0][0] <= served_ms
         for lease in found.values():
             heapq.heappush(heap, (lease.deadline_ms, lease.token, 1))
-        # In the order of grants: the heap's order depends on which questions were asked before.
+        # In the order of grants: the order of the heap depends on earlier calls.
         return [found[token] for token in sorted(found)]
 
     def _is_over(self, lease: Lease, served_ms: int) -> bool:
         return lease.deadline_ms <= served_ms and lease.token not in self._kept
 
     def holding(self, worker: str, job_id: str, token: int, now: Now) -> tuple[Lease | None, str]:
-        """The current lease that a worker speaks for, or why there is none; token 0 means the one on the job."""
+        """The current lease that a worker names, or the reason why it has none; token 0 means the job's lease."""
         job = self._book.jobs.get(job_id)
         if job is None:
             return None, "UNKNOWN_JOB"
@@ -288,21 +293,21 @@ class LeaseManager:
         return None, "ALREADY_FINISHED" if job.state in TERMINAL else "STALE_TOKEN"
 
     def _is_repeat(self, row: ReportRow) -> bool:
-        """Whether this is how the job ended, as its last holder said before."""
+        """Whether the last holder repeats the outcome that ended the job."""
         job = self._book.jobs[row.job_id]
         return job.result is not None and job.result.token == row.token != 0 and job.state == row.state
 
     # -- application
 
     def apply_started(self, event: Started) -> None:
-        """Notes that leases were renewed, as `resume` did."""
+        """Records the renewal of all leases that `resume` made."""
         self._book.process = event.process
         for lease in self._book.leases.values():
             lease.expires_ms = event.at_ms + _renewed_ms(lease, event.at_ms)
             lease.restarts += 1
 
     def apply_granted(self, event: Granted) -> None:
-        """Moves jobs from their lanes to their holder."""
+        """Moves jobs from their lanes to the worker's leases."""
         book, at_ms, worker = self._book, event.at_ms, event.worker
         book.ready.promote(at_ms)
         expires_ms, deadline_ms = at_ms + event.lease_ms, self._served_ms + event.lease_ms
@@ -325,7 +330,7 @@ class LeaseManager:
             self._watch(deadline_ms, event.first_token, len(event.job_ids))
 
     def _watch(self, deadline_ms: int, first_token: int, count: int) -> None:
-        """One entry for all leases of a grant; entries of ended leases go once they are the most."""
+        """Adds one heap entry for all leases of a grant; rebuilds the heap when most entries are stale."""
         heapq.heappush(self._deadlines, (deadline_ms, first_token, count))
         leases = self._book.leases
         if len(self._deadlines) > 2 * len(leases) + _STALE_DEADLINES_MAX:
@@ -333,14 +338,14 @@ class LeaseManager:
             heapq.heapify(self._deadlines)
 
     def apply_extended(self, event: Extended) -> None:
-        """The worker was heard: the next start renews these leases again. `prolong` has moved their deadlines."""
+        """Records a heartbeat: the next start renews these leases again. `prolong` has moved the deadlines."""
         expires_ms, leases = event.at_ms + event.lease_ms, self._book.leases
         for token in event.tokens:
             lease = leases[token]
             lease.lease_ms, lease.expires_ms, lease.restarts = event.lease_ms, expires_ms, 0
 
     def apply_revoked(self, event: Revoked) -> None:
-        """Ends leases and places their jobs."""
+        """Ends leases, and requeues or ends their jobs."""
         book = self._book
         for row in event.rows:
             job = book.leases[row.token].job
@@ -371,6 +376,6 @@ class LeaseManager:
             else:
                 end(book, job, result, at_ms)
 
-    def _requeue(self, job: Job, at_ms: int) -> None:
+    def _requeue(self, job: JobRecord, at_ms: int) -> None:
         self._book.enter(job, QUEUED)
         self._book.ready.put_back(job, at_ms)

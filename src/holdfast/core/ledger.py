@@ -1,8 +1,8 @@
 """The ledger: a state machine over events.
 
-`decide(command, now)` reads the state and answers with one event, a reply, or a refusal; it changes nothing.
-`apply(event)` changes the state and cannot fail. Replay is `apply` alone. Decisions live in `TaskManager`,
-`LeaseManager`, `QueueManager`, `ScheduleManager` and `NoteTaker`; this class joins them and keeps the position.
+`decide(command, now)` reads the state and returns one event, a reply, or a refusal; it changes nothing. `apply(event)`
+changes the state and cannot fail. Replay calls only `apply`. The decisions are made by `TaskManager`, `LeaseManager`,
+`QueueManager`, `ScheduleManager` and `NoteTaker`; this class joins them and keeps the position.
 """
 
 from collections.abc import Callable, Collection
@@ -16,7 +16,7 @@ from holdfast.core.events import AnyEvent
 from holdfast.core.leases import LeaseManager
 from holdfast.core.lifecycle import State
 from holdfast.core.listing import Place, Scan
-from holdfast.core.model import Job, Now
+from holdfast.core.model import JobRecord, Now
 from holdfast.core.notes import NoteTaker
 from holdfast.core.queues import QueueManager
 from holdfast.core.schedules import ScheduleManager
@@ -28,16 +28,16 @@ ALL_STATES = frozenset(State)
 
 
 class LedgerConfig(msgspec.Struct, frozen=True):
-    """What decisions depend on. `apply` never reads it, except that dedup keys are bounded in memory."""
+    """Settings that decisions depend on. `apply` never reads them, except the bound of dedup keys in memory."""
 
     aging_ms: int = 60_000
     dedup_keys_max: int = 0
-    #: Above this size of held jobs no new ones are taken; 0: there is no limit.
+    #: New jobs are refused while the held jobs take more than this; 0 means no limit.
     memory_bytes: int = 0
 
 
 class Ledger:
-    """All jobs, as the events so far have made them."""
+    """All jobs, as built by the events so far."""
 
     __slots__ = ("_applies", "_decides", "book", "config", "leases", "position", "queues", "schedules", "tasks")
 
@@ -88,13 +88,13 @@ class Ledger:
         }
 
     def decide(self, command: AnyCommand, now: Now) -> Decision | Refusal:
-        """What this command leads to at this instant; nothing changes."""
+        """Decides a command at this instant; changes nothing."""
         assert now.log_ms >= self.book.last_ms, "log time must not go back"
         self.leases.observe(now)
         return self._decides[type(command)](command, now)
 
     def apply(self, event: AnyEvent) -> None:
-        """Makes the event part of the state."""
+        """Applies the event to the state."""
         book = self.book
         assert event.at_ms >= book.last_ms, "events must be in log time order"
         book.last_ms = event.at_ms
@@ -107,15 +107,17 @@ class Ledger:
         """A hash of the state, equal wherever the same events were applied."""
         return self.book.digest
 
-    def job(self, job_id: str) -> Job | None:
+    def job(self, job_id: str) -> JobRecord | None:
         """The job, as long as it is kept."""
         return self.book.jobs.get(job_id)
 
-    def page(self, states: Collection[int], offset: int, size: int, *, newest_first: bool) -> tuple[list[Job], bool]:
-        """A page of jobs by creation, and whether more follow; no states means all of them."""
+    def page(
+        self, states: Collection[int], offset: int, size: int, *, newest_first: bool
+    ) -> tuple[list[JobRecord], bool]:
+        """A page of jobs by creation, and whether more follow; an empty `states` means all states."""
         return self.book.listing.page(wanted_states(states), offset, size, newest_first=newest_first)
 
-    def scan(  # noqa: PLR0913 - a search has many sides
+    def scan(  # noqa: PLR0913 - a search has many parameters
         self,
         states: Collection[int],
         after: Place | None,
@@ -123,15 +125,15 @@ class Ledger:
         budget: int = SCAN_JOBS_MAX,
         *,
         newest_first: bool,
-        wants: Callable[[Job], bool],
+        wants: Callable[[JobRecord], bool],
         created_from_ms: int = 0,
         created_before_ms: int = 0,
-    ) -> tuple[list[Job], Place | None]:
-        """Wanted jobs by creation, past a place (`created_ms`, id), and the place to go on from; see `Listing.scan`."""
+    ) -> tuple[list[JobRecord], Place | None]:
+        """Matching jobs by creation after a place (`created_ms`, id), and the place to continue; see `Listing.scan`."""
         scan = Scan(wanted_states(states), wants, newest_first, created_from_ms, created_before_ms)
         return self.book.listing.scan(scan, after, size, budget)
 
 
 def wanted_states(states: Collection[int]) -> frozenset[int]:
-    """No states means all; a set, because a state named twice must not count twice."""
+    """The states as a set, so that a state named twice counts once; an empty collection means all states."""
     return ALL_STATES.intersection(states) if states else ALL_STATES

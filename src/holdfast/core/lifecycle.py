@@ -1,8 +1,8 @@
 """The lifecycle of a job, as data.
 
-Every state change in every backend is a row of `TRANSITIONS`. The table is the only place that knows which
-moves are legal; the document `docs/lifecycle.md` is written from it, and code that applies a change asks
-`check` first, so an illegal move raises before anything has changed.
+Every state change in every backend is a row of `TRANSITIONS`. Only this table defines which moves are legal, and
+`docs/lifecycle.md` is generated from it. Code that applies a change calls `check` first, so an illegal move raises
+before anything has changed.
 """
 
 from enum import IntEnum
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class State(IntEnum):
-    """The five states; the numbers are those of the public contract and never change."""
+    """The five states; their numbers are part of the public contract and never change."""
 
     QUEUED = 1
     RUNNING = 2
@@ -25,7 +25,7 @@ class State(IntEnum):
         return format(self.name, spec)
 
 
-#: Stands for "no job yet" on the left side of a transition, and for a slot that was evicted.
+#: Stands for "no job yet" as the source of a transition, and for the slot of an evicted job.
 NOWHERE = 0
 
 QUEUED, RUNNING, DONE, FAILED, CANCELED = State
@@ -34,7 +34,7 @@ TERMINAL = frozenset({DONE, FAILED, CANCELED})
 
 
 class Transition(NamedTuple):
-    """One legal move: what causes it, between which states, and what it means."""
+    """One legal move: its trigger, its states, and a note."""
 
     trigger: str
     source: State | None
@@ -43,7 +43,7 @@ class Transition(NamedTuple):
 
 
 TRANSITIONS = (
-    Transition("submit", None, QUEUED, "durable before the caller hears of it"),
+    Transition("submit", None, QUEUED, "durable before the caller gets the reply"),
     Transition("grant", QUEUED, RUNNING, "a lease with a new token, handed to one worker"),
     Transition("report done", RUNNING, DONE, "by the holder of the current lease only"),
     Transition("report failed", RUNNING, FAILED, "the last attempt, or one that must not be retried"),
@@ -58,17 +58,17 @@ LEGAL = frozenset((row.source or NOWHERE, row.target) for row in TRANSITIONS)
 
 
 class IllegalTransitionError(AssertionError):
-    """A state change that the table does not know: a bug, never a condition to handle."""
+    """A state change that is not in the table: a bug, never a condition to handle."""
 
 
 def check(source: int, target: int) -> None:
-    """Raises before anything has changed if no row of the table allows this move."""
+    """Raises if no row of the table allows this move; called before anything changes."""
     if (source, target) not in LEGAL:
         raise IllegalTransitionError(f"no transition from {name(source)} to {name(target)}")
 
 
 def name(state: int) -> str:
-    """The state's name for people and logs; an empty string stands for no job."""
+    """The state's name for people and logs; an empty string for no job."""
     return _NAMES[state]
 
 

@@ -1,70 +1,76 @@
 """Jobs in creation order, with a count per state, so that any page of any filter is found quickly.
 
-Log time never goes back, so submit order is already creation order, except that jobs of the same
-millisecond are ordered by id. The jobs lie in chunks of about a thousand, and a chunk only ends where the
-millisecond changes; a page therefore skips whole chunks by their counts and sorts inside one or two.
-A change of state costs two additions. Invariant: `counts[s]` of a chunk is the number of its jobs in state s.
+Log time never decreases, so submit order is creation order, except that jobs of the same millisecond are ordered by id.
+The jobs are stored in chunks of about a thousand, and a chunk ends only where the millisecond changes. A page skips
+whole chunks by their counts and sorts only inside one or two. A state change costs two additions. Invariant:
+`counts[s]` of a chunk is the number of its jobs in state s.
 
-A scan goes on from the place of a job rather than from an offset, so nothing is seen twice or missed because other
-jobs came, moved or went meanwhile.
+A scan continues from the place of a job and not from an offset, so no job is returned twice or skipped because other
+jobs were added, changed or removed in the meantime.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
 from holdfast.core.lifecycle import NOWHERE, State
-from holdfast.core.model import Job
+from holdfast.core.model import JobRecord
 
 _CHUNK_JOBS = 1_024
 _SLOTS = max(State) + 1
-#: What finding the jobs of some states in a chunk costs, in jobs looked at.
+#: Cost of filtering a chunk by state, as a number of examined jobs.
 _CHUNK_COST = 32
 
-#: The place of a job in the listing: when it was created, and its id.
+#: The place of a job in the listing: its creation time and its id.
 Place = tuple[int, str]
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """What a scan looks for: jobs in these states, created in this time (0 means without end), that are wanted."""
+    """A search: jobs in these states, created in this period (0 means unbounded), that `wants` accepts."""
 
     states: Collection[int]
-    wants: Callable[[Job], bool]
+    wants: Callable[[JobRecord], bool]
     newest_first: bool
     created_from_ms: int = 0
     created_before_ms: int = 0
 
     def rank(self, created_ms: int, job_id: str) -> Place:
-        """Where a job comes in the order of this scan."""
+        """The sort key of a job in the order of this scan."""
         return (-created_ms if self.newest_first else created_ms), job_id
 
-    def covers(self, job: Job) -> bool:
-        """Whether the job was created in the time that is looked at."""
+    def covers(self, job: JobRecord) -> bool:
+        """Whether the job was created in the searched period."""
         is_early = self.created_before_ms == 0 or job.created_ms < self.created_before_ms
         return is_early and job.created_ms >= self.created_from_ms
 
 
-class _Chunk:
+class ListingChunk:
+    """About a thousand jobs that were created one after the other, with a count per state."""
+
     __slots__ = ("counts", "jobs", "newest_ms")
 
     def __init__(self) -> None:
         self.counts = [0] * _SLOTS
-        self.jobs: list[Job] = []
+        self.jobs: list[JobRecord] = []
         self.newest_ms = -1
+
+    def count_rest(self, state: int) -> None:
+        """Counts every job that is in no other state as one in this state."""
+        self.counts[state] += len(self.jobs) - sum(self.counts)
 
     def matching(self, states: Collection[int]) -> int:
         counts = self.counts
         return sum(counts[state] for state in states)
 
-    def ordered(self, states: Collection[int], *, newest_first: bool) -> list[Job]:
+    def ordered(self, states: Collection[int], *, newest_first: bool) -> list[JobRecord]:
         jobs = [job for job in self.jobs if job.state in states]
         jobs.sort(key=_by_creation)
-        if newest_first:  # stable, so that ids still ascend inside a millisecond
+        if newest_first:  # the sort is stable, so ids still ascend within a millisecond
             jobs.sort(key=_newest)
         return jobs
 
     def may_hold(self, scan: Scan, after: Place | None) -> bool:
-        """Whether something that is looked for can be in here, past this place."""
+        """Whether the chunk can contain a job of this scan after this place."""
         if not self.matching(scan.states) or self.newest_ms < scan.created_from_ms:
             return False
         oldest_ms = self.jobs[0].created_ms
@@ -74,8 +80,8 @@ class _Chunk:
             return True
         return oldest_ms <= after[0] if scan.newest_first else self.newest_ms >= after[0]
 
-    def past(self, scan: Scan, after: Place | None) -> list[Job]:
-        """The jobs in here past this place, in the states and the time that are looked at, in order."""
+    def past(self, scan: Scan, after: Place | None) -> list[JobRecord]:
+        """The jobs of the chunk after this place, in the searched states and period, in order."""
         jobs = [job for job in self.ordered(scan.states, newest_first=scan.newest_first) if scan.covers(job)]
         if after is None:
             return jobs
@@ -83,11 +89,11 @@ class _Chunk:
         return [job for job in jobs if scan.rank(job.created_ms, job.id) > rank]
 
 
-def _by_creation(job: Job) -> tuple[int, str]:
+def _by_creation(job: JobRecord) -> tuple[int, str]:
     return job.created_ms, job.id
 
 
-def _newest(job: Job) -> int:
+def _newest(job: JobRecord) -> int:
     return -job.created_ms
 
 
@@ -97,39 +103,32 @@ class Listing:
     __slots__ = ("_chunks", "_open", "counts_of")
 
     def __init__(self) -> None:
-        self._chunks: dict[int, _Chunk] = {}
+        self._chunks: dict[int, ListingChunk] = {}
         self._open = 0
-        #: Chunk number to its counts; a caller that moves a job between states updates them.
+        #: Chunk number to its counts; callers that change a job's state update them.
         self.counts_of: dict[int, list[int]] = {}
 
     def chunk_for(self, created_ms: int) -> int:
-        """The chunk that jobs of this millisecond go to; opens a new one when the last is full."""
+        """The chunk for new jobs of this millisecond; opens a new one when the last is full."""
         chunk = self._chunks.get(self._open)
         if chunk is None or (len(chunk.jobs) >= _CHUNK_JOBS and created_ms > chunk.newest_ms):
             self._open += 1
-            chunk = self._chunks[self._open] = _Chunk()
+            chunk = self._chunks[self._open] = ListingChunk()
             self.counts_of[self._open] = chunk.counts
         chunk.newest_ms = created_ms
         return self._open
 
-    def extend(self, jobs: Iterable[Job]) -> None:
-        """Puts jobs at the end, in the order of their creation, and counts their states."""
-        created_ms: int | None = None
-        for job in jobs:
-            if job.created_ms != created_ms:
-                created_ms = job.created_ms
-                number = self.chunk_for(created_ms)
-                listed, counts = self._chunks[number].jobs, self.counts_of[number]
-            job.chunk = number
-            listed.append(job)
-            counts[job.state] += 1
+    def open_chunk(self, created_ms: int) -> tuple[int, ListingChunk]:
+        """The chunk for jobs of this millisecond and its number; the caller appends the jobs and counts them."""
+        number = self.chunk_for(created_ms)
+        return number, self._chunks[number]
 
-    def jobs_in(self, chunk: int) -> list[Job]:
-        """The jobs of a chunk; a creator appends to it."""
+    def jobs_in(self, chunk: int) -> list[JobRecord]:
+        """The jobs of a chunk; callers that create jobs append to this list."""
         return self._chunks[chunk].jobs
 
-    def forget(self, job: Job) -> None:
-        """Drops a job whose count was already taken off; its slot is reclaimed in bulk."""
+    def forget(self, job: JobRecord) -> None:
+        """Drops a job that is already subtracted from the counts; freed slots are reclaimed in bulk."""
         job.state = NOWHERE
         chunk = self._chunks[job.chunk]
         chunk.counts[NOWHERE] += 1
@@ -140,12 +139,14 @@ class Listing:
             del self._chunks[job.chunk], self.counts_of[job.chunk]
 
     def count(self, states: Collection[int]) -> int:
-        """How many jobs are in any of these states."""
+        """The number of jobs in any of these states."""
         return sum(chunk.matching(states) for chunk in self._chunks.values())
 
-    def page(self, states: Collection[int], offset: int, size: int, *, newest_first: bool) -> tuple[list[Job], bool]:
-        """Up to `size` jobs after `offset` matching ones, and whether more follow."""
-        found: list[Job] = []
+    def page(
+        self, states: Collection[int], offset: int, size: int, *, newest_first: bool
+    ) -> tuple[list[JobRecord], bool]:
+        """Up to `size` jobs after the first `offset` matching ones, and whether more follow."""
+        found: list[JobRecord] = []
         for chunk in self._walk(newest_first=newest_first):
             matching = chunk.matching(states)
             if offset >= matching:
@@ -157,12 +158,12 @@ class Listing:
                 return found[:size], True
         return found, False
 
-    def scan(self, scan: Scan, after: Place | None, size: int, budget: int) -> tuple[list[Job], Place | None]:
-        """Up to `size` wanted jobs past a place, and the place to go on from; None if the end was reached.
+    def scan(self, scan: Scan, after: Place | None, size: int, budget: int) -> tuple[list[JobRecord], Place | None]:
+        """Up to `size` wanted jobs after a place, and the place to continue from; None at the end.
 
-        No more than `budget` jobs are looked at (but at least one), so there may be fewer, or none, and more to come.
+        At most `budget` jobs are examined (but at least one), so a call may return few or no jobs although more follow.
         """
-        found: list[Job] = []
+        found: list[JobRecord] = []
         place = after
         for chunk in self._walk(newest_first=scan.newest_first):
             if not chunk.may_hold(scan, after):
@@ -179,6 +180,6 @@ class Listing:
                 return found, place
         return found, None
 
-    def _walk(self, *, newest_first: bool) -> Iterator[_Chunk]:
+    def _walk(self, *, newest_first: bool) -> Iterator[ListingChunk]:
         chunks = self._chunks.values()
         return reversed(chunks) if newest_first else iter(chunks)

@@ -1,10 +1,10 @@
-"""What a job is.
+"""The records of the core: jobs, templates, schedules, results and leases.
 
 Invariants:
-- `Template`, `Extra`, `NewJob` and `Result` are values: they cross the journal and never change.
-- `Job` is the one mutable record of a job, changed by `apply` alone.
-- `Job` and `Lease` are exempt from garbage collection tracking (a million of them must not slow every
-  collection down), so they must never be part of a reference cycle: neither points back at a container.
+- `Template`, `Extra`, `NewJob` and `Result` are values: they are written to the journal and never change.
+- `JobRecord` is the one mutable record of a job; only `apply` changes it.
+- `JobRecord` and `Lease` are exempt from garbage collection tracking (a million of them must not slow every collection
+  down), so they must never be part of a reference cycle: neither refers back to a container.
 """
 
 from enum import IntEnum
@@ -24,22 +24,22 @@ from holdfast.limits import (
 
 FIXED, EXPONENTIAL, QUADRATIC = range(3)
 
-#: The built-in type whose handler runs every job of the frozen contract that has no handler of its own.
+#: The built-in type whose handler runs every job of the frozen contract without a handler of its own.
 SIM_TYPE = "sim"
 
 
 class QueueMode(IntEnum):
-    """What a queue does; the numbers are part of the contract and of the journal."""
+    """The mode of a queue; the numbers are part of the contract and of the journal."""
 
     OPEN = 1
-    #: Takes jobs and grants none.
+    #: Accepts jobs and grants none.
     PAUSED = 2
-    #: Grants jobs and takes no new ones.
+    #: Grants jobs and accepts no new ones.
     DRAINING = 3
 
 
 class Closure(NamedTuple):
-    """The mode of a queue that is not open, why, and since when."""
+    """The mode of a queue that is not open, its reason, and the time when it was set."""
 
     mode: QueueMode
     reason: str
@@ -49,8 +49,8 @@ class Closure(NamedTuple):
 class Now(NamedTuple):
     """The time inside a command.
 
-    `log_ms` orders history and is written into events: it follows the wall clock but never goes back.
-    `served_ms` runs only while the coordinator is listening; leases are measured with it.
+    `log_ms` orders history and is written into events: it follows the wall clock but never decreases. `served_ms`
+    advances only while the coordinator is listening; leases are measured in it.
     """
 
     log_ms: int
@@ -58,7 +58,7 @@ class Now(NamedTuple):
 
 
 class BackoffRule(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How long a failed job waits: the kind, the base and the cap, in milliseconds."""
+    """The delay before a retry: the kind, the base and the maximum, in milliseconds."""
 
     kind: int = EXPONENTIAL
     base_ms: int = 1_000
@@ -66,7 +66,7 @@ class BackoffRule(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Template(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What all jobs of one kind share, so that a batch states it once and memory holds it once."""
+    """The fields that all jobs of one kind share, so that a batch states them once and memory holds them once."""
 
     type: str
     queue: str = QUEUE_DEFAULT
@@ -75,17 +75,17 @@ class Template(msgspec.Struct, frozen=True, array_like=True, gc=False):
     max_losses: int = LOSSES_DEFAULT
     timeout_ms: int = 0
     backoff: BackoffRule = BackoffRule()
-    #: Submitted through the frozen contract: runs as simulated work where no handler knows its type.
+    #: Submitted through the frozen contract: runs as simulated work if no handler has its type.
     simulated: bool = False
 
     @property
     def route(self) -> str:
-        """The type that a worker must know to be given this job."""
+        """The type that a worker must handle to be granted this job."""
         return SIM_TYPE if self.simulated else self.type
 
 
 class Extra(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What few jobs have; kept apart so that the many without it pay one pointer."""
+    """Fields that few jobs have; kept apart so that the other jobs pay for one pointer only."""
 
     request_id: str = ""
     labels: tuple[tuple[str, str], ...] = ()
@@ -93,12 +93,12 @@ class Extra(msgspec.Struct, frozen=True, array_like=True, gc=False):
     work_duration_ms: int = 0
     payload_size_bytes: int = 0
     retry_of: str = ""
-    #: While a job of the same type and unique key has not ended, a submission finds that job.
+    #: While an unfinished job with the same type and unique key exists, a submission returns that job.
     unique_key: str = ""
 
 
 class NewJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One job of a submission; `template` is an index into the templates beside it."""
+    """One job of a submission; `template` is an index into the submission's templates."""
 
     id: str
     template: int
@@ -107,14 +107,14 @@ class NewJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     extra: Extra | None = None
 
 
-#: Under these headers a job finds out when it should have been made, and by which schedule.
+#: Headers of a scheduled job: its scheduled time, and the name of its schedule.
 SCHEDULED_FOR, SCHEDULE = "holdfast-scheduled-for", "holdfast-schedule"
 
 
 class ScheduleSpec(msgspec.Struct, frozen=True, array_like=True):
-    """When jobs of one kind are made, and what happens when that does not go smoothly.
+    """The definition of a schedule: its ticks, its jobs, and the rules for missed ticks and overlapping jobs.
 
-    Exactly one of `cron`, `every_ms` and `at_ms` is said.
+    Exactly one of `cron`, `every_ms` and `at_ms` is set.
     """
 
     name: str
@@ -124,19 +124,19 @@ class ScheduleSpec(msgspec.Struct, frozen=True, array_like=True):
     every_ms: int = 0
     at_ms: int = 0
     timezone: str = "UTC"
-    #: What becomes of ticks that were missed: `none`, `latest` or `all` within the window.
+    #: Which missed ticks are fired later: `none`, `latest`, or `all` within the window.
     catch_up: str = "none"
     catch_up_window_ms: int = CATCH_UP_WINDOW_MS
-    #: While the last job has not ended: `allow`, `skip` or `cancel_running`.
+    #: The rule for a tick while the last job has not ended: `allow`, `skip` or `cancel_running`.
     overlap: str = "allow"
     jitter_ms: int = 0
     labels: tuple[tuple[str, str], ...] = ()
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How a job ended, or how one attempt of it did (`state` is QUEUED: it will be tried again).
+    """The result of a job, or of one attempt (`state` QUEUED: the job will be retried).
 
-    `token` is that of the lease it was reported under, 0 where no worker reported it.
+    `token` is that of the lease it was reported under, or 0 if no worker reported it.
     """
 
     token: int
@@ -149,7 +149,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a running attempt says of itself: progress (-1: none) and lines of its log. Changes no state."""
+    """Progress (-1: none) and log lines of a running attempt. Changes no state."""
 
     job_id: str
     token: int
@@ -161,16 +161,16 @@ class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
 if TYPE_CHECKING:
     _TemplateOrIndex = Template
 else:
-    #: A row of an image has the index of a template; `image.read_chunks` puts the template there.
+    #: A row of an image has the index of a template; `image.read_chunks` replaces it by the template.
     _TemplateOrIndex = Template | int
 
 
-#: The mark of a job whose term was not computed yet. No version of the digest has such a term.
+#: The mark of a job whose digest term is not computed yet. No digest version has this term.
 NO_MARK = -1
 
 
-class Job(msgspec.Struct, array_like=True, gc=False):
-    """The record of one job. `number` is its place in submit order, for ever.
+class JobRecord(msgspec.Struct, array_like=True, gc=False):
+    """The record of one job. `number` is its permanent place in submit order.
 
     The fields up to `lost_ms` are those of `image.JobRow`, in the same order: a snapshot is decoded into jobs.
     """
@@ -184,53 +184,53 @@ class Job(msgspec.Struct, array_like=True, gc=False):
     extra: Extra | None = None
     state: int = QUEUED
     token: int = 0
-    #: Leases so far, those that were handed back unrun included.
+    #: Number of leases so far, including those that were handed back unrun.
     grants: int = 0
-    #: Attempts that failed and were followed by another.
+    #: Number of failed attempts that were followed by a retry.
     failures: int = 0
     losses: int = 0
     started_ms: int = 0
     finished_ms: int = 0
     cancel_requested: bool = False
     result: Result | None = None
-    #: Why it should stop, while it still runs.
+    #: The reason of a requested cancel, while the job still runs.
     cancel_reason: str = ""
-    #: When it last lost its worker.
+    #: The time when the job last lost its lease.
     lost_ms: int = 0
-    #: The chunk of the listing that it is in.
+    #: The chunk of the listing that contains the job.
     chunk: int = 0
-    #: Which of its entries in the ready queue is the live one (see `lane`).
+    #: Which of the job's entries in the ready queue is live (see `lane`).
     place: int = 0
-    #: What it adds to the book's digest now; `NO_MARK` until it first changes after a start.
+    #: The job's current term in the book's digest; `NO_MARK` until its first change after a start.
     mark: int = NO_MARK
-    #: What it adds to the book's held bytes now (see `footprint`).
+    #: The bytes that a finished job holds (see `footprint`); 0 until the job ends.
     bytes_held: int = 0
 
     @property
     def attempts(self) -> int:
-        """How often it was run, as far as that is known: a lease that was handed back unrun is no attempt."""
+        """The known number of attempts; a lease that was handed back unrun is not an attempt."""
         is_last = self.state == RUNNING or (self.result is not None and self.result.token != 0)
         return self.failures + self.losses + is_last
 
     @property
     def failed_attempts(self) -> int:
-        """How many attempts ended with an error."""
+        """The number of attempts that ended with an error."""
         is_last = self.state == FAILED and self.result is not None and self.result.token != 0
         return self.failures + is_last
 
     @property
     def request_id(self) -> str:
-        """The key under which its submitter may repeat the submission; empty if there is none."""
+        """The key under which the submitter may repeat the submission; empty if there is none."""
         return self.extra.request_id if self.extra else ""
 
     @property
     def unique_key(self) -> str:
-        """What its type shares with no other job that has not ended; empty if there is none."""
+        """The key that is unique among the unfinished jobs of this type; empty if there is none."""
         return self.extra.unique_key if self.extra else ""
 
 
 class Schedule(msgspec.Struct):
-    """The record of one schedule; `created_ms` is when its plan was made, and what intervals count from."""
+    """The record of one schedule; `created_ms` is when the plan was made, and intervals count from it."""
 
     spec: ScheduleSpec
     created_ms: int
@@ -244,20 +244,20 @@ class Schedule(msgspec.Struct):
 
 
 class Lease(msgspec.Struct, gc=False):
-    """The right of one worker to run one job, until time or its worker's loss revokes it.
+    """The right of one worker to run one job, until its deadline or the loss of its worker.
 
-    `deadline_ms` is when it ends, in served time; heartbeats move it, and it is not in the journal. `expires_ms` is
-    what the journal says of that, in log time: it binds a lease whose worker was not heard since a start.
+    `deadline_ms` is its end in served time; heartbeats move it, and it is not in the journal. `expires_ms` is its end
+    in log time, as the journal has it; it applies to a lease whose worker has sent no heartbeat since a start.
     """
 
     token: int
-    job: Job
+    job: JobRecord
     worker: str
     granted_ms: int
     lease_ms: int
     expires_ms: int
     deadline_ms: int
-    #: How often a coordinator has started since the worker was last heard, as far as the journal says.
+    #: Number of starts since the worker's last heartbeat, as the journal has it.
     restarts: int = 0
-    #: The server process with which the worker dies; empty for a worker that does not.
+    #: The server process that a local worker ends with; empty for other workers.
     host: str = ""

@@ -1,6 +1,6 @@
-"""NoteTaker: what running attempts say of themselves.
+"""NoteTaker: accepts progress and log lines from running attempts.
 
-A note is taken under a current, unexpired lease of its worker alone, as a report is; it is cut to size and kept for the
+Like a report, a note is accepted only from the holder of a current, unexpired lease. It is cut to size and kept for the
 history of its job. It changes no state: not the job, not its lease, not the digest.
 """
 
@@ -15,7 +15,7 @@ NOTES_TOO_LARGE = "NOTES_TOO_LARGE"
 
 
 class NoteTaker:
-    """The part of the ledger that listens to attempts."""
+    """The part of the ledger that accepts notes of attempts."""
 
     __slots__ = ("_leases",)
 
@@ -23,7 +23,7 @@ class NoteTaker:
         self._leases = leases
 
     def take(self, command: TakeNotes, now: Now) -> Decision:
-        """One event for all notes under a current lease; the others leave no trace."""
+        """One event for all notes under a current lease; refused notes leave no trace."""
         taken: list[Note] = []
         reasons: list[str] = []
         room = limits.NOTES_CHARS_MAX
@@ -39,7 +39,7 @@ class NoteTaker:
 
 
 def _cut(note: Note, lease: Lease) -> Note:
-    """What is kept of a note: as much as fits, and only what can be written."""
+    """Cuts a note to the allowed size and replaces characters that UTF-8 cannot encode."""
     permille = -1 if note.permille == -1 else max(0, min(note.permille, limits.PERMILLE_MAX))
     message = as_text(note.message[: limits.NOTE_MESSAGE_CHARS_MAX])
     lines = tuple(as_text(line[: limits.NOTE_LINE_CHARS_MAX]) for line in note.lines[: limits.NOTE_LINES_MAX])
@@ -47,7 +47,7 @@ def _cut(note: Note, lease: Lease) -> Note:
 
 
 def _chars(note: Note) -> int:
-    """What it weighs; even an empty line is an entry in the job's history."""
+    """The size of a note, with a fixed cost for each line: even an empty line is an entry in the job's history."""
     return _NOTE_CHARS + len(note.message) + sum(len(line) + _LINE_CHARS for line in note.lines)
 
 

@@ -1,7 +1,7 @@
-"""What becomes of an attempt that ended or was lost: the one rule of every backend that decides for itself.
+"""The outcome of an attempt that ended or was lost: one rule for every backend.
 
-Retry and loss budgets, cancels that were asked for meanwhile, outputs over the limit: whoever holds the job decides
-with these functions, and only writes the answer down in its own way.
+It covers retry and loss budgets, cancels that were requested meanwhile, and outputs above the limit. The backend that
+holds the job calls these functions, and stores the result in its own way.
 """
 
 from typing import Protocol
@@ -20,7 +20,7 @@ OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
 
 
 def too_large(size_bytes: int, output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> str:
-    """The summary of a job that returned too much; its reason is the bare code, as the frozen contract has it."""
+    """The summary of a job with too large an output; its reason is the bare code, as the frozen contract requires."""
     return (
         f"{OUTPUT_TOO_LARGE}: expected at most {output_bytes_max} bytes of output, got {size_bytes};"
         " store large data elsewhere and return where it is"
@@ -28,7 +28,7 @@ def too_large(size_bytes: int, output_bytes_max: int = limits.OUTPUT_BYTES_MAX) 
 
 
 def result_summary(state: int, *, reason: str, summary: str) -> str:
-    """The summary of a result as clients read it: a failure without one shows its reason, a cancel is always explained.
+    """The summary that clients read: a failure without one shows its reason, a cancel always has one.
 
     Every backend stores what the worker reported and applies this rule when a result is read.
     """
@@ -36,28 +36,28 @@ def result_summary(state: int, *, reason: str, summary: str) -> str:
 
 
 def failure_text(reason: str, summary: str) -> str:
-    """A failure in one line: its reason, and its summary where that says more."""
+    """A failure in one line: its reason, and its summary if that adds something."""
     if not reason or summary.startswith(reason):
         return summary
     return f"{reason}: {summary}" if summary else reason
 
 
 def end_text(state: int, attempts: int, reason: str, summary: str) -> str:
-    """How a job ended, as `why` says it."""
+    """A job's end in a sentence, for `why`."""
     words = failure_text(reason, summary)
     tries = f"{attempts} attempt{'s' if attempts != 1 else ''}"
     return f"it ended {State(state).name} after {tries}" + (f": {words}" if words else "")
 
 
 def delay_text(wait_ms: int, failures: int) -> str:
-    """When a job that is not due yet is due, as `why` says it."""
+    """The time until a job is due in a sentence, for `why`."""
     cause = f"after {failures} failed attempt{'s' if failures != 1 else ''}" if failures else "as submitted"
     wait_s = f"{wait_ms / 1_000:.1f}"
     return f"it is due now ({cause})" if wait_s == "0.0" else f"it is not due for another {wait_s} s ({cause})"
 
 
 class Counted(Protocol):
-    """What of a job its budgets are counted by."""
+    """The fields of a job that its budgets depend on."""
 
     @property
     def grants(self) -> int: ...
@@ -68,7 +68,7 @@ class Counted(Protocol):
 
 
 class Tried(Counted, Protocol):
-    """What of a job its outcome depends on."""
+    """The fields of a job that its outcome depends on."""
 
     @property
     def id(self) -> str: ...
@@ -85,9 +85,10 @@ class Tried(Counted, Protocol):
 def result_of(
     job: Tried, token: int, row: ReportRow, now_ms: int, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX
 ) -> Result:
-    """What a report under a current lease leads to; `state` is QUEUED where the job is tried again.
+    """The result of a report under a current lease; `state` is QUEUED if the job is retried.
 
-    A result of an attempt that is not the job's own end carries its failure description, bounded, for the history.
+    If the attempt is not the end of the job by itself, the result carries the failure description, bounded, for the
+    history.
     """
     if len(row.output) > output_bytes_max:
         summary = too_large(len(row.output), output_bytes_max)
@@ -110,27 +111,27 @@ def result_of(
 
 
 def is_success(row: ReportRow, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> bool:
-    """Whether a report under a current lease ends any job well: nothing else of the job matters."""
+    """Whether a report under a current lease ends any job as DONE, whatever the other fields of the job."""
     return row.state == DONE and len(row.output) <= output_bytes_max
 
 
 def success_of(token: int, row: ReportRow) -> Result:
-    """What such a report leads to."""
+    """The result of a report for which `is_success` holds."""
     return Result(token, DONE, row.output, _summary(row), "", row.runtime_ms)
 
 
 def _summary(row: ReportRow) -> str:
-    """A handler's words may hold what no encoder takes (a file name that is not UTF-8, say)."""
+    """The summary, cut, without characters that UTF-8 cannot encode (from a file name that is not UTF-8, say)."""
     return as_text(row.summary[: limits.SUMMARY_CHARS_MAX]) if row.summary else ""
 
 
 def is_endless(job: Counted) -> bool:
-    """Whether a job went round so often without spending anything that the next time counts as a loss."""
+    """Whether the job has more than `UNSPENT_GRANTS_MAX` grants without a failure or loss; the next is a loss."""
     return job.grants - job.failures - job.losses > limits.UNSPENT_GRANTS_MAX
 
 
 def revocation_of(job: Tried, *, is_spent: bool) -> Revocation:
-    """What a lost lease leads to: another worker, or the end of a job that costs too many."""
+    """The result of a lost lease: the job is queued again, or ends if its loss budget is spent."""
     is_spent |= is_endless(job)
     if job.cancel_requested:
         return Revocation(job.token, CANCELED, is_spent)

@@ -1,4 +1,4 @@
-"""The whole system at one position: how many jobs in which state, what waits in which queue, who holds what."""
+"""The whole system at one position: jobs by state, waiting jobs by queue, and leases by worker."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -10,19 +10,19 @@ from holdfast import limits
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Closure, QueueMode
 
-if TYPE_CHECKING:  # clients know the views, and need no ledger
+if TYPE_CHECKING:  # clients use the views and do not import the ledger
     from holdfast.core.ledger import Ledger
 
 OPEN = Closure(QueueMode.OPEN, "", 0)
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """One queue: its mode, jobs that could be granted, jobs not due yet, jobs that run, and the oldest wait.
+    """One queue: its mode, jobs that could be granted, jobs not due yet, running jobs, and the oldest wait.
 
-    The oldest wait is counted from when a job could first have been granted, and looks at the next job of each lane.
-    `types` says of how many jobs that could be granted a worker must know which type: at most `QUEUE_TYPES_MAX` types,
-    those with the most jobs; a backend that has to count rows stops at `TYPE_JOBS_COUNTED_MAX` of a type and priority,
-    and sooner where there are so many of these that all together would be more than `TYPES_COUNTED_MAX`.
+    The oldest wait counts from the time when a job could first be granted, and considers only the next job of each
+    lane. `types` counts the ready jobs by the type that a worker must handle: at most `QUEUE_TYPES_MAX` types, those
+    with the most jobs. A backend that has to count rows stops at `TYPE_JOBS_COUNTED_MAX` for each type and priority,
+    and earlier if the total would exceed `TYPES_COUNTED_MAX`.
     """
 
     name: str
@@ -36,7 +36,7 @@ class QueueView(msgspec.Struct, frozen=True):
 
 
 class LeaseView(msgspec.Struct, frozen=True):
-    """One lease. It ends at `expires_ms` or later: heartbeats that move it are not journaled."""
+    """One lease. It ends at `expires_ms` or later: heartbeats that extend it are not journaled."""
 
     token: int
     job_id: str
@@ -48,7 +48,7 @@ class LeaseView(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """Everything that a person wants to see first."""
+    """A summary of the whole system."""
 
     position: int
     at_ms: int
@@ -60,7 +60,7 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 def overview(ledger: "Ledger") -> Overview:
-    """Counts and holders, from the state alone."""
+    """Computes the overview from the state alone."""
     book = ledger.book
     leases = [
         LeaseView(
@@ -86,9 +86,9 @@ def overview(ledger: "Ledger") -> Overview:
 
 
 class QueueCounts:
-    """What the queues hold at one instant, as it is read from the ledger; `views` can wait until later.
+    """The content of the queues at one instant, read from the ledger; `views` may be called later.
 
-    Reading copies counters: it costs one step for each lane, lease and queue, and nothing that grows with the jobs.
+    Reading copies counters: the cost is one step for each lane, lease and queue, and does not grow with the jobs.
     """
 
     __slots__ = ("_delayed", "_lanes", "_modes", "_now_ms", "_running")
@@ -128,12 +128,12 @@ class QueueCounts:
 
 
 def queue_stats(ledger: "Ledger", now_ms: int) -> list[QueueView]:
-    """Every queue that has jobs or is not open, by name; costs what there are of lanes, leases and queues."""
+    """Every queue that has jobs or is not open, by name; the cost grows with lanes, leases and queues."""
     return list(QueueCounts(ledger, now_ms).views())
 
 
 def most_common(types: Mapping[str, int]) -> dict[str, int]:
-    """The types with the most jobs, as many as one view may have."""
+    """The types with the most jobs, at most as many as one view may have."""
     if len(types) <= 1:
         return dict(types)
     return dict(Counter(types).most_common(limits.QUEUE_TYPES_MAX))

@@ -1,4 +1,4 @@
-"""Which of N nodes owns a key: the locked routing rule, and ids that their minter owns."""
+"""The fixed routing rule: which of N nodes owns a key; and ids that the creating node owns."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -12,18 +12,18 @@ def owner_index(key: str, nodes: int) -> int:
 
 
 class Ownership(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of all keys one node owns: node `index` of `nodes`, counted from 0."""
+    """The share of all keys that one node owns: node `index` of `nodes`, counted from 0."""
 
     index: int
     nodes: int
 
     def owns(self, key: str) -> bool:
-        """Whether the key is this node's."""
+        """Whether this node owns the key."""
         return owner_index(key, self.nodes) == self.index
 
     @property
     def is_everything(self) -> bool:
-        """Whether there is nobody else."""
+        """Whether this node is the only one."""
         return self.nodes == 1
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def uuid4(random: bytes) -> str:
-    """16 random bytes as a UUIDv4."""
+    """Formats 16 random bytes as a UUIDv4."""
     digits = random.hex()
     variant = "89ab"[random[8] & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
@@ -44,7 +44,7 @@ def mint(random_bytes: Callable[[int], bytes], count: int) -> list[str]:
 
 
 def mint_owned(random_bytes: Callable[[int], bytes], index: int, nodes: int) -> Iterator[str]:
-    """Fresh ids without end, each owned by node `index` of `nodes`."""
+    """An endless iterator of fresh ids, each owned by node `index` of `nodes`."""
     while True:
         job_id = uuid4(random_bytes(16))
         if owner_index(job_id, nodes) == index:

@@ -1,7 +1,7 @@
-"""ProgressBoard: how far each running attempt last said it was.
+"""ProgressBoard: the last reported progress of each running attempt.
 
-Soft state beside the book, fed with the events that were applied: a crash forgets it, and the next note brings it back.
-An entry goes with its lease, so there are never more entries than leases.
+Soft state beside the book, updated from applied events: a crash loses it, and the next note restores it. An entry is
+removed with its lease, so there are never more entries than leases.
 """
 
 import msgspec
@@ -11,7 +11,7 @@ from holdfast.core.model import Note
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far an attempt says it is; `permille` is -1 where it never said."""
+    """The reported progress of an attempt; `permille` is -1 if it was never reported."""
 
     permille: int
     message: str
@@ -19,7 +19,7 @@ class Progress(msgspec.Struct, frozen=True):
 
     @property
     def fraction(self) -> float:
-        """From 0 to 1, as job code says it; 0 where it never said."""
+        """The progress from 0 to 1, as job code reports it; 0 if it was never reported."""
         return max(0, self.permille) / 1_000
 
 
@@ -38,11 +38,11 @@ class ProgressBoard:
         return len(self._by_token)
 
     def get(self, token: int) -> Progress | None:
-        """What the attempt under this lease last said, while the lease holds."""
+        """The last progress of the attempt under this lease, while the lease holds."""
         return self._by_token.get(token)
 
     def applied(self, event: AnyEvent) -> None:
-        """Takes in what an event says of progress, and drops what has ended with it."""
+        """Stores the progress in an event, and drops entries of leases that the event ended."""
         if type(event) is Noted:
             for note in event.notes:
                 self._hear(note, event.at_ms)
@@ -54,7 +54,7 @@ class ProgressBoard:
                 self._by_token.pop(row.token, None)
 
     def _hear(self, note: Note, at_ms: int) -> None:
-        """A note of log lines alone says nothing about progress; one half of it leaves the other as it was."""
+        """Stores the progress of a note, if it has any; a note without share or message keeps the previous one."""
         if note.permille < 0 and not note.message:
             return
         before = self._by_token.get(note.token, _UNSAID)

@@ -1,7 +1,7 @@
-"""QueueManager: what a queue as a whole may do.
+"""QueueManager: sets the modes of queues.
 
-A queue exists by name alone and is open unless an event says otherwise. Pausing holds back grants, draining holds back
-new jobs; neither touches what runs, nor what comes back from running.
+A queue exists by name alone and is open unless an event says otherwise. A paused queue grants no jobs, and a draining
+queue accepts no new ones. Neither affects running jobs, nor jobs that return after a run.
 """
 
 from holdfast import limits
@@ -24,7 +24,7 @@ class QueueManager:
         self._book = book
 
     def set_mode(self, command: SetQueueMode, now: Now) -> Decision | Refusal:
-        """An event if the mode or its reason changes, else nothing."""
+        """One event if the mode or its reason changes, otherwise none."""
         refusal = _check(command) or self._no_room(command)
         if refusal:
             return refusal
@@ -41,7 +41,7 @@ class QueueManager:
         is_more = command.mode != QueueMode.OPEN and command.queue not in modes
         if not is_more or len(modes) < limits.QUEUES_CLOSED_MAX:
             return None
-        message = f"the limit of {limits.QUEUES_CLOSED_MAX} paused or draining queues is reached; open some of them"
+        message = f"the limit of {limits.QUEUES_CLOSED_MAX} paused or draining queues is reached; reopen some of them"
         return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_CLOSED_QUEUES", message)
 
     def apply_mode(self, event: QueueModeSet) -> None:
@@ -51,5 +51,7 @@ class QueueManager:
 
 def _check(command: SetQueueMode) -> Refusal | None:
     if command.mode not in _MODES:
-        return invalid("QUEUE_MODE_INVALID", f"expected the mode to be 1, 2 or 3, got {command.mode!r}")
+        return invalid(
+            "QUEUE_MODE_INVALID", f"the mode must be 1 (open), 2 (paused) or 3 (draining), got {command.mode!r}"
+        )
     return check_queue(command.queue) or check_reason(command.reason)

@@ -1,14 +1,14 @@
-"""Who is next: jobs that wait to be granted.
+"""The queue of jobs that wait to be granted.
 
-Order inside a lane (one queue, one route, one priority) is submit order, always: a job that comes back takes
-its old place. Between lanes of a worker's choice the earlier *virtual arrival* wins: a priority counts as an
-earlier arrival, `aging_ms` per level, so that an urgent job overtakes but a patient one is not starved; with
-`aging_ms` 0 priority is strict. `lane_order` finds the next lane; it is built by the first question, so that replay
-does not pay for it, and is told which lanes have changed when the next question comes.
+Order inside a lane (one queue, one route, one priority) is always submit order: a job that returns takes its old place.
+Between the lanes that a worker accepts, the earlier *virtual arrival* wins: each priority level counts as an arrival
+that is `aging_ms` earlier. So an urgent job overtakes others, but a job of low priority is not starved. With `aging_ms`
+0 priority is strict. `lane_order` finds the next lane. The first query builds it, so that replay does not pay for it;
+later queries update it with the lanes that have changed.
 
-An entry is never searched for. Taking a job marks it, and marked entries are dropped when they come to the front or
-outnumber the live ones; see `lane`. Which jobs are due is a function of time alone, so moving due jobs from the waiting
-heap into lanes changes nothing observable.
+Entries are never searched for. Taking a job makes its entry stale; stale entries are dropped when they reach the front
+or outnumber the live ones (see `lane`). Whether a job is due depends on time alone, so moving due jobs from the heap of
+delayed jobs into lanes changes nothing observable.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 
 from holdfast.core.lane import DELAYED, FRESH, NOT_WAITING, RETURNED, Lane, LaneKey
 from holdfast.core.lane_order import LaneOrder, Wanted
-from holdfast.core.model import Job
+from holdfast.core.model import JobRecord
 
 
 class ReadyQueue:
@@ -28,31 +28,31 @@ class ReadyQueue:
     def __init__(self) -> None:
         self.lanes: dict[LaneKey, Lane] = {}
         self._order: LaneOrder | None = None
-        #: Lanes that the order has not been told of yet, once there is one.
+        #: Lanes that changed since the order was last refreshed; None until the order exists.
         self._changed: dict[LaneKey, None] | None = None
         self._paused: set[str] = set()
-        self._delayed: list[tuple[int, int, Job]] = []
+        self._delayed: list[tuple[int, int, JobRecord]] = []
         self._ticket = 0
-        #: Live entries of the heap of delayed jobs.
+        #: Number of live entries in the heap of delayed jobs.
         self.delayed = 0
-        #: The same by queue; a queue without any is not in it.
+        #: The same by queue; only queues that have some.
         self.delayed_in: dict[str, int] = {}
 
     def lane(self, queue: str, route: str, priority: int) -> Lane:
-        """The lane, made if it is not there."""
+        """The lane; creates it if it does not exist."""
         key = (queue, route, priority)
         lane = self.lanes.get(key)
         if lane is None:
             lane = self.lanes[key] = Lane(key)
         return lane
 
-    def lane_of(self, job: Job) -> Lane:
+    def lane_of(self, job: JobRecord) -> Lane:
         """The lane that a job belongs to."""
         template = job.template
         return self.lane(template.queue, template.route, template.priority)
 
-    def put_back(self, job: Job, now_ms: int) -> None:
-        """A job that ran before waits again: in its old place, or until it is due."""
+    def put_back(self, job: JobRecord, now_ms: int) -> None:
+        """Puts back a job that ran before: into its old place, or among the delayed jobs until it is due."""
         if job.not_before_ms > now_ms:
             self.put_delayed(job)
             return
@@ -64,22 +64,22 @@ class ReadyQueue:
         if self._changed is not None:
             self._changed[lane.key] = None
 
-    def put_delayed(self, job: Job) -> None:
-        """A job waits until its `not_before_ms`."""
+    def put_delayed(self, job: JobRecord) -> None:
+        """Adds a job that waits until its `not_before_ms`."""
         self._ticket += 1
         heapq.heappush(self._delayed, (job.not_before_ms, self._ticket, job))
         job.place = DELAYED
         self._count_delayed(job, 1)
 
-    def _count_delayed(self, job: Job, change: int) -> None:
+    def _count_delayed(self, job: JobRecord, change: int) -> None:
         self.delayed += change
         queue = job.template.queue
         count = self.delayed_in[queue] = self.delayed_in.get(queue, 0) + change
         if not count:
             del self.delayed_in[queue]
 
-    def take(self, job: Job) -> None:
-        """A job no longer waits: granted or canceled."""
+    def take(self, job: JobRecord) -> None:
+        """Removes a job that was granted or canceled."""
         place, job.place = job.place, NOT_WAITING
         if place in (FRESH, RETURNED):
             lane = self.lane_of(job)
@@ -89,8 +89,8 @@ class ReadyQueue:
             self._count_delayed(job, -1)
             self._tidy_delayed()
 
-    def take_all(self, jobs: Sequence[Job]) -> None:
-        """The same for many at once; neighbours are mostly of one lane, which is looked up and tidied once."""
+    def take_all(self, jobs: Sequence[JobRecord]) -> None:
+        """Removes many jobs; consecutive jobs mostly share a lane, which is looked up and tidied once."""
         lanes: dict[LaneKey, Lane] = {}
         template, lane = None, None
         for job in jobs:
@@ -115,7 +115,7 @@ class ReadyQueue:
             self._changed[lane.key] = None
 
     def filled(self, lanes: Collection[Lane]) -> None:
-        """New jobs were put into these lanes; those that all went elsewhere are forgotten."""
+        """Notes that new jobs were added to these lanes; drops lanes that stayed empty."""
         for lane in lanes:
             if not lane.ready:
                 self.lanes.pop(lane.key, None)
@@ -123,7 +123,7 @@ class ReadyQueue:
                 self._changed[lane.key] = None
 
     def set_paused(self, queue: str, *, is_paused: bool) -> None:
-        """Jobs of a paused queue wait, whatever is asked for."""
+        """Pauses or resumes a queue; jobs of a paused queue are not granted."""
         if is_paused:
             self._paused.add(queue)
         else:
@@ -137,9 +137,9 @@ class ReadyQueue:
             heapq.heapify(self._delayed)
 
     def promote(self, now_ms: int, jobs_max: int | None = None) -> bool:
-        """Moves what is due into its lane, or at most so much of it; whether all of it has been moved.
+        """Moves due jobs into their lanes, at most `jobs_max`; returns whether all of them were moved.
 
-        Idempotent for a time; time never goes back.
+        Idempotent for the same time; time never decreases.
         """
         delayed = self._delayed
         while delayed and delayed[0][0] <= now_ms:
@@ -153,25 +153,25 @@ class ReadyQueue:
                 self.put_back(entry[2], now_ms)
         return True
 
-    def not_due(self) -> list[Job]:
-        """The jobs that wait for their time, in no order."""
+    def not_due(self) -> list[JobRecord]:
+        """The delayed jobs, unordered."""
         return [entry[2] for entry in self._delayed if _is_live(entry)]
 
     def next_due_ms(self) -> int | None:
-        """When the next delayed job is due; may name a job that no longer waits."""
+        """The time when the next delayed job is due; may be that of a job that no longer waits."""
         return self._delayed[0][0] if self._delayed else None
 
     def choose(
         self, wanted: Wanted | None, count: int, aging_ms: int, now_ms: int, *, is_free: bool = False
-    ) -> list[Job]:
-        """The next `count` jobs that are wanted, or of all where nothing is said, without taking them.
+    ) -> list[JobRecord]:
+        """The next `count` wanted jobs (of all lanes if `wanted` is None), without taking them.
 
-        `is_free` says that the worker holds nothing; see `LaneOrder.choose`.
+        `is_free` says that the worker holds no lease; see `LaneOrder.choose`.
         """
         return self.order(aging_ms, now_ms).choose(wanted, count, now_ms, is_free=is_free)
 
     def order(self, aging_ms: int, now_ms: int) -> LaneOrder:
-        """The order of lanes at this time, with everything that has changed in its place."""
+        """The order of lanes at this time, with all changes applied."""
         if self._delayed and self._delayed[0][0] <= now_ms:
             self.promote(now_ms)
         order, changed = self._order, self._changed
@@ -184,7 +184,7 @@ class ReadyQueue:
         return order
 
     def audit(self, queued: int) -> None:
-        """Checks the counters against the entries, and against the number of jobs that wait in all."""
+        """Checks the counters against the entries, and against the total number of queued jobs."""
         for lane in self.lanes.values():
             assert lane.ready == sum(1 for _ in lane.in_order()) > 0, lane.key
             assert lane.head is next(lane.in_order()), lane.key
@@ -196,6 +196,6 @@ class ReadyQueue:
             self.order(self._order.aging_ms, self._order.now_ms).audit()
 
 
-def _is_live(entry: tuple[int, int, Job]) -> bool:
+def _is_live(entry: tuple[int, int, JobRecord]) -> bool:
     due_ms, _, job = entry
     return job.place == DELAYED and job.not_before_ms == due_ms

@@ -1,4 +1,4 @@
-"""When a failed job is tried again. The jitter is drawn from the job itself, so replay never differs."""
+"""The delay before a retry. The jitter is derived from the job, so that replay gives the same delay."""
 
 import hashlib
 
@@ -8,7 +8,7 @@ _DOUBLINGS_MAX = 30
 
 
 def ceiling_ms(backoff: BackoffRule, failures: int) -> int:
-    """The longest wait after this many failures, before jitter."""
+    """The longest delay after this many failures, before jitter."""
     if backoff.kind == FIXED:
         wait_ms = backoff.base_ms
     elif backoff.kind == EXPONENTIAL:
@@ -19,7 +19,7 @@ def ceiling_ms(backoff: BackoffRule, failures: int) -> int:
 
 
 def delay_ms(backoff: BackoffRule, job_id: str, failures: int) -> int:
-    """The wait after this many failures: full jitter over the exponential kind, exact otherwise."""
+    """The delay after this many failures: full jitter for the exponential kind, exact otherwise."""
     wait_ms = ceiling_ms(backoff, failures)
     if backoff.kind != EXPONENTIAL or wait_ms == 0:
         return wait_ms

@@ -1,4 +1,4 @@
-"""What a schedule may look like. Pure checks with one sentence each."""
+"""Validation of schedules: pure checks that return a refusal with one sentence."""
 
 from holdfast import limits
 from holdfast.core import cron
@@ -10,12 +10,12 @@ CATCH_UPS = ("none", "latest", "all")
 OVERLAPS = ("allow", "skip", "cancel_running")
 
 _SECOND_MS = 1_000
-#: The latest instant that every calendar here can name.
+#: The last second of the year 9999, the limit of Python's `datetime`.
 _AT_MS_MAX = 253_402_300_799_000
 
 
 def check_spec(spec: ScheduleSpec, now_ms: int) -> Refusal | None:
-    """The first thing wrong with a schedule, if anything is."""
+    """The first problem of a schedule, or None."""
     return (
         check_name("the name of the schedule", spec.name, "SCHEDULE_NAME_INVALID")
         or check_template(spec.template)
@@ -30,12 +30,12 @@ def _check_payload(spec: ScheduleSpec) -> Refusal | None:
     if len(spec.payload) <= limits.PAYLOAD_BYTES_MAX:
         return None
     rule = f"at most {limits.PAYLOAD_BYTES_MAX} bytes"
-    return invalid("PAYLOAD_TOO_LARGE", f"expected the payload to be {rule}, got {len(spec.payload)}")
+    return invalid("PAYLOAD_TOO_LARGE", f"the payload must be {rule}, got {len(spec.payload)}")
 
 
 def _check_time(spec: ScheduleSpec, now_ms: int) -> Refusal | None:
     if sum(map(bool, (spec.cron, spec.every_ms, spec.at_ms))) != 1:
-        return invalid("SCHEDULE_TIME_INVALID", "expected exactly one of cron, every and at")
+        return invalid("SCHEDULE_TIME_INVALID", "expected exactly one of cron, every and at; set one of them")
     try:
         cron.zone(spec.timezone)
     except ValueError as error:
@@ -55,7 +55,7 @@ def _check_every(every_ms: int) -> Refusal | None:
 def _check_at(at_ms: int) -> Refusal | None:
     if at_ms % _SECOND_MS == 0 and 0 < at_ms <= _AT_MS_MAX:
         return None
-    return invalid("AT_INVALID", expected("at", "a whole second of this era", at_ms))
+    return invalid("AT_INVALID", expected("at", "a whole second from 1970 to 9999, in milliseconds", at_ms))
 
 
 def _check_cron(spec: ScheduleSpec, now_ms: int) -> Refusal | None:

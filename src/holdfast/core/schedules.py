@@ -1,8 +1,8 @@
-"""ScheduleManager: jobs that are made by time.
+"""ScheduleManager: creates jobs by time.
 
-Invariants: a tick is one event, and the same event moves its schedule on to the next, so that no tick fires twice and
-none is forgotten; what `apply` does needs no clock and no time zone. A schedule that is paused has no next tick in the
-heap. Heap entries may be stale; they are checked when they come up. The rules are those of `core/ticks.py`.
+Invariants: a tick is one event, and the same event moves its schedule to the next tick, so that no tick fires twice or
+is lost. `apply` needs no clock and no time zone. A paused schedule has no live heap entry. Heap entries may be stale;
+they are checked when they reach the top. The rules for ticks are in `core/ticks.py`.
 """
 
 import heapq
@@ -70,7 +70,7 @@ class ScheduleManager:
     # -- decisions
 
     def set(self, command: SetSchedule, now: Now) -> Decision | Refusal:
-        """Plans anew from now; a repeated one changes nothing, unless the plan had come to an end."""
+        """Plans the schedule from now on; a repeated spec changes nothing, unless its plan has ended."""
         spec, schedules = command.spec, self._book.schedules
         known = schedules.get(spec.name)
         if is_planned(known, spec):
@@ -81,13 +81,13 @@ class ScheduleManager:
         return Decision(ScheduleSet(now.log_ms, spec, planned(known, spec, now.log_ms)), spec.name)
 
     def delete(self, command: DeleteSchedule, now: Now) -> Decision | Refusal:
-        """Its jobs stay."""
+        """Deletes the schedule; its jobs stay."""
         if command.name not in self._book.schedules:
             return unknown_schedule(command.name)
         return Decision(ScheduleDeleted(now.log_ms, command.name))
 
     def pause(self, command: PauseSchedule, now: Now) -> Decision | Refusal:
-        """What falls into a pause is passed over."""
+        """Pauses or resumes the schedule; ticks during a pause are passed over."""
         schedule = self._book.schedules.get(command.name)
         if schedule is None:
             return unknown_schedule(command.name)
@@ -97,7 +97,7 @@ class ScheduleManager:
         return Decision(SchedulePaused(now.log_ms, command.name, command.is_paused, next_ms))
 
     def trigger(self, command: TriggerSchedule, now: Now) -> Decision | Refusal:
-        """A job now, beside the plan."""
+        """Creates a job now, independent of the plan."""
         schedule = self._book.schedules.get(command.name)
         if schedule is None:
             return unknown_schedule(command.name)
@@ -110,7 +110,7 @@ class ScheduleManager:
         return Decision(event, command.job_id)
 
     def tick(self, command: Tick, now: Now) -> Decision | Refusal:
-        """The earliest tick that is due; the reply says whether there was one."""
+        """Processes the earliest due tick; the reply says whether there was one."""
         due_ms = self.next_due_ms()
         if due_ms is None or due_ms > now.log_ms:
             return Decision(None, reply=False)
@@ -153,7 +153,7 @@ class ScheduleManager:
     # -- application
 
     def apply_set(self, event: ScheduleSet) -> None:
-        """Makes or replaces a schedule; what it has done so far stays counted."""
+        """Creates or replaces a schedule; its counters are kept."""
         book, spec = self._book, event.spec
         before = book.schedules.get(spec.name)
         if before is not None:
@@ -167,11 +167,11 @@ class ScheduleManager:
         self._watch(schedule)
 
     def apply_deleted(self, event: ScheduleDeleted) -> None:
-        """Forgets a schedule."""
+        """Removes a schedule."""
         self._book.lift_schedule(self._book.schedules.pop(event.name))
 
     def apply_paused(self, event: SchedulePaused) -> None:
-        """Pauses a schedule, or lets it go on."""
+        """Pauses or resumes a schedule."""
         schedule = self._book.schedules[event.name]
         self._book.lift_schedule(schedule)
         schedule.is_paused, schedule.next_ms = event.is_paused, event.next_ms
@@ -179,7 +179,7 @@ class ScheduleManager:
         self._watch(schedule)
 
     def apply_ticked(self, event: Ticked) -> None:
-        """Makes the job, cancels the one before it if that is the rule, and moves on."""
+        """Creates the job, cancels the previous one if the event says so, and moves to the next tick."""
         book = self._book
         schedule = book.schedules[event.name]
         book.lift_schedule(schedule)

@@ -1,8 +1,8 @@
-"""Entries in ascending order, where any of them may come and go.
+"""A sorted collection with cheap insertion and removal at any place.
 
-Invariants: entries differ from each other; every chunk is sorted, holds at most `2 * CHUNK` entries and, unless it is
-the only one, at least one; it ends before the next one begins. Adding and removing move at most one chunk, so that they
-cost about the same for ten entries and for a million.
+Invariants: no two entries are equal; every chunk is sorted, holds at most `2 * CHUNK` entries and, unless it is the
+only one, at least one; each chunk ends before the next one begins. Adding or removing an entry moves at most one chunk,
+so the cost is about the same for ten entries and for a million.
 """
 
 from bisect import bisect_left, insort
@@ -22,9 +22,9 @@ class SortedEntries(Generic[T]):
 
     def __init__(self) -> None:
         self._chunks: list[list[T]] = [[]]
-        #: The last entry of each chunk but the last one, which takes whatever is greater.
+        #: The last entry of each chunk except the last chunk, which takes all greater entries.
         self._lasts: list[T] = []
-        #: How many entries there are; only this class changes it.
+        #: Number of entries; only this class changes it.
         self.size = 0
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class SortedEntries(Generic[T]):
         return iter(chunks[0]) if len(chunks) == 1 else chain.from_iterable(chunks)
 
     def add(self, entry: T) -> None:
-        """Puts an entry in its place."""
+        """Inserts an entry."""
         self.size += 1
         index = bisect_left(self._lasts, entry)
         part = self._chunks[index]
@@ -45,7 +45,7 @@ class SortedEntries(Generic[T]):
             self._lasts.insert(index, part[CHUNK - 1])
 
     def remove(self, entry: T) -> None:
-        """Takes out an entry that is there."""
+        """Removes an existing entry."""
         lasts, chunks = self._lasts, self._chunks
         index = bisect_left(lasts, entry)
         part = chunks[index]

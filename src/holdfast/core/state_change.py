@@ -1,4 +1,4 @@
-"""Changes of state as they are logged: made by the process that has committed them."""
+"""State changes for the log; the process that has committed them creates them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -7,13 +7,13 @@ import msgspec
 
 
 class StateChange(msgspec.Struct, frozen=True, gc=False):
-    """Jobs that changed their state alike. `old` is NOWHERE for new jobs, and equal to `new` for a cancel request."""
+    """Jobs with the same state change. `old` is NOWHERE for new jobs, and equals `new` for a cancel request."""
 
     at_ms: int
     job_ids: list[str]
     old: int
     new: int
-    #: The number of the attempt that has begun or ended; 0 before the first one.
+    #: The number of the attempt that started or ended; 0 before the first one.
     attempt: int
     priority: int
     worker: str = ""
@@ -24,7 +24,7 @@ LogChanges = Callable[[Iterable[StateChange]], None]
 
 
 def changes(rows: Iterable[Sequence[Any]], *, old: int, new: int, worker: str = "") -> list[StateChange]:
-    """The changes of many jobs, each row an id, a time, an attempt and a priority; jobs that changed alike together."""
+    """Groups rows of id, time, attempt and priority into state changes; jobs that changed alike are combined."""
     alike: dict[tuple[int, int, int], list[str]] = {}
     for job_id, at_ms, attempt, priority in rows:
         alike.setdefault((at_ms, attempt, priority), []).append(job_id)

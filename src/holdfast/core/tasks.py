@@ -1,6 +1,6 @@
-"""TaskManager: accepts, cancels and forgets jobs.
+"""TaskManager: accepts, cancels and removes jobs.
 
-Decisions read the book and change nothing; `apply_*` change the book and decide nothing.
+Decisions read the book and change nothing; `apply_*` methods change the book and decide nothing.
 """
 
 from holdfast import limits
@@ -10,7 +10,7 @@ from holdfast.core.footprint import job_bytes, text_bytes
 from holdfast.core.intake import Intake
 from holdfast.core.lane import FRESH
 from holdfast.core.lifecycle import CANCELED, NOWHERE, QUEUED, RUNNING, TERMINAL, State
-from holdfast.core.model import Extra, Job, Now, Result, Template
+from holdfast.core.model import Extra, JobRecord, Now, Result, Template
 from holdfast.core.retention import to_forget
 from holdfast.core.state import Book, unique_name
 from holdfast.core.validation import check_batch, check_reason, check_template, invalid
@@ -21,19 +21,19 @@ _ID_CHARS = len(_ID_EXAMPLE)
 
 
 class TaskManager:
-    """The part of the ledger that owns the existence of jobs."""
+    """The part of the ledger that creates and removes jobs."""
 
     __slots__ = ("_book", "_memory_bytes")
 
     def __init__(self, book: Book, memory_bytes: int = 0) -> None:
-        """Above `memory_bytes` of held jobs no new ones are taken; 0 sets no limit."""
+        """New jobs are refused while held jobs take more than `memory_bytes`; 0 means no limit."""
         self._book = book
         self._memory_bytes = memory_bytes
 
     # -- decisions
 
     def submit(self, command: Submit, now: Now) -> Decision | Refusal:
-        """One event for all that is new; a repeated submission gets the job it made before."""
+        """One event for all new jobs; a repeated submission gets the job of the first one."""
         refusal = (
             check_batch([job.payload for job in command.jobs], len(command.templates))
             or self._check_templates(command.templates)
@@ -42,7 +42,7 @@ class TaskManager:
         return refusal or Intake(self._book, command, now).decide()
 
     def _check_templates(self, templates: list[Template]) -> Refusal | None:
-        """Equal templates that were accepted before need no second look."""
+        """Checks templates, except those that equal an accepted one."""
         for template in templates:
             refusal = None if self._book.is_known(template) else check_template(template)
             if refusal:
@@ -50,24 +50,26 @@ class TaskManager:
         return None
 
     def no_room(self, jobs: int, templates: int) -> Refusal | None:
-        """Why so many more jobs, of so many kinds, cannot be held now."""
+        """The refusal of this many more jobs and templates, if a limit is reached."""
         book = self._book
         if len(book.jobs) + jobs > limits.JOBS_HELD_MAX:
-            message = f"the limit of {limits.JOBS_HELD_MAX} held jobs is reached; try again when some have finished"
+            message = (
+                f"the limit of {limits.JOBS_HELD_MAX} held jobs is reached; try again when finished jobs were removed"
+            )
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_JOBS", message)
         if len(book.ready.lanes) + templates > limits.LANES_MAX:
             message = f"the limit of {limits.LANES_MAX} kinds of waiting jobs is reached; use fewer queues and types"
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_LANES", message)
         if 0 < self._memory_bytes < book.bytes_held:
             message = (
-                f"the jobs that are held take {book.bytes_held:,} bytes of memory, and memory_bytes is"
-                f" {self._memory_bytes:,}; try again when jobs have ended and were removed, or raise the limit"
+                f"held jobs take {book.bytes_held:,} bytes of memory, and the limit memory_bytes is"
+                f" {self._memory_bytes:,}; try again when finished jobs were removed, or raise memory_bytes"
             )
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_BYTES", message)
         return None
 
     def cancel(self, command: Cancel, now: Now) -> Decision | Refusal:
-        """A queued job ends here; a running one is marked once; a finished one stays as it is."""
+        """Ends a queued job, marks a running one once, and leaves a finished one unchanged."""
         refusal = check_reason(command.reason)
         if refusal:
             return refusal
@@ -83,7 +85,7 @@ class TaskManager:
         return Decision(event, CancelReply(state, was_terminal=False, token=job.token))
 
     def cancel_queued(self, command: CancelQueued, now: Now) -> Decision | Refusal:
-        """One event for those that still wait; the others stay as they are."""
+        """One event for the jobs that are still queued; the others are unchanged."""
         if len(command.job_ids) > limits.BATCH_JOBS_MAX:
             rule = f"expected at most {limits.BATCH_JOBS_MAX} jobs to cancel, got {len(command.job_ids)}"
             return invalid("BATCH_SIZE_INVALID", rule)
@@ -96,14 +98,14 @@ class TaskManager:
         return Decision(QueuedCanceled(now.log_ms, ids, command.reason) if ids else None, ids)
 
     def evict(self, command: Evict, now: Now) -> Decision:
-        """Forgets what is too old, too many or too large."""
+        """Removes finished jobs that exceed the limits of age, number or size."""
         others, failed = to_forget(self._book.finished, command, now.log_ms)
         return Decision(Retired(now.log_ms, others, failed) if others + failed else None, others + failed)
 
     # -- application
 
     def apply_created(self, event: Created) -> None:
-        """Puts new jobs at the end of their lanes."""
+        """Appends new jobs to their lanes."""
         book, at_ms = self._book, event.at_ms
         templates = [book.intern(template) for template in event.templates]
         lanes = [book.ready.lane(template.queue, template.route, template.priority) for template in templates]
@@ -111,7 +113,7 @@ class TaskManager:
         listed = book.listing.jobs_in(chunk)
         jobs, number = book.jobs, book.next_number
         for row in event.jobs:
-            job = Job(
+            job = JobRecord(
                 row.id,
                 templates[row.template],
                 row.payload,
@@ -125,7 +127,7 @@ class TaskManager:
             job.chunk = chunk
             jobs[row.id] = job
             listed.append(job)
-            book.grow(job, job_bytes(row.id, row.payload, row.extra))
+            book.grow(job_bytes(row.id, row.payload, row.extra))
             book.enter(job, QUEUED)
             if row.extra is not None:
                 _keep_keys(book, job, row.extra)
@@ -146,7 +148,7 @@ class TaskManager:
             assert job.state == RUNNING
             book.lift(job)
             job.cancel_requested, job.cancel_reason = True, event.reason
-            book.grow(job, text_bytes(event.reason))
+            book.grow(text_bytes(event.reason))
             book.touch(job)
             return
         _end_queued(book, job, event.reason, event.at_ms)
@@ -156,31 +158,31 @@ class TaskManager:
         for job_id in event.job_ids:
             _end_queued(self._book, self._book.jobs[job_id], event.reason, event.at_ms)
 
-    def apply_evicted(self, event: Evicted) -> list[Job]:
-        """Forgets the jobs that finished first, and returns them."""
+    def apply_evicted(self, event: Evicted) -> list[JobRecord]:
+        """Removes and returns the oldest finished jobs."""
         finished = self._book.finished
         return self._forget([finished.pop_oldest() for _ in range(event.count)])
 
-    def apply_retired(self, event: Retired) -> list[Job]:
-        """Forgets the jobs that finished first of each kind, and returns them."""
+    def apply_retired(self, event: Retired) -> list[JobRecord]:
+        """Removes and returns the oldest finished jobs of each kind."""
         finished = self._book.finished
         gone = [finished.pop_other() for _ in range(event.others)]
         return self._forget([*gone, *(finished.pop_failed() for _ in range(event.failed))])
 
-    def _forget(self, jobs: list[Job]) -> list[Job]:
+    def _forget(self, jobs: list[JobRecord]) -> list[JobRecord]:
         for job in jobs:
             self._book.forget(job)
         return jobs
 
 
-def _keep_keys(book: Book, job: Job, extra: Extra) -> None:
+def _keep_keys(book: Book, job: JobRecord, extra: Extra) -> None:
     if extra.request_id:
         book.dedup.add(extra.request_id, job)
     if extra.unique_key:
         book.unique[unique_name(job)] = job
 
 
-def _end_queued(book: Book, job: Job, reason: str, at_ms: int) -> None:
+def _end_queued(book: Book, job: JobRecord, reason: str, at_ms: int) -> None:
     assert job.state != RUNNING, "only its worker or the end of its lease ends a running job"
     book.leave(job, CANCELED)
     job.cancel_requested = True
@@ -188,8 +190,8 @@ def _end_queued(book: Book, job: Job, reason: str, at_ms: int) -> None:
     end(book, job, Result(0, CANCELED, summary=reason), at_ms)
 
 
-def end(book: Book, job: Job, result: Result, at_ms: int) -> None:
-    """A job that has left its state enters a terminal one, with its result."""
+def end(book: Book, job: JobRecord, result: Result, at_ms: int) -> None:
+    """Moves a job that has left its state to a terminal state, with its result."""
     job.result = result
     job.finished_ms = at_ms
     book.enter(job, result.state)
@@ -197,8 +199,8 @@ def end(book: Book, job: Job, result: Result, at_ms: int) -> None:
 
 
 def unknown_job(job_id: str) -> Refusal:
-    """No such job: it never was, or it finished and was forgotten."""
+    """The refusal of an unknown id: the job never existed, or it finished and was removed."""
     shown = job_id if len(job_id) <= limits.JOB_ID_CHARS_MAX else job_id[: limits.JOB_ID_CHARS_MAX] + "..."
-    form = "" if len(job_id) == _ID_CHARS else f"; a whole id has {_ID_CHARS} characters, such as {_ID_EXAMPLE}"
-    message = f"no job {shown!r}: it never existed, or its retention is over{form}"
+    form = "" if len(job_id) == _ID_CHARS else f"; a complete id has {_ID_CHARS} characters, such as {_ID_EXAMPLE}"
+    message = f"no job {shown!r}: it never existed, or it finished and was removed{form}"
     return Refusal(Code.NOT_FOUND, "JOB_NOT_FOUND", message)

@@ -1,8 +1,8 @@
-"""Text from strangers: whether it can be kept, and how it can be shown."""
+"""Handling of untrusted text: validation, and conversion for storage and display."""
 
 
 def is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8; a lone surrogate cannot, and would stop the journal."""
+    """Whether the value can be encoded as UTF-8; the journal could not write a lone surrogate."""
     if value.isascii():
         return True
     try:
@@ -13,10 +13,10 @@ def is_text(value: str) -> bool:
 
 
 def as_text(value: str) -> str:
-    """The same text, with a question mark for what cannot be written as UTF-8."""
+    """The text, with a question mark for each character that cannot be encoded as UTF-8."""
     return value if value.isascii() else value.encode(errors="replace").decode()
 
 
 def printable(value: str) -> str:
-    """The same text as a terminal may see it: what jobs carry is hostile, and an escape sequence must not get there."""
+    """The text with non-printable characters escaped: text of jobs is untrusted and must not control a terminal."""
     return value if value.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)

@@ -1,10 +1,11 @@
-"""Ticks: when a schedule makes a job, and what becomes of a tick that is due.
+"""Ticks: the times at which a schedule creates a job, and the handling of a due tick.
 
-Whoever keeps schedules decides by these, so that all keep them alike: the ledger over its book, a database over rows.
-They are functions of a schedule and of plain facts: the instant, and whether its last job has ended.
+Every backend that keeps schedules uses these functions, so that all behave alike: the ledger on its book, the pipeline
+on database rows. They depend only on a schedule and on plain values: the instant, and whether its last job has ended.
 
-Invariants: what is planned next is later than what came up, so that no tick comes up twice; every tick that is passed
-over is counted. A tick later than `LATE_MS` was missed: nobody was there, or the clock jumped.
+Invariants: the next planned tick is later than the processed one, so that no tick is processed twice; every tick that
+is passed over is counted. A tick that is processed more than `LATE_MS` late counts as missed: no server was running, or
+the clock jumped.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ _SECOND_MS = 1_000
 
 
 class DueTick(msgspec.Struct, frozen=True):
-    """The tick that comes up, and the one after it. `missed` were passed over, it too if it `is_missed`."""
+    """The tick to process, and the next one. `missed` counts passed-over ticks, with this one if it `is_missed`."""
 
     tick_ms: int
     next_ms: int
@@ -40,40 +41,40 @@ class DueTick(msgspec.Struct, frozen=True):
 
 
 def is_planned(known: Schedule | None, spec: ScheduleSpec) -> bool:
-    """Whether setting a schedule changes nothing: it is there as it is, and its plan has not come to an end."""
+    """Whether setting a schedule changes nothing: it exists with this spec, and its plan has not ended."""
     return known is not None and known.spec == spec and bool(known.next_ms or spec.at_ms)
 
 
 def check_plan(spec: ScheduleSpec, now_ms: int, *, is_new: bool, count: int) -> Refusal | None:
-    """Why a schedule cannot be set where there are so many, if it cannot."""
+    """The refusal of a schedule, if the spec is invalid or `count` has reached the limit."""
     refusal = check_spec(spec, now_ms)
     if refusal is None and is_new and count >= limits.SCHEDULES_MAX:
-        message = f"the limit of {limits.SCHEDULES_MAX} schedules is reached; delete some"
+        message = f"the limit of {limits.SCHEDULES_MAX} schedules is reached; delete schedules that are not needed"
         refusal = Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_SCHEDULES", message)
     return refusal
 
 
 def planned(known: Schedule | None, spec: ScheduleSpec, now_ms: int) -> int:
-    """The first tick of a schedule that is made or replaced now, 0 if there is none."""
+    """The first tick of a schedule that is created or replaced now; 0 if there is none."""
     next_ms = first_tick(spec, now_ms)
     if known is not None and next_ms <= known.last_tick_ms:
-        next_ms = 0  # only one instant can be in the past, and this schedule has been there
+        next_ms = 0  # only a one-shot time can be in the past, and it has fired already
     return next_ms
 
 
 def resumed(schedule: Schedule, now_ms: int) -> int:
-    """The next tick of a schedule whose pause ends now: what fell into the pause is passed over."""
+    """The next tick of a schedule that is resumed now; ticks during the pause are passed over."""
     spec, next_ms = schedule.spec, schedule.next_ms
     if 0 < next_ms <= now_ms:
         next_ms = 0 if spec.at_ms else tick_after(spec, schedule.created_ms, now_ms)
     return next_ms
 
 
-# -- what becomes of a tick
+# -- due ticks
 
 
 def due_tick(schedule: Schedule, now_ms: int) -> DueTick:
-    """What comes up of a schedule whose next tick is due."""
+    """The tick to process for a schedule whose next tick is due."""
     spec, tick_ms, missed = schedule.spec, schedule.next_ms, 0
     if now_ms - tick_ms > LATE_MS:
         wanted_ms = _caught_up(schedule, now_ms)
@@ -86,32 +87,32 @@ def due_tick(schedule: Schedule, now_ms: int) -> DueTick:
 
 
 def is_skipped(spec: ScheduleSpec, *, is_busy: bool, is_draining: bool) -> bool:
-    """Whether a tick makes no job: the last job has not ended and the rule minds, or its queue takes no new ones."""
+    """Whether a tick creates no job: the last job has not ended and `overlap` is `skip`, or the queue is draining."""
     return (is_busy and spec.overlap == "skip") or is_draining
 
 
 def is_canceling(spec: ScheduleSpec, *, is_busy: bool) -> bool:
-    """Whether a tick that makes a job cancels the last one."""
+    """Whether a tick that creates a job cancels the previous one."""
     return is_busy and spec.overlap == "cancel_running"
 
 
 def cancel_reason(name: str) -> str:
-    """What the canceled one is told."""
+    """The cancel reason of the previous job."""
     return f"its schedule {name} made the next job"
 
 
 def job_of_tick(spec: ScheduleSpec, tick_ms: int, job_id: str) -> NewJob:
-    """The job that a tick makes."""
+    """The job that a tick creates."""
     return _job(spec, tick_ms, job_id, tick_ms + jitter_ms(spec, tick_ms) if spec.jitter_ms else 0)
 
 
 def job_of_trigger(spec: ScheduleSpec, now_ms: int, job_id: str) -> NewJob:
-    """The job that is made now, beside the plan."""
+    """The job that a trigger creates now, independent of the plan."""
     return _job(spec, trigger_tick(now_ms), job_id, 0)
 
 
 def trigger_tick(now_ms: int) -> int:
-    """What a triggered job takes for its tick."""
+    """The tick time of a triggered job: the current second."""
     return now_ms // _SECOND_MS * _SECOND_MS
 
 
@@ -121,10 +122,10 @@ def _job(spec: ScheduleSpec, tick_ms: int, job_id: str, due_ms: int) -> NewJob:
 
 
 def _caught_up(schedule: Schedule, now_ms: int) -> int:
-    """Which of the missed ticks is made up for next, 0 if none is."""
+    """The missed tick to fire next; 0 if there is none."""
     spec, first_ms = schedule.spec, schedule.next_ms
     if _is_last(spec):
-        return first_ms  # it has no other, so it comes late rather than never
+        return first_ms  # there is no later tick, so this one fires late rather than never
     if spec.catch_up == "none":
         return 0
     oldest_ms = now_ms - max(spec.catch_up_window_ms, LATE_MS)
@@ -141,25 +142,33 @@ def _caught_up(schedule: Schedule, now_ms: int) -> int:
 
 
 def draining_queue(queue: str) -> Refusal:
-    """A trigger is told; a tick is skipped."""
-    return Refusal(Code.FAILED_PRECONDITION, "QUEUE_DRAINING", f"the queue {queue!r} is draining and takes no new jobs")
+    """The refusal of a trigger while the queue is draining; ticks are skipped instead."""
+    return Refusal(
+        Code.FAILED_PRECONDITION,
+        "QUEUE_DRAINING",
+        f"the queue {queue!r} is draining and takes no new jobs; try again once it is open",
+    )
 
 
 def unknown_schedule(name: str) -> Refusal:
-    """No such schedule."""
-    return Refusal(Code.NOT_FOUND, "SCHEDULE_NOT_FOUND", f"no schedule {name[: limits.NAME_CHARS_MAX]!r}")
+    """The refusal of an unknown schedule name."""
+    return Refusal(
+        Code.NOT_FOUND,
+        "SCHEDULE_NOT_FOUND",
+        f"no schedule {name[: limits.NAME_CHARS_MAX]!r}; `holdfast schedule list` shows all schedules",
+    )
 
 
-# -- the sequence
+# -- the sequence of ticks
 
 
 def first_tick(spec: ScheduleSpec, now_ms: int) -> int:
-    """The first tick of a schedule that is made now."""
+    """The first tick of a schedule that is created now."""
     return spec.at_ms or tick_after(spec, now_ms, now_ms)
 
 
 def tick_after(spec: ScheduleSpec, anchor_ms: int, after_ms: int) -> int:
-    """The first tick later than this, 0 if there is none. Intervals count from the anchor, in whole seconds."""
+    """The first tick after this instant, or 0. Intervals count from the anchor, rounded up to a whole second."""
     if spec.at_ms:
         return spec.at_ms if spec.at_ms > after_ms else 0
     if not spec.every_ms:
@@ -169,29 +178,29 @@ def tick_after(spec: ScheduleSpec, anchor_ms: int, after_ms: int) -> int:
 
 
 def _is_last(spec: ScheduleSpec) -> bool:
-    """Whether there is no tick after the next: a one-shot, or what this installation cannot read any more.
+    """Whether no tick follows the next one: a one-shot schedule, or one that this installation cannot read.
 
-    Time zone data comes and goes. A schedule without its zone ends with the tick that is planned; the server goes on.
+    Time zone data may be removed. A schedule without its zone ends with the planned tick; the server keeps running.
     """
     return bool(spec.at_ms) or not (spec.every_ms or cron.is_readable(spec.cron, spec.timezone))
 
 
 def ticks_after(spec: ScheduleSpec, anchor_ms: int, after_ms: int) -> Iterator[int]:
-    """The ticks later than this, one after the other."""
+    """The ticks after this instant, in order."""
     while after_ms := tick_after(spec, anchor_ms, after_ms):
         yield after_ms
 
 
 def preview(spec: ScheduleSpec, now_ms: int, after_ms: int, count: int) -> list[int] | Refusal:
-    """The next ticks after this instant (0: now) of a schedule that would be made now."""
+    """The next ticks after this instant (0: now) of a schedule, as if it were created now."""
     if not 0 < count <= limits.PREVIEW_TICKS_MAX:
         rule = f"from 1 to {limits.PREVIEW_TICKS_MAX}"
-        return invalid("COUNT_INVALID", f"expected the number of ticks to be {rule}, got {count}")
+        return invalid("COUNT_INVALID", f"the number of ticks must be {rule}, got {count}")
     return check_spec(spec, now_ms) or list(islice(ticks_after(spec, now_ms, after_ms or now_ms), count))
 
 
 def last_tick(schedule: Schedule, until_ms: int) -> int:
-    """The last of the ticks from the next one on that is not later than this."""
+    """The last tick at or before this instant, not earlier than the schedule's next tick."""
     spec = schedule.spec
     if spec.every_ms:
         return schedule.next_ms + (until_ms - schedule.next_ms) // spec.every_ms * spec.every_ms
@@ -199,7 +208,7 @@ def last_tick(schedule: Schedule, until_ms: int) -> int:
 
 
 def _ticks_between(spec: ScheduleSpec, first_ms: int, end_ms: int) -> int:
-    """How many ticks there are from the first one on, and before the end."""
+    """The number of ticks from `first_ms` (inclusive) to `end_ms` (exclusive)."""
     if first_ms >= end_ms:
         return 0
     if spec.every_ms:
@@ -208,6 +217,6 @@ def _ticks_between(spec: ScheduleSpec, first_ms: int, end_ms: int) -> int:
 
 
 def jitter_ms(spec: ScheduleSpec, tick_ms: int) -> int:
-    """How much later the job of this tick is due; the same wherever it is computed."""
+    """The extra delay of this tick's job, derived from the schedule's name and the tick."""
     draw = hashlib.sha256(f"{spec.name}:{tick_ms}".encode()).digest()[:8]
     return int.from_bytes(draw, "big") % (spec.jitter_ms + 1)

@@ -1,8 +1,8 @@
-"""The context of a trace as a job carries it: the W3C headers `traceparent` and `tracestate`.
+"""The trace context that a job carries: the W3C headers `traceparent` and `tracestate`.
 
 Invariants:
-- What is no `traceparent` is left out: it never refuses a job.
-- What a job's own headers say stays, and a job whose headers are full carries no context.
+- An invalid `traceparent` is ignored; it never causes a refusal.
+- A job's own trace headers are kept, and a job with the maximum number of headers gets no context.
 """
 
 import re
@@ -15,20 +15,20 @@ from holdfast.core.model import Extra
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 _FORM = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?P<more>-[!-~]*)?")
-#: The version that is known ends with the flags.
+#: The known version of the format, which ends with the flags.
 _VERSION = "00-"
 _STATE = re.compile(r"[ -~]+")
 
 
 class TraceContext(msgspec.Struct, frozen=True):
-    """Where in which trace something was made; the state is empty for most."""
+    """The position in a trace; `tracestate` is mostly empty."""
 
     traceparent: str
     tracestate: str = ""
 
 
 def trace_context(traceparent: str, tracestate: str = "") -> TraceContext | None:
-    """The context that these say; None if they say none."""
+    """Parses a context; None if `traceparent` is invalid."""
     parent, state = traceparent.strip(), tracestate.strip()
     found = _FORM.fullmatch(parent)
     if found is None or len(parent) > limits.HEADER_VALUE_CHARS_MAX or (found["more"] and parent.startswith(_VERSION)):
@@ -38,7 +38,7 @@ def trace_context(traceparent: str, tracestate: str = "") -> TraceContext | None
 
 
 def sent_context(pairs: Iterable[tuple[str, object]]) -> TraceContext | None:
-    """The context among the headers of a request, whose names are in lower case; two of them are none."""
+    """The context in a request's headers (names in lower case); None if there are two `traceparent`."""
     parents: list[str] = []
     states: list[str] = []
     for name, value in pairs:
@@ -56,7 +56,7 @@ def carried_context(headers: Mapping[str, str]) -> TraceContext | None:
 
 
 def carrying(extra: Extra | None, context: TraceContext) -> Extra | None:
-    """What a job has besides its payload, with the context among its headers."""
+    """The job's extra fields with the context added to the headers."""
     headers = dict(extra.headers) if extra is not None else {}
     if TRACEPARENT in headers:
         return extra

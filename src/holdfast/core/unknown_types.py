@@ -1,4 +1,4 @@
-"""Types of waiting jobs that no worker knows: a function was renamed or removed, or its module is not imported."""
+"""Types of waiting jobs without a worker: a function was renamed or removed, or its module is not imported."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -10,7 +10,7 @@ _SHOWN_MAX = 8
 
 
 def unknown_types(queues: Iterable[QueueView], known: Collection[str]) -> dict[str, int]:
-    """How many jobs of each such type are ready, the most first."""
+    """The number of ready jobs of each type that no worker handles, largest first."""
     ready: Counter[str] = Counter()
     for queue in queues:
         ready.update({name: jobs for name, jobs in queue.types.items() if name not in known})
@@ -18,13 +18,13 @@ def unknown_types(queues: Iterable[QueueView], known: Collection[str]) -> dict[s
 
 
 def unknown_type_text(name: str, workers: int) -> str:
-    """Why a job of such a type waits, and what to do."""
+    """A sentence that explains why a job of such a type waits, and the remedy."""
     remedy = f"start one whose app defines it; a renamed function keeps its old name with aliases=[{name!r}]"
     return f"no worker knows the type {name!r} ({workers} connected; {remedy})"
 
 
 def unknown_types_text(types: Mapping[str, int]) -> str:
-    """The same for all of them together, with how many jobs each has; a queue tells of a bounded number of types."""
+    """One sentence for all such types with their job counts; a queue lists a bounded number of types."""
     shown = ", ".join(f"{name} ({jobs:,})" for name, jobs in [*types.items()][:_SHOWN_MAX])
     more = f" and {len(types) - _SHOWN_MAX} more" if len(types) > _SHOWN_MAX else ""
     jobs = sum(types.values())

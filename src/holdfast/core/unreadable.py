@@ -1,6 +1,6 @@
-"""Bytes that no version ever wrote: whatever reading them leads to is one kind of error, `msgspec.ValidationError`.
+"""One error for all undecodable data: `msgspec.ValidationError`.
 
-msgspec itself raises something else for text that is not UTF-8, and what it can read may still contradict itself.
+msgspec raises another error for text that is not UTF-8, and data that it can decode may still contradict itself.
 """
 
 from collections.abc import Iterator
@@ -10,13 +10,15 @@ import msgspec
 
 
 def unreadable(error: Exception) -> msgspec.ValidationError:
-    """The one kind of error, made of another."""
-    return msgspec.ValidationError(f"no version of this program ever wrote this ({error or type(error).__name__})")
+    """Converts an error to a `ValidationError`."""
+    return msgspec.ValidationError(
+        f"the data was not written by any version of Holdfast ({error or type(error).__name__})"
+    )
 
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """While a state is read: what it refers to and does not have, or has twice, makes it unreadable."""
+    """Converts errors while a state is decoded, such as a missing or duplicate reference, to a `ValidationError`."""
     try:
         yield
     except msgspec.MsgspecError:

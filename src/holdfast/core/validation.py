@@ -1,4 +1,4 @@
-"""What a submission may look like. Pure checks with one sentence each; every gateway shares them."""
+"""Validation of submissions: pure checks that return a refusal with one sentence; every gateway uses them."""
 
 import re
 from collections.abc import Sequence
@@ -11,46 +11,48 @@ from holdfast.errors import Code
 
 _NAME = re.compile(limits.NAME_PATTERN)
 _SHOWN_CHARS_MAX = 80
-# What the wire and the journal can carry; the frozen contract states no smaller bound.
+# The largest integer of the wire and the journal; the frozen contract states no smaller bound.
 _INT64_MAX = (1 << 63) - 1
 
 
 def invalid(reason: str, message: str) -> Refusal:
-    """A refusal of input that can never succeed as it is."""
+    """A refusal of input that can never be accepted as it is."""
     return Refusal(Code.INVALID_ARGUMENT, reason, message)
 
 
 def expected(what: str, rule: str, got: object) -> str:
-    """What was wanted and what came, cut to what people read."""
+    """A sentence with the expected and the received value, the latter shortened for display."""
     text = repr(got)
     shown = text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}..."
-    return f"expected {what} to be {rule}, got {shown}"
+    return f"{what} must be {rule}, got {shown}"
 
 
 def check_batch(payloads: Sequence[bytes], templates: int) -> Refusal | None:
-    """What is wrong with a submission as a whole, if anything is."""
+    """The first problem of a submission as a whole, or None."""
     if not 0 < len(payloads) <= limits.BATCH_JOBS_MAX:
         rule = f"from 1 to {limits.BATCH_JOBS_MAX} jobs"
-        return invalid("BATCH_SIZE_INVALID", f"expected a submission to have {rule}, got {len(payloads)}")
+        return invalid("BATCH_SIZE_INVALID", f"a submission must have {rule}, got {len(payloads)}")
     if sum(map(len, payloads)) > limits.BATCH_BYTES_MAX:
-        return invalid("BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch")
+        return invalid(
+            "BATCH_TOO_LARGE", f"expected at most {limits.BATCH_BYTES_MAX} bytes of payload in a batch; split the batch"
+        )
     if templates > limits.BATCH_JOBS_MAX:
-        return invalid("TEMPLATES_TOO_MANY", f"expected at most {limits.BATCH_JOBS_MAX} templates")
+        return invalid("TEMPLATES_TOO_MANY", f"expected at most {limits.BATCH_JOBS_MAX} templates, got {templates}")
     return None
 
 
 def check_template(template: Template) -> Refusal | None:
-    """The first thing wrong with a template, if anything is."""
+    """The first problem of a template, or None."""
     return _check_type(template) or check_queue(template.queue) or _check_numbers(template)
 
 
 def _check_type(template: Template) -> Refusal | None:
     name = template.type
     if not name:
-        return invalid("JOB_TYPE_EMPTY", "expected the job type to be a non-empty string, got ''")
+        return invalid("JOB_TYPE_EMPTY", "the job type must be a non-empty string, got ''")
     if len(name) > limits.TYPE_CHARS_MAX:
         rule = f"at most {limits.TYPE_CHARS_MAX} characters"
-        return invalid("JOB_TYPE_TOO_LONG", f"expected the job type to be {rule}, got {len(name)}")
+        return invalid("JOB_TYPE_TOO_LONG", f"the job type must be {rule}, got {len(name)}")
     if template.simulated:
         is_valid, rule = name.isprintable(), "printable text"
     else:
@@ -59,12 +61,12 @@ def _check_type(template: Template) -> Refusal | None:
 
 
 def check_queue(queue: str) -> Refusal | None:
-    """What a queue may be called."""
+    """The refusal of an invalid queue name, or None."""
     return check_name("the queue name", queue, "QUEUE_NAME_INVALID")
 
 
 def check_name(what: str, name: str, reason: str) -> Refusal | None:
-    """What queues, schedules and the like may be called."""
+    """The refusal of an invalid name of a queue, schedule and the like, or None."""
     if len(name) <= limits.NAME_CHARS_MAX and _NAME.fullmatch(name):
         return None
     rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
@@ -93,23 +95,23 @@ def _check_backoff(backoff: BackoffRule) -> Refusal | None:
 
 
 def check_job(job: NewJob, template_count: int, now_ms: int) -> Refusal | None:
-    """The first thing wrong with one job of a submission, if anything is."""
+    """The first problem of one job of a submission, or None."""
     if not 0 <= job.template < template_count:
         return invalid(
             "TEMPLATE_INDEX_INVALID", expected("the template index", f"below {template_count}", job.template)
         )
     if len(job.payload) > limits.PAYLOAD_BYTES_MAX:
         rule = f"at most {limits.PAYLOAD_BYTES_MAX} bytes"
-        return invalid("PAYLOAD_TOO_LARGE", f"expected the payload to be {rule}, got {len(job.payload)}")
+        return invalid("PAYLOAD_TOO_LARGE", f"the payload must be {rule}, got {len(job.payload)}")
     if not 0 <= job.not_before_ms <= now_ms + limits.DELAY_MS_MAX:
-        return invalid("DELAY_TOO_LONG", "expected the job to be due within a year")
+        return invalid("DELAY_TOO_LONG", "the job must be due within a year")
     if not 0 < len(job.id) <= limits.JOB_ID_CHARS_MAX or not job.id.isprintable():
         rule = f"1 to {limits.JOB_ID_CHARS_MAX} printable characters"
         return invalid("JOB_ID_INVALID", expected("the job id", rule, job.id))
     return check_extra(job.extra) if job.extra is not None else None
 
 
-#: An id that a client made is a UUID in its one written form, so that equal ids look equal everywhere.
+#: An id from a client must be a UUID in its canonical form, so that equal ids are equal text.
 is_given_id = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 
 
@@ -119,17 +121,17 @@ def bad_given_id(job_id: str) -> Refusal:
 
 
 def check_reason(reason: str) -> Refusal | None:
-    """What may be said of a cancel, or of a change to a queue."""
+    """The refusal of an invalid reason for a cancel or a queue mode, or None."""
     if not is_text(reason):
-        return invalid("REASON_INVALID", expected("the reason", "text", reason))
+        return invalid("REASON_INVALID", expected("the reason", "text that UTF-8 can encode", reason))
     if len(reason) <= limits.REASON_CHARS_MAX:
         return None
     rule = f"at most {limits.REASON_CHARS_MAX} characters"
-    return invalid("REASON_TOO_LONG", f"expected the reason to be {rule}, got {len(reason)}")
+    return invalid("REASON_TOO_LONG", f"the reason must be {rule}, got {len(reason)}")
 
 
 def check_extra(extra: Extra) -> Refusal | None:
-    """The first thing wrong with keys, labels or headers."""
+    """The first problem of keys, labels or headers, or None."""
     for what, key, chars_max in (
         ("request id", extra.request_id, limits.REQUEST_ID_CHARS_MAX),
         ("unique key", extra.unique_key, limits.UNIQUE_KEY_CHARS_MAX),
@@ -137,7 +139,10 @@ def check_extra(extra: Extra) -> Refusal | None:
         if key and (len(key) > chars_max or not key.isprintable()):
             return _bad_key(what, key, chars_max)
     if len(extra.retry_of) > limits.JOB_ID_CHARS_MAX or not extra.retry_of.isprintable():
-        return invalid("JOB_ID_INVALID", "expected retry_of to be a job id")
+        return invalid(
+            "JOB_ID_INVALID",
+            f"retry_of must be a job id of at most {limits.JOB_ID_CHARS_MAX} printable characters",
+        )
     for what, value in (
         ("work_duration_ms", extra.work_duration_ms),
         ("payload_size_bytes", extra.payload_size_bytes),
@@ -150,7 +155,7 @@ def check_extra(extra: Extra) -> Refusal | None:
 def _bad_key(what: str, key: str, chars_max: int) -> Refusal:
     name = what.replace(" ", "_").upper()
     if len(key) > chars_max:
-        return invalid(f"{name}_TOO_LONG", f"expected the {what} to be at most {chars_max} characters, got {len(key)}")
+        return invalid(f"{name}_TOO_LONG", f"the {what} must be at most {chars_max} characters, got {len(key)}")
     return invalid(f"{name}_INVALID", expected(f"the {what}", "printable text", key))
 
 
@@ -163,7 +168,7 @@ def _check_pairs(what: str, pairs: tuple[tuple[str, str], ...]) -> Refusal | Non
             return invalid("LABEL_KEY_INVALID", expected(f"each {what} name", rule, key))
         if len(value) > limits.LABEL_VALUE_CHARS_MAX:
             rule = f"at most {limits.LABEL_VALUE_CHARS_MAX} characters"
-            return invalid("LABEL_VALUE_TOO_LONG", f"expected the {what} {key!r} to be {rule}, got {len(value)}")
+            return invalid("LABEL_VALUE_TOO_LONG", f"the {what} {key!r} must be {rule}, got {len(value)}")
         if not is_text(value):
-            return invalid("LABEL_VALUE_INVALID", expected(f"the {what} {key!r}", "text", value))
+            return invalid("LABEL_VALUE_INVALID", expected(f"the {what} {key!r}", "text that UTF-8 can encode", value))
     return None

@@ -1,14 +1,14 @@
-"""Why a job is where it is, in a sentence: the question that people ask of every queue.
+"""Explains in a sentence why a job is in its current state.
 
-Reads the state and what workers have said of themselves; changes nothing. The first reason that applies is the one that
-is told, in the order in which they would have to be removed.
+It reads the ledger's state and the registered workers; it changes nothing. The first applicable reason is returned, in
+the order in which they would have to be removed.
 """
 
 from collections.abc import Sequence
 
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL
-from holdfast.core.model import Job, Now, QueueMode
+from holdfast.core.model import JobRecord, Now, QueueMode
 from holdfast.core.outcomes import delay_text, end_text
 from holdfast.core.unknown_types import unknown_type_text
 from holdfast.core.workers import WorkerInfo
@@ -16,7 +16,7 @@ from holdfast.core.workers import WorkerInfo
 Answer = tuple[str, str]
 
 
-def why(ledger: Ledger, job: Job, workers: Sequence[WorkerInfo], now: Now) -> Answer:
+def why(ledger: Ledger, job: JobRecord, workers: Sequence[WorkerInfo], now: Now) -> Answer:
     """A stable reason and a sentence."""
     if job.state in TERMINAL:
         return _ended(job)
@@ -26,13 +26,13 @@ def why(ledger: Ledger, job: Job, workers: Sequence[WorkerInfo], now: Now) -> An
     return _delayed(job, now) or _paused(ledger, job, now) or _without_worker(job, workers) or _behind(ledger, job)
 
 
-def _ended(job: Job) -> Answer:
+def _ended(job: JobRecord) -> Answer:
     result = job.result
     reason, summary = (result.failure_reason, result.summary) if result else ("", "")
     return "ENDED", end_text(job.state, job.attempts, reason, summary)
 
 
-def _running(ledger: Ledger, job: Job, now: Now) -> Answer:
+def _running(ledger: Ledger, job: JobRecord, now: Now) -> Answer:
     lease = ledger.book.leases[job.token]
     left_s = max(0, lease.deadline_ms - now.served_ms) / 1_000
     asked = "; it was asked to stop" if job.cancel_requested else ""
@@ -40,15 +40,15 @@ def _running(ledger: Ledger, job: Job, now: Now) -> Answer:
     return "RUNNING", sentence
 
 
-def _delayed(job: Job, now: Now) -> Answer | None:
+def _delayed(job: JobRecord, now: Now) -> Answer | None:
     wait_ms = job.not_before_ms - now.log_ms
     if wait_ms <= 0:
         return None
     return "DELAYED", delay_text(wait_ms, job.failures)
 
 
-def _paused(ledger: Ledger, job: Job, now: Now) -> Answer | None:
-    """A draining queue holds nothing back that is in it."""
+def _paused(ledger: Ledger, job: JobRecord, now: Now) -> Answer | None:
+    """The pause of the job's queue, if any; a draining queue still grants its jobs."""
     closure = ledger.book.modes.get(job.template.queue)
     if closure is None or closure.mode != QueueMode.PAUSED:
         return None
@@ -57,7 +57,7 @@ def _paused(ledger: Ledger, job: Job, now: Now) -> Answer | None:
     return "QUEUE_PAUSED", f"its queue {job.template.queue!r} was paused {paused_s:.1f} s ago{why_paused}"
 
 
-def _without_worker(job: Job, workers: Sequence[WorkerInfo]) -> Answer | None:
+def _without_worker(job: JobRecord, workers: Sequence[WorkerInfo]) -> Answer | None:
     template = job.template
     if not workers:
         return "NO_WORKER", "no worker is connected; start one with `holdfast worker -A module:app`"
@@ -71,8 +71,8 @@ def _without_worker(job: Job, workers: Sequence[WorkerInfo]) -> Answer | None:
     return None
 
 
-def _behind(ledger: Ledger, job: Job) -> Answer:
-    """How many of its own lane come first; other lanes depend on who asks next."""
+def _behind(ledger: Ledger, job: JobRecord) -> Answer:
+    """The number of jobs ahead in the same lane; the order between lanes depends on the next worker."""
     lane = ledger.book.ready.lane_of(job)
     ahead = 0
     for other in lane.in_order():
@@ -88,5 +88,5 @@ def _behind(ledger: Ledger, job: Job) -> Answer:
     )
 
 
-#: Counting on would take longer than anybody waits for the number.
+#: The count stops here, because counting more jobs would take too long.
 _COUNTED_MAX = 10_000

@@ -1,7 +1,7 @@
-"""WorkerRegistry: which workers are there, as far as anyone knows.
+"""WorkerRegistry: the currently known workers.
 
-Soft state: it is lost in a crash and rebuilt from heartbeats. It is never read by `apply`, and a wrong entry can
-only make scheduling worse, not wrong. Times are served time.
+Soft state: a crash loses it, and heartbeats rebuild it. `apply` never reads it. A wrong entry can make scheduling less
+efficient but not incorrect. Times are served time.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class WorkerInfo:
-    """What one worker last said of itself."""
+    """The last reported data of one worker."""
 
     worker_id: str
     routes: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class WorkerRegistry:
         self.timeout_ms = timeout_ms
 
     def hear(self, worker_id: str, served_ms: int) -> WorkerInfo:
-        """A sign of life; a worker not seen before is added."""
+        """Records a heartbeat; adds the worker if it is unknown."""
         info = self._workers.get(worker_id)
         if info is None:
             info = self._workers[worker_id] = WorkerInfo(worker_id)
@@ -38,20 +38,20 @@ class WorkerRegistry:
         return info
 
     def get(self, worker_id: str) -> WorkerInfo | None:
-        """What is known of a worker."""
+        """The data of a worker, or None."""
         return self._workers.get(worker_id)
 
     def forget(self, worker_id: str) -> None:
-        """The worker is gone."""
+        """Removes the worker."""
         self._workers.pop(worker_id, None)
 
     def is_silent(self, worker_id: str, served_ms: int) -> bool:
-        """Whether it has missed its heartbeats, so that nothing new should go to it."""
+        """Whether the worker is unknown or has missed its heartbeats, so that it should get no new jobs."""
         info = self._workers.get(worker_id)
         return info is None or served_ms - info.heard_ms > self.timeout_ms
 
     def forget_silent(self, served_ms: int) -> list[str]:
-        """Drops workers that do not stream and have missed their heartbeats; returns their ids."""
+        """Removes workers without a stream that have missed their heartbeats; returns their ids."""
         gone = [
             info.worker_id
             for info in self._workers.values()
@@ -62,10 +62,10 @@ class WorkerRegistry:
         return gone
 
     def all(self) -> list[WorkerInfo]:
-        """Everyone, in order of arrival."""
+        """All workers, in order of arrival."""
         return list(self._workers.values())
 
 
 def beat_ms(heartbeat_ms: int, lease_ms: int) -> int:
-    """How often a worker should be heard: as the setting says, or oftener if two lost heartbeats would cost a lease."""
+    """The heartbeat interval: the setting, or less so that a lease survives two lost heartbeats."""
     return min(heartbeat_ms, max(1, lease_ms // 3))

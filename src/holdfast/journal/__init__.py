@@ -1,30 +1,32 @@
 """The journal: a durable, single-writer log of opaque frames in one directory. Format version 2.
 
-The format in short; in full, with every protocol, in docs/internals/journal-format.md.
+A summary of the format; docs/internals/journal-format.md describes it in full, with all protocols.
 
     <first position>-<epoch>.seg   512-byte header, then frames, then reserved zeros
-    MANIFEST                       newest segment, epoch, and a position known durable with its checksum
-    snapshot-<position>.snap       a state, in checksummed chunks
-    <first position>-<epoch>.idx   which frames name a job; derived
-    torn-<position>-<epoch>.bak    what was cut off; pin-…: what readers need; LOCK: who has it open
+    MANIFEST                       newest segment, epoch, and a position known to be durable with its checksum
+    snapshot-<position>.snap       the state at a position, in checksummed chunks
+    <first position>-<epoch>.idx   index from job ids to frames; derived from the segment
+    torn-<position>-<epoch>.bak    copy of a torn or damaged tail that was cut off
+    pin-…, LOCK                    positions that readers need; lock of the process that has the journal open
 
     frame = magic 4 | body bytes u32 | first position u64 | count u32 | mask u8 | zeros 3 | digest u64
             | link u32 | body checksum u32 | header checksum u32 | masked body | trailer 4
 
-- One frame, one write, one sync; the next frame only after that. So a valid frame proves the one before it.
-- Frames carry the checksum of the frame before, segments that of the last frame before them.
+- Each frame is one write and one sync; the next frame is written after that. So a valid frame proves that the frame
+  before it was durable.
+- A frame contains the checksum of the frame before it, a segment that of the last frame before the segment.
 - No part of a frame within one 512-byte sector is all zeros, not even after one flipped bit. So a sector of
-  zeros in the last frame means that it never was durable: it is cut, and a copy kept. So are missing bytes.
-- Any other damage is refused, with file, offset and position, and nothing is changed. In the last frame the
-  message names `holdfast journal repair DIR`. One flipped bit in the last frame, whichever, is refused thus;
-  anywhere before it, refused outright; in the reserved zeros behind it, refused or cut; no frame is lost.
-- What remains: a durable last frame that later lost a sector, or its end, to zeros looks torn, unless the
-  journal has rolled or was closed since.
+  zeros, or missing bytes, in the last frame mean that it never was durable: recovery cuts it and keeps a copy.
+- Any other damage is refused with file, offset and position, and nothing is changed. If the last frame is damaged,
+  the message names `holdfast journal repair DIR`. Any flipped bit in the last frame is refused in this way; a flipped
+  bit before it is refused without a repair; one in the reserved zeros behind it is refused or cut. No frame is lost.
+- Known limit: a durable last frame that later lost a sector, or its end, to zeros looks torn, unless the journal has
+  rolled or was closed since.
 
-THE STEPS TO CHANGE THE FORMAT stand beside FORMAT_VERSION in version.py.
+THE STEPS TO CHANGE THE FORMAT are listed beside FORMAT_VERSION in version.py.
 
-The parts, from the bottom: disk (ports) and os_disk; version, frame, segment, manifest (bytes); walk, tail,
-survey (reading, and verdicts); index; recovery (cutting); replay; descriptors, space, chain, next_segment, file
+The modules, bottom up: disk (ports) and os_disk; version, frame, segment, manifest (bytes); walk, tail,
+survey (reading and checking); index; recovery (cutting); replay; descriptors, space, chain, next_segment, file
 (writing); memory; snapshot; pins.
 """
 

@@ -1,13 +1,13 @@
-"""A backup: a copy of a journal up to its last complete frame, and a file that says what the copy is.
+"""A backup: a copy of a journal up to its last complete frame, and a file that describes the copy.
 
-    BACKUP       what it is a copy of, and each file's size and SHA-256; written last
-    the rest     the files of a journal, as docs/internals/journal-format.md describes them, and what lies beside them
+    BACKUP       identity of the source, and each file's size and SHA-256; written last
+    other files  the files of a journal (docs/internals/journal-format.md) and other files of the data directory
 
 Invariants:
-- The source is read and pinned, and otherwise left alone: a server may be writing to it.
-- A directory without the file BACKUP is no backup, however much of one it holds.
-- A directory with it is not opened for writing by anybody: positions and tokens that were given out after the backup
-  would be given out again. What was backed up lives on only through a restore (docs/decisions/0011).
+- The source is read and pinned, but not changed: a server may be writing to it.
+- A directory without the file BACKUP is not a backup, even if all other files are complete.
+- No process opens a directory with this file for writing: it would assign positions and tokens that were already
+  assigned after the backup. Only a restore makes a backup usable again (docs/decisions/0011).
 """
 
 import hashlib
@@ -27,15 +27,15 @@ from holdfast.journal.snapshot import list_snapshots, read_snapshot, snapshot_na
 from holdfast.journal.survey import Survey
 from holdfast.journal.whole_write import read_whole, replace_file, write_fully
 
-#: The version of the digest in a file BACKUP, by the format of the file.
+#: The digest version by the format of the file BACKUP.
 DIGEST_VERSIONS = {1: 1, 2: 2}
 BACKUP_FORMAT = max(DIGEST_VERSIONS)
 
 _PIECE_BYTES = 1 << 20
-#: How often the copying begins anew because a file was removed under it: that of a removal that had begun before.
+#: Attempts to copy: a removal that began before the pin may remove a file during the copy, which is then restarted.
 _TRIES = 4
 
-#: Told after each piece: bytes copied, bytes in all.
+#: Called after each piece with the bytes copied so far and the total.
 Progress = Callable[[int, int], None]
 
 
@@ -48,7 +48,7 @@ class CopiedFile(msgspec.Struct, frozen=True):
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """What was copied: the journal `cluster_id` up to `position`."""
+    """The contents of a copy: the journal `cluster_id` up to `position`."""
 
     cluster_id: str
     epoch: int
@@ -58,48 +58,48 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file BACKUP. `kind` is whose journal it is: `ledger`, or the name of an owner among the services."""
+    """The file BACKUP. `kind` is the owner of the journal: `ledger`, or the name of a service."""
 
     format: int
     version: str
     kind: str
     copied: Copied
-    #: The state at `copied.position`: its digest, the time of its last event, and its jobs by state.
+    #: The state at `copied.position`: its digest, the time of its last event, and its numbers of jobs by state.
     digest: str
     log_time_ms: int
     jobs: dict[str, int]
     taken_ms: int
-    #: Over all of the above.
+    #: SHA-256 over all fields above.
     checksum: str = ""
 
     def sealed(self) -> "Backup":
-        """The same with its checksum."""
+        """Return this record with its checksum."""
         bare = msgspec.json.encode(msgspec.structs.replace(self, checksum=""))
         return msgspec.structs.replace(self, checksum=hashlib.sha256(bare).hexdigest())
 
     @property
     def digest_version(self) -> int:
-        """What the digest was computed by."""
+        """The version of the digest."""
         return DIGEST_VERSIONS[self.format]
 
     @property
     def bytes(self) -> int:
-        """What the files take together."""
+        """The total size of the files."""
         return sum(file.bytes for file in self.copied.files)
 
 
 class NotABackupError(JournalError):
-    """What was to be restored is no backup, or none that this version can read."""
+    """The directory is not a backup, or not one that this version can read."""
 
 
 class BackupDamagedError(JournalError):
-    """A file of a backup is not what was backed up; nothing was changed."""
+    """A file of a backup differs from what was backed up; nothing was changed."""
 
 
 def copy_journal(source: Disk, target: Disk, beside: tuple[str, ...], progress: Progress) -> Copied:
-    """Copies a journal, and those of the files `beside` it that are there, into an empty directory, durably.
+    """Copy a journal, and those files of `beside` that exist, into an empty directory, durably.
 
-    Raises JournalDamagedError if the source is damaged. After any failure the target is to be thrown away.
+    Raises JournalDamagedError if the source is damaged. After any failure the caller discards the target.
     """
     with pin(source, 1):
         for _ in range(_TRIES - 1):
@@ -112,24 +112,24 @@ def copy_journal(source: Disk, target: Disk, beside: tuple[str, ...], progress: 
 
 
 def copy_beside(source: Disk, target: Disk, names: Iterable[str]) -> list[str]:
-    """Copies those of the files that are there, durably once the directory is synced; returns their names."""
+    """Copy those of the files that exist, durably once the directory is synced; return their names."""
     present = set(source.names())
     meter = _Meter(0, lambda _done, _total: None)
     return [_copy(source, target, name, None, meter).name for name in names if name in present]
 
 
 def write_backup(target: Disk, backup: Backup) -> None:
-    """Makes a whole copy a backup."""
+    """Write the file BACKUP, which makes a complete copy a backup."""
     data = msgspec.json.encode(backup.sealed())
     replace_file(target, BACKUP_NAME, msgspec.json.format(data, indent=2) + b"\n")
 
 
 def read_backup(disk: Disk) -> Backup:
-    """What the directory is a backup of; NotABackupError if it is none."""
+    """Return the description in the file BACKUP; raise NotABackupError if the directory is not a backup."""
     if BACKUP_NAME not in disk.names():
         raise NotABackupError(
-            f"this is no whole backup: the file {BACKUP_NAME}, which is written last, is missing; make another with"
-            " `holdfast journal backup`",
+            f"this directory is not a complete backup: the file {BACKUP_NAME}, which is written last, is missing; make"
+            " another with `holdfast journal backup`",
             reason="NOT_A_BACKUP",
         )
     data = read_whole(disk, BACKUP_NAME)
@@ -149,7 +149,7 @@ def read_backup(disk: Disk) -> Backup:
 
 
 def check_files(disk: Disk, backup: Backup, progress: Progress) -> None:
-    """Compares every file with what was backed up; BackupDamagedError names the first that differs."""
+    """Compare every file with its recorded size and hash; BackupDamagedError names the first that differs."""
     present, done = set(disk.names()), 0
     for expected in backup.copied.files:
         if expected.name not in present:
@@ -157,9 +157,9 @@ def check_files(disk: Disk, backup: Backup, progress: Progress) -> None:
         file = disk.open(expected.name)
         try:
             if file.size() != expected.bytes:
-                raise _damaged(expected.name, f"expected it to be {expected.bytes} bytes, got {file.size()}")
+                raise _damaged(expected.name, f"it must be {expected.bytes} bytes, got {file.size()}")
             if _hash_of(file, expected.bytes) != expected.sha256:
-                raise _damaged(expected.name, "its SHA-256 is not the one that was written down")
+                raise _damaged(expected.name, "its SHA-256 differs from the one in the backup")
         finally:
             file.close()
         done += expected.bytes
@@ -172,11 +172,9 @@ def check_files(disk: Disk, backup: Backup, progress: Progress) -> None:
 def _copied(source: Disk, target: Disk, beside: tuple[str, ...], progress: Progress) -> Copied:
     found = sound_survey(source)
     if found.tail is None:
-        raise JournalDamagedError(
-            MANIFEST_NAME, 0, 0, "there is no segment beside it: nobody ever served this directory"
-        )
+        raise JournalDamagedError(MANIFEST_NAME, 0, 0, "there is no segment: this directory was never served")
     present = source.names()
-    # The newest file may be growing: it is copied up to the last frame that was complete.
+    # A server may be writing to the newest segment: copy it up to the last complete frame.
     sizes = {header.name: size for header, size in zip(found.headers, found.sizes, strict=True)}
     sizes[found.newest] = found.tail.offset
     snapshot = _leading_snapshot(source, found)
@@ -192,7 +190,7 @@ def _copied(source: Disk, target: Disk, beside: tuple[str, ...], progress: Progr
 
 
 def _leading_snapshot(source: Disk, found: Survey) -> str:
-    """The oldest good snapshot that leads to the first frame; none is needed where that is the very first."""
+    """Return the oldest good snapshot from which the frames can be replayed; "" if the journal begins at position 1."""
     first = found.headers[0].first_position
     if first == 1:
         return ""
@@ -204,12 +202,12 @@ def _leading_snapshot(source: Disk, found: Survey) -> str:
             except SnapshotDamagedError:
                 continue
             return snapshot_name(position)
-    problem = "no good snapshot leads to it, and what came before it was removed"
+    problem = "there is no good snapshot to replay it from, and the segments before it were removed"
     raise JournalDamagedError(found.headers[0].name, 0, first, problem)
 
 
 def _manifest_of(found: Survey) -> Manifest:
-    """What the copy must amount to: exactly what was found."""
+    """Return a manifest whose mark is the end of the copy."""
     newest = found.headers[-1]
     return Manifest(
         cluster_id=newest.cluster_id,
@@ -221,7 +219,7 @@ def _manifest_of(found: Survey) -> Manifest:
 
 
 class _Meter:
-    """Counts what was copied."""
+    """Counts the bytes that were copied."""
 
     def __init__(self, total: int, progress: Progress) -> None:
         self._done = 0
@@ -234,7 +232,7 @@ class _Meter:
 
 
 def _copy(source: Disk, target: Disk, name: str, limit: int | None, meter: _Meter) -> CopiedFile:
-    """Copies the first `limit` bytes of a file, or all of it, durably."""
+    """Copy the first `limit` bytes of a file, or all of it, durably."""
     digest, offset = hashlib.sha256(), 0
     with ExitStack() as stack:
         file = source.open(name)

@@ -1,13 +1,12 @@
-"""The chain of segments of an open journal: which there are, and what the manifest says of them.
+"""The chain of segments of an open journal, and its manifest.
 
 Invariants:
-- The manifest never names a segment that has been removed: it is brought up to date before the removal.
-- Segments are removed oldest first, each removal durable before the next, so that no crash leaves a gap; and
-  no removal can be durable before names that were there already.
+- The manifest never names a segment that has been removed: it is updated before the removal.
+- Segments are removed oldest first, each removal durable before the next, so that no crash leaves a gap. Files that
+  were created earlier are durable before a removal is.
 
-Threads: `seal` is called by the writer's thread, `remove_oldest` by that of the housekeeping; one lock keeps them
-apart, and is held while the disk is written to. Readers take no lock: the segments are one tuple that is replaced as
-a whole.
+Threads: the writer's thread calls `seal`, the housekeeping thread calls `remove_oldest`. Both take one lock, which is
+held during writes to the disk. Readers take no lock: the segments are one tuple that is replaced as a whole.
 """
 
 import threading
@@ -51,21 +50,21 @@ class Chain:
         return [*(header for header, _ in sealed), header]
 
     def infos(self, *, end_position: int, end: int) -> list[SegmentInfo]:
-        """Describe all segments; the arguments tell how far the one being written reaches."""
+        """Describe all segments; the arguments are the end of the one being written."""
         sealed, header = self._segments
         active = _info(header, last_position=end_position, size=end, is_sealed=False)
         return [*(info for _, info in sealed), active]
 
     def begin(self, found: Survey) -> None:
-        """Record the new segment, then remove those of earlier openings that wrote nothing."""
+        """Record the new segment, then remove the empty segments of earlier openings."""
         write_manifest(self._disk, self._manifest())
         for info in found.segment_infos():
             if _is_empty(info):
-                # Crash loops leave no files behind; the epoch lives on in the newer header.
+                # So that a crash loop leaves no files; the newer header keeps the epoch.
                 self._disk.remove(info.name)
 
     def seal(self, following: SegmentHeader, *, end: int) -> None:
-        """Go over to the segment `following`, which is durable; the one before it holds `end` bytes."""
+        """Switch to the durable segment `following`; the one before it has `end` bytes."""
         with self._lock:
             info = _info(self.header, last_position=following.first_position - 1, size=end, is_sealed=True)
             self._segments = ((*self._sealed, (self.header, info)), following)
@@ -79,16 +78,16 @@ class Chain:
             if self._is_manifest_behind and not self._record(self._manifest()):
                 return ""
             name = self._sealed[0][1].name
-            # The snapshot that replaces it can be read; only now is its name sure to be durable too.
+            # Make the name of the snapshot that replaces the segment durable before the segment is removed.
             self._disk.sync_dir()
-            self._segments = (self._sealed[1:], self.header)  # so that readers look elsewhere
+            self._segments = (self._sealed[1:], self.header)  # before the removal, for readers
             remove_if_present(self._disk, index_name(name))
             self._disk.remove(name)
             self._disk.sync_dir()
             return name
 
     def finish(self, *, end_position: int, end_checksum: int) -> None:
-        """Record that the journal ends exactly here."""
+        """Record the exact end of the journal."""
         with self._lock:
             self._record(self._marked(end_position, end_checksum))
 
@@ -106,7 +105,7 @@ class Chain:
         )
 
     def _record(self, manifest: Manifest) -> bool:
-        """Replace the manifest; False if no space or descriptor is left, so that the older, weaker one holds."""
+        """Replace the manifest; return False and keep the older one if no space or descriptor is left."""
         try:
             write_manifest(self._disk, manifest)
         except OSError as error:

@@ -1,7 +1,8 @@
-"""Descriptors that are held for the journal, so that connections cannot use up what it needs for its next file.
+"""A reserve of file descriptors for the journal, so that connections cannot exhaust what its next file needs.
 
-They are open on nothing and are closed, one by one, where a file could not be opened for want of a descriptor. Whoever
-opens files elsewhere may take what was closed first; then the next one is closed, and in the end the call fails.
+The reserve holds descriptors of /dev/null. When a file cannot be opened for lack of a descriptor, one of them is closed
+and the call is repeated. Another thread may take the freed descriptor first; then the next one is closed, and when the
+reserve is empty the call fails.
 """
 
 import contextlib
@@ -12,17 +13,17 @@ from typing import TypeVar
 
 _Opened = TypeVar("_Opened")
 
-#: Enough for a segment, the manifest and a look at the directory, and for the pipes of a process that makes a snapshot.
+#: Enough for a segment, the manifest, a directory listing, and the pipes of a process that writes a snapshot.
 RESERVED = 16
 
 
 def is_no_descriptor(error: OSError) -> bool:
-    """Whether the process, or the whole system, has too many files open."""
+    """Return whether the process, or the whole system, has too many open files."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 class DescriptorReserve:
-    """Held descriptors. Made empty; `fill` takes as many as can be had."""
+    """Reserved descriptors. Empty at first; `fill` opens as many as possible."""
 
     __slots__ = ("_held",)
 
@@ -30,18 +31,18 @@ class DescriptorReserve:
         self._held: list[int] = []
 
     def fill(self) -> None:
-        """Hold as many as should be held again, as far as there are any."""
+        """Open descriptors until the reserve is full or none are left."""
         with contextlib.suppress(OSError):
             while len(self._held) < RESERVED:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def lend(self) -> None:
-        """Close all that are held, for a call that needs several; `fill` takes them back."""
+        """Close all reserved descriptors, for a call that needs several; `fill` reserves them again."""
         while self._held:
             os.close(self._held.pop())
 
     def opening(self, opens: Callable[[], _Opened]) -> _Opened:
-        """Make a call that opens a file, with one held descriptor less as long as it finds none."""
+        """Call `opens`; when it finds no descriptor, close a reserved one and call it again."""
         while True:
             try:
                 return opens()

@@ -1,7 +1,7 @@
-"""Files that mark a directory as something that nobody may serve: a backup, or one whose restore has not ended.
+"""Files that mark a directory that must not be served: a backup, or the target of an unfinished restore.
 
-Invariant: a restore marks the directory before it writes anything else there, and takes the mark away when everything
-else is durable. So nobody serves a part of a state, nor begins with nothing where a state was about to be.
+Invariant: a restore marks the directory before it writes anything else, and removes the mark when everything else is
+durable. So no server opens a partial state, or starts an empty journal in the target of a restore.
 """
 
 from collections.abc import Iterator
@@ -16,24 +16,24 @@ RESTORING_NAME = "RESTORING"
 
 
 class MarkedDirectoryError(JournalError):
-    """Somebody wanted to write into a directory that is marked."""
+    """The directory is marked and must not be opened for writing."""
 
     code = Code.FAILED_PRECONDITION
 
 
 def refuse_marked(disk: Disk) -> None:
-    """Raises MarkedDirectoryError if nobody may serve this directory."""
+    """Raises MarkedDirectoryError if this directory must not be served."""
     names = disk.names()
     if BACKUP_NAME in names:
         raise MarkedDirectoryError(
-            "this directory is a backup, and is not served as it is: its next leases would have tokens that workers"
-            " may hold already; make a data directory of it with `holdfast journal restore BACKUP DIRECTORY`",
+            "this directory is a backup and cannot be served directly: new leases would get tokens that workers may"
+            " already hold; create a data directory from it with `holdfast journal restore BACKUP DIRECTORY`",
             reason="IS_A_BACKUP",
         )
     if RESTORING_NAME in names:
         raise MarkedDirectoryError(
-            "a restore into this directory was interrupted, or has not ended yet; if it was, remove the directory and"
-            " restore again",
+            "a restore into this directory was interrupted or is still running; if it was interrupted, remove the"
+            " directory and restore again",
             reason="RESTORE_INCOMPLETE",
         )
 

@@ -1,7 +1,7 @@
 """The file layer under the journal, as ports: one flat directory, and files in it.
 
-Everything the journal does to a disk goes through these two, so that each way in which a disk fails, tears or
-loses can be made to happen. Failures are OSErrors.
+All disk access of the journal goes through these two ports, so that tests can inject errors, torn writes and lost
+writes. Failures are OSErrors.
 """
 
 from typing import Protocol
@@ -11,7 +11,7 @@ class File(Protocol):
     """One open file."""
 
     def write_at(self, offset: int, data: bytes) -> int:
-        """Write some of `data` and say how many bytes; on failure any part of it may have been written."""
+        """Write some of `data` and return the number of bytes; on failure any part of it may have been written."""
         ...
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -19,13 +19,13 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make contents and size durable; after a failure they may never become so, whatever is tried."""
+        """Make contents and size durable; after a failure they may never become durable, even if sync is repeated."""
         ...
 
     def reserve(self, size: int) -> None:
-        """Make the file at least `size` bytes, the new ones zeros that cost no space to write later.
+        """Extend the file to at least `size` bytes with zeros whose space is allocated.
 
-        On failure (ENOSPC) the file is as it was. Bytes below the present size are never touched, so another
+        On failure (ENOSPC) the file is unchanged. Bytes below the present size are never written, so another
         thread may be writing there.
         """
         ...
@@ -35,7 +35,7 @@ class File(Protocol):
         ...
 
     def size(self) -> int:
-        """Return how many bytes the file has, reserved ones included."""
+        """Return the size of the file in bytes, including reserved ones."""
         ...
 
     def close(self) -> None:
@@ -44,15 +44,15 @@ class File(Protocol):
 
 
 class Hold(Protocol):
-    """A claim that ends with the process that holds it."""
+    """A lock file that is released when its process ends."""
 
     def release(self) -> None:
-        """Give the claim up and remove its file; calling it twice is harmless."""
+        """Release the lock and remove its file; calling it twice is harmless."""
         ...
 
 
 class Disk(Protocol):
-    """One directory. Names are flat: no separators. Changes of names are durable after `sync_dir`."""
+    """One directory. Names have no separators. Changes of names are durable after `sync_dir`."""
 
     def create(self, name: str) -> File:
         """Create a file that must not exist, readable by its owner only."""
@@ -63,11 +63,11 @@ class Disk(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """Return the sorted names of all files but the lock."""
+        """Return the sorted names of all files except the lock."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, atomically replacing what had it; on failure both are as they were."""
+        """Rename a file, atomically replacing a file of that name; on failure both are unchanged."""
         ...
 
     def remove(self, name: str) -> None:
@@ -75,7 +75,7 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self) -> int:
-        """Return how many more bytes files of this user may take."""
+        """Return the free space for this user in bytes."""
         ...
 
     def sync_dir(self) -> None:
@@ -83,17 +83,17 @@ class Disk(Protocol):
         ...
 
     def lock(self) -> None:
-        """Claim the directory for this process alone, or raise DirectoryLockedError at once."""
+        """Lock the directory for this process, or raise DirectoryLockedError at once."""
         ...
 
     def unlock(self) -> None:
-        """Give the directory up; harmless when it is not claimed."""
+        """Unlock the directory; harmless when it is not locked."""
         ...
 
     def hold(self, name: str) -> Hold:
-        """Create the file `name` and hold it until released, or until this process ends."""
+        """Create the file `name` and hold a lock on it until released, or until this process ends."""
         ...
 
     def reap(self, name: str) -> bool:
-        """Remove a file that was made by `hold` if nobody holds it any more, and say whether it is gone."""
+        """Remove a file that `hold` created if no process holds it any more; return whether it is gone."""
         ...

@@ -1,26 +1,27 @@
-"""What the journal refuses, and how it says so.
+"""Errors of the journal.
 
-Every message names the file, what was found there and what to do next, because whoever reads it is looking
-at a queue that does not start.
+Every message names the file, the problem and what to do next, because its reader has a server that does not start.
 """
+
+from typing import Self
 
 from holdfast.errors import Code, HoldfastError
 
 REPAIR_COMMAND = "holdfast journal repair DIR"
-# What to do about damage, from the worst case to the best.
+# Advice for damage, from the worst case to the best.
 RESTORE = "restore the directory from a backup: `holdfast journal restore BACKUP DIR`"
 CUT = f"`{REPAIR_COMMAND}` cuts this last frame and keeps a copy"
 REBUILD = f"`{REPAIR_COMMAND}` rebuilds it from the segments"
 
 
 class JournalError(HoldfastError):
-    """Every error of the journal."""
+    """Base class of the journal's errors."""
 
     code = Code.INTERNAL
 
 
 class JournalDamagedError(JournalError):
-    """What is on disk is not what was written; nothing was changed."""
+    """The contents of the disk differ from what was written; nothing was changed."""
 
     def __init__(self, file: str, offset: int, position: int, problem: str, *, advice: str = RESTORE) -> None:
         super().__init__(
@@ -37,30 +38,30 @@ class JournalDamagedError(JournalError):
 
     @property
     def is_repairable(self) -> bool:
-        """Say whether the repair command can do something about it."""
+        """Whether the repair command can repair this damage."""
         return self.advice != RESTORE
 
 
 class JournalVersionError(JournalError):
-    """The files are of a format that this version of Holdfast does not read."""
+    """The files have a format that this version of Holdfast cannot read."""
 
     code = Code.FAILED_PRECONDITION
 
 
 class JournalFailedError(JournalError):
-    """A write or a sync failed: what is durable is unknown until the journal is opened anew."""
+    """A write or a sync failed: it is unknown what is durable until the journal is opened again."""
 
     code = Code.UNAVAILABLE
 
 
 class JournalForbiddenError(JournalError):
-    """The operating system does not let this process write to the directory."""
+    """The operating system does not permit this process to write to the directory."""
 
     code = Code.FAILED_PRECONDITION
 
 
 class JournalFullError(JournalError):
-    """There was no room for a frame that nobody had reserved room for; nothing was written."""
+    """There is no space for a frame whose space was not reserved; nothing was written."""
 
     code = Code.RESOURCE_EXHAUSTED
 
@@ -72,7 +73,7 @@ class JournalClosedError(JournalError):
 
 
 class PositionRemovedError(JournalError):
-    """The positions asked for have been deleted; a snapshot covers them."""
+    """The requested positions have been deleted; a snapshot covers them."""
 
     code = Code.NOT_FOUND
 
@@ -85,7 +86,7 @@ class DirectoryLockedError(JournalError):
     def __init__(self, directory: str, holder_pid: int | None) -> None:
         holder = f"process {holder_pid}" if holder_pid is not None else "another process"
         super().__init__(
-            f"{directory} is in use by {holder}, which serves it: ask that one (--connect {directory}), stop it first,"
+            f"{directory} is in use by {holder}, which serves it: connect to it (--connect {directory}), stop it first,"
             " or use another directory",
             reason="DIRECTORY_LOCKED",
         )
@@ -93,16 +94,29 @@ class DirectoryLockedError(JournalError):
 
 
 class SnapshotDamagedError(JournalError):
-    """A snapshot file does not hold what was written; an older one, or the whole journal, still does."""
+    """A snapshot file is damaged; recovery uses an older one, or the whole journal."""
 
 
 class ReplayDivergedError(JournalError):
-    """The journal is intact, but replaying it does not give the state it was written from: a bug, not damage."""
+    """The journal is intact, but its replay leads to another state than the one at writing: a bug, not damage."""
 
     code = Code.INTERNAL
 
+    def __init__(self, what: str, *, found: int, written: int) -> None:
+        super().__init__(
+            f"replaying {what} gives digest {found:016x}, but {written:016x} was written with it; nothing was changed."
+            " This is a bug: keep the directory.",
+            reason="REPLAY_DIVERGED",
+        )
+
 
 class UnreadableEventError(JournalError):
-    """What is stored is intact, but this version of Holdfast does not know it."""
+    """A stored event is intact, but this version of Holdfast does not know it."""
 
     code = Code.FAILED_PRECONDITION
+
+    @classmethod
+    def in_frame(cls, position: int, error: Exception) -> Self:
+        """The frame that begins at this position holds unknown events."""
+        message = f"the frame at position {position} holds events that this version does not know ({error});"
+        return cls(f"{message} start the version that wrote them", reason="EVENT_UNKNOWN")

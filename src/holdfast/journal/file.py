@@ -1,15 +1,15 @@
 """The journal in a directory.
 
 Invariants:
-- `write` returns only after its frame is durable, and starts only after the frame before it is.
-- An opening's epoch is durable, in the header of a segment of its own, before `open` returns.
-- The first failed write or sync is the last call that touches the disk: the kernel has dropped what it could
-  not write, so a second sync would succeed and mean nothing.
+- `write` returns only after its frame is durable, and starts only after the frame before it is durable.
+- Each opening begins a segment; the epoch is durable in its header before `open` returns.
+- After the first failed write or sync the disk is not written again: the kernel has dropped the data that it could not
+  write, so a second sync would succeed although the data is lost.
 
-Threads: `write` and `close` belong to one thread at a time (the writer's); `reserve`, `release`, `segments` and the
-properties may be called from the loop's thread meanwhile, and `remove_segments` from that of the housekeeping. They
-share the numbers of Space, guarded by a lock of its own, the segments of Chain, which are replaced whole, and a few
-integers that the writer alone assigns, after what they tell of is durable.
+Threads: `write` and `close` are called by one thread at a time (the writer). Meanwhile the loop's thread may call
+`reserve`, `release`, `segments` and the properties, and the housekeeping thread `remove_segments`. The shared state is
+the numbers of Space, which has its own lock, the segments of Chain, which are replaced as a whole, and a few integers
+that only the writer assigns, after the data they describe is durable.
 """
 
 import errno
@@ -42,7 +42,7 @@ from holdfast.journal.whole_write import is_no_space, is_passing, write_fully
 
 
 class FileJournal:
-    """A journal that survives power cuts. Made by `open`."""
+    """A journal that survives power cuts. Created by `open`."""
 
     def __init__(self, disk: Disk, config: JournalConfig, file: File, chain: Chain, found: Survey) -> None:
         self._disk = disk
@@ -69,10 +69,10 @@ class FileJournal:
         new_cluster_id: bytes,
         verify_after: int | Callable[[], int] = 0,
     ) -> Self:
-        """Claim the directory, recover what it holds, and begin a new epoch.
+        """Lock the directory, recover the journal, and begin a new epoch.
 
         `new_cluster_id` names the journal if there is none yet. `verify_after` is the position of a snapshot
-        that the caller will start from; segments before it are not read. Damage is refused with nothing
+        that the caller will start from; segments before it are not read. A damaged journal is refused and not
         changed.
         """
         assert len(new_cluster_id) == CLUSTER_ID_BYTES, f"expected {CLUSTER_ID_BYTES} bytes of cluster id"
@@ -99,7 +99,7 @@ class FileJournal:
         found = recover(disk, verify_after=verify_after() if callable(verify_after) else verify_after)
         cluster_id = found.manifest.cluster_id if found.manifest else new_cluster_id
         if found.manifest is None:
-            # Before the first segment, so that segments without a manifest are always damage.
+            # Written before the first segment, so that segments without a manifest are always damage.
             write_manifest(disk, _empty_manifest(cluster_id))
         header = SegmentHeader(
             digest_version=config.digest_version,
@@ -140,12 +140,12 @@ class FileJournal:
 
     @property
     def last_frame(self) -> tuple[str, int]:
-        """The segment and the offset of the frame that was written last, for an index; 0 before the first one."""
+        """The segment and the offset of the last frame written, for an index; offset 0 before the first frame."""
         return self._last_frame
 
     def replay(self, after: int = 0, *, link: int | None = None) -> Iterator[Frame]:
         self._refuse_if_unusable()
-        # The end first: headers read later reach at least as far.
+        # Read the end before the headers, so that the headers cover it.
         until = self._end_position
         headers = [header for header in self._chain.headers() if header.first_position <= until + 1]
         return replay_segments(self._disk, headers, after=after, until=until, link=link)
@@ -153,7 +153,7 @@ class FileJournal:
     def reserve(self, size: int, *, spare: int = 0) -> bool:
         self._refuse_if_unusable()
         try:
-            # A disk that is full has still the room of the file that was allocated ahead.
+            # On a full disk, the space of the preallocated next segment can still be used.
             return self._space.grant(size, spare) or (self._next.give_up() and self._space.grant(size, spare))
         except OSError as error:
             raise self._fail(error) from error
@@ -164,7 +164,7 @@ class FileJournal:
     def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
         self._refuse_if_unusable()
         try:
-            # A segment without a frame is not rolled: the next one would have its name.
+            # Do not roll an empty segment: the next one would have the same name.
             if self._space.end >= self._roll_at and self._end_position >= self._chain.header.first_position:
                 self._roll(now_ms)
             self._append(body, count, digest)
@@ -188,7 +188,7 @@ class FileJournal:
                 pinned = pinned_position(self._disk)
             except OSError as error:
                 if is_no_descriptor(error):
-                    return []  # what is pinned cannot be told for now
+                    return []  # the pins cannot be read at the moment
                 raise
             limit = before if pinned is None else min(before, pinned - 1)
             removed = []
@@ -225,7 +225,7 @@ class FileJournal:
             offset=offset,
         )
         if not self._space.take(len(frame.data)):
-            raise JournalFullError(f"no room for a frame of {len(frame.data)} bytes", reason="JOURNAL_FULL")
+            raise JournalFullError(f"no space for a frame of {len(frame.data)} bytes", reason="JOURNAL_FULL")
         write_fully(self._file, offset, frame.data)
         self._file.sync()
         self._last_frame = (self._chain.header.name, offset)
@@ -233,13 +233,13 @@ class FileJournal:
         self._end_position = first + count - 1
 
     def _prepare(self) -> None:
-        """Create the next segment's file; if there is no space or descriptor for it, try again a little later."""
+        """Create the file of the next segment; if there is no space or descriptor for it, retry after some frames."""
         is_ready = self._next.prepare(self._space.room_wanted()[0])
         step = min(self._config.segment_bytes, self._config.extent_bytes) // 8
         self._prepare_at = self._space.end + (self._config.segment_bytes if is_ready else step)
 
     def _roll(self, now_ms: int | None) -> None:
-        """Go on in a new segment, or stay in this one for now if there is no room or no descriptor for another."""
+        """Switch to a new segment, or keep this one for now if there is no space or descriptor for another."""
         first = self._end_position + 1
         created_ms = self._chain.header.created_ms if now_ms is None else now_ms
         header = replace(self._chain.header, first_position=first, link=self._end_checksum, created_ms=created_ms)
@@ -249,13 +249,13 @@ class FileJournal:
             self._discard(file, header.name)
             file = None
         if file is None:
-            # Not at every frame: each attempt costs a file.
+            # Do not retry at every frame: each attempt creates a file.
             self._roll_at = old_end + min(self._config.segment_bytes, self._config.extent_bytes) // 8
             return
         self._seal(header, file, old_end)
 
     def _create_roomy(self, header: SegmentHeader) -> File | None:
-        """Create a segment with at least as much room as this one has; None if there is no space or descriptor."""
+        """Create a segment with at least as much space as this one has; None if there is no space or descriptor."""
         for room in self._space.room_wanted():
             size = HEADER_BYTES + room
             try:
@@ -266,13 +266,13 @@ class FileJournal:
         return None
 
     def _discard(self, file: File, name: str) -> None:
-        """Take back a new segment; durably, because frames are about to go into the one before it."""
+        """Remove a new segment, durably, because the next frames are written to the one before it."""
         file.close()
         self._disk.remove(name)
         self._disk.sync_dir()
 
     def _seal(self, header: SegmentHeader, file: File, old_end: int) -> None:
-        # Not synced: should the cut be lost, zeros stay there, and zeros mean nothing.
+        # No sync: if the truncation is lost, only zeros remain, and they are ignored.
         self._file.truncate(old_end)
         self._file.close()
         self._file, self._salt = file, header.salt
@@ -288,7 +288,7 @@ class FileJournal:
 
     def _fail(self, error: OSError) -> JournalFailedError:
         failure = JournalFailedError(
-            f"the journal stopped, what is durable is unknown: {error}", reason="JOURNAL_FAILED"
+            f"the journal stopped, and it is unknown what is durable: {error}", reason="JOURNAL_FAILED"
         )
         self._failure = failure
         return failure
@@ -307,5 +307,5 @@ def _not_opened(error: OSError) -> JournalError:
     if is_no_space(error):
         return JournalFullError(f"{problem}; free some space and start again")
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-        return JournalForbiddenError(f"{problem}; run this as a user who may write to the directory")
-    return JournalFailedError(f"{problem}; look after the disk, then start again")
+        return JournalForbiddenError(f"{problem}; run this as a user with write access to the directory")
+    return JournalFailedError(f"{problem}; check the disk, then start again")

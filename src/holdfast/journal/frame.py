@@ -1,4 +1,4 @@
-"""A frame: what one write and one sync make durable.
+"""Frames: the unit that one write and one sync make durable.
 
 Layout, big-endian:
 
@@ -7,12 +7,11 @@ Layout, big-endian:
     | body, each byte XORed with the mask | trailer 4
 
 Invariants:
-- The header checksum starts from the segment's salt (the checksum of the segment's own header), so no bytes
-  that a client may put into a payload, and no frame of another segment, pass for a header here.
-- Every part of a frame that lies in one 512-byte sector stays non-zero even after one flipped bit. So a
-  sector of zeros inside a frame means that the sector never reached the disk. The mask sees to whole sectors
-  (zero runs in payloads are common; a payload that fights one mask gets another), magic and trailer to the
-  ends.
+- The header checksum starts from the segment's salt (the checksum of the segment's own header). So neither the bytes
+  of a payload nor a frame of another segment can be mistaken for a header.
+- Every part of a frame that lies in one 512-byte sector stays non-zero even after one flipped bit. So a sector of
+  zeros inside a frame means that the sector never reached the disk. The mask ensures this for whole sectors (runs of
+  zeros in payloads are common; if one mask would produce zeros, another is used), magic and trailer for the ends.
 """
 
 import struct
@@ -32,7 +31,7 @@ _CHECKED_BYTES = _HEADER.size
 HEADER_BYTES = _CHECKED_BYTES + _CHECKSUM.size
 FRAME_OVERHEAD = HEADER_BYTES + len(TRAILER)
 
-# This one comes first: neither msgpack nor UTF-8 ever contains it, so masked bodies hardly have zeros.
+# The first choice: msgpack and UTF-8 never contain this byte, so masked bodies rarely contain zeros.
 _MASK = 0xC1
 _MASKS = (_MASK, *(mask for mask in range(1, 256) if mask != _MASK))
 _TABLES = tuple(bytes(value ^ mask for value in range(256)) for mask in range(256))
@@ -63,7 +62,7 @@ class Encoded(NamedTuple):
 
 
 def encode(body: bytes, *, first_position: int, count: int, digest: int, link: int, salt: int, offset: int) -> Encoded:
-    """Lay out one frame for `offset` in its file."""
+    """Encode one frame for `offset` in its file."""
     assert 0 < len(body) <= BODY_BYTES_MAX, f"expected a body of 1 to {BODY_BYTES_MAX} bytes, got {len(body)}"
     assert count > 0, "a frame holds at least one event"
     assert first_position > 0, "positions count from 1"
@@ -74,7 +73,7 @@ def encode(body: bytes, *, first_position: int, count: int, digest: int, link: i
 
 
 def decode_header(data: bytes, at: int, salt: int) -> FrameHeader | None:
-    """Return the header at `at`, or None if there is no whole and undamaged one."""
+    """Return the header at `at`, or None if it is incomplete or damaged."""
     if len(data) - at < HEADER_BYTES or not data.startswith(MAGIC, at):
         return None
     (checksum,) = _CHECKSUM.unpack_from(data, at + _CHECKED_BYTES)
@@ -85,7 +84,7 @@ def decode_header(data: bytes, at: int, salt: int) -> FrameHeader | None:
 
 
 def stored_body(data: bytes, at: int, header: FrameHeader) -> bytes | None:
-    """Return the masked body of the frame at `at`, or None if body or trailer are damaged or incomplete."""
+    """Return the masked body of the frame at `at`, or None if body or trailer is damaged or incomplete."""
     start = at + HEADER_BYTES
     end = start + header.body_bytes
     masked = data[start:end]
@@ -99,7 +98,7 @@ def unmask(masked: bytes, header: FrameHeader) -> bytes:
 
 
 def find_header(data: bytes, start: int, salt: int) -> int:
-    """Return where the first undamaged header at or after `start` is, or -1."""
+    """Return the offset of the first undamaged header at or after `start`, or -1."""
     at = data.find(MAGIC, start)
     while at >= 0 and decode_header(data, at, salt) is None:
         at = data.find(MAGIC, at + 1)
@@ -107,11 +106,10 @@ def find_header(data: bytes, start: int, salt: int) -> int:
 
 
 def _masked(body: bytes, offset: int) -> tuple[bytes, int]:
-    """Mask so that no sector is nearly all zeros.
+    """Mask the body so that no sector is nearly all zeros; return it with the mask.
 
-    Only a body made for the purpose, of at least 255 sectors each filled with another mask, defeats every
-    mask; it is then stored under the last, which costs no more than a clear verdict should that very frame
-    be damaged.
+    Only a crafted body, of at least 255 sectors each filled with another mask, defeats every mask. It is stored
+    with the last mask; then damage of that frame may be taken for a torn write.
     """
     masked, mask = b"", 0
     for mask in _MASKS:
@@ -122,20 +120,20 @@ def _masked(body: bytes, offset: int) -> tuple[bytes, int]:
 
 
 def _has_thin_sector(masked: bytes, first: int) -> bool:
-    """Say whether some sector without magic or trailer holds fewer than two non-zero bytes of the body.
+    """Return whether some sector without magic or trailer has fewer than two non-zero bytes of the body.
 
     The first whole sector starts at `first`; the one before it lacks the magic if the header reaches into it.
     """
     if first > SECTOR_BYTES - HEADER_BYTES and _is_thin(masked, 0, first):
         return True
-    if first >= len(masked):  # small frames mostly lie within one sector
+    if first >= len(masked):  # most small frames are within one sector
         return False
-    # A thin sector has a zero among its first two bytes, so only such sectors are looked at.
+    # A thin sector has a zero among its first two bytes, so only such sectors are checked.
     return _is_thin_where_zero(masked, first, 0) or _is_thin_where_zero(masked, first, 1)
 
 
 def _is_thin_where_zero(masked: bytes, first: int, probe: int) -> bool:
-    """Say whether a sector is thin among those whose byte `probe` is zero."""
+    """Return whether a sector is thin among those whose byte `probe` is zero."""
     probed = masked[first + probe :: SECTOR_BYTES]
     sector = probed.find(0)
     while sector >= 0:

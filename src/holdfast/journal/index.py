@@ -1,4 +1,4 @@
-"""The index of a segment: which frames name a thing, found by a few reads however large the journal is.
+"""The index of a segment: finds the frames that contain a name with a few reads, however large the journal is.
 
 A derived file beside a sealed segment, `<first position>-<epoch>.idx`. Layout, big-endian:
 
@@ -7,13 +7,13 @@ A derived file beside a sealed segment, `<first position>-<epoch>.idx`. Layout, 
     then the table, per page: first entry u64 | checksum of the page u32
     then the entries, sorted, 512 to a page: key u28 | offset u36
 
-An entry says that the frame at this offset names something with this key: the low 28 bits of the CRC-32 of the name.
-Two names may share a key, so a frame that was found is still to be looked into.
+An entry means that the frame at this offset contains a name with this key: the low 28 bits of the CRC-32 of the name.
+Two names may share a key, so the reader of a frame checks whether it contains the name.
 
 Invariants:
-- An index appears under its own name only when it is whole. It is never needed: one that is missing, damaged or of
-  another version is as good as none, the segment is scanned instead, and the next build replaces it.
-- It is about a segment that never changes again, and is removed before that segment is.
+- An index gets its final name only when it is complete. It is optional: if it is missing, damaged or of another
+  version, the segment is scanned instead, and the next build replaces the index.
+- An index belongs to a sealed segment, which never changes, and is removed before that segment is.
 """
 
 import re
@@ -48,31 +48,31 @@ _KEY_MASK = (1 << 64 - _OFFSET_BITS) - 1
 _ENTRY_BYTES = 8
 _PAGE_ENTRIES = 512
 PAGE_BYTES = _PAGE_ENTRIES * _ENTRY_BYTES
-#: As many names of the segment being written are sorted at once: a fraction of a millisecond.
+#: Entries of the segment being written that are sorted at once: this takes a fraction of a millisecond.
 _BLOCK_ENTRIES = 4_096
 _IS_LITTLE = struct.pack("=H", 1) == struct.pack("<H", 1)
 
-#: The names that the body of a frame holds.
+#: Returns the names in the body of a frame.
 NamesOf = Callable[[bytes], Iterable[bytes]]
 
 
 class IndexDamagedError(JournalError):
-    """An index is not what was written; the segment itself still is."""
+    """An index is damaged; the segment itself is intact."""
 
 
 def index_name(segment: str) -> str:
-    """The name of the index beside a segment."""
+    """Return the name of the index of a segment."""
     return segment.removesuffix(_SEGMENT_SUFFIX) + INDEX_SUFFIX
 
 
 def stray_indexes(names: list[str]) -> list[str]:
-    """Those of the names that are indexes, finished or not, of segments that are not there."""
+    """Return those of `names` that are indexes, finished or not, of segments that do not exist."""
     kept = {index_name(segment) for segment in segment_names(names)}
     return [name for name in names if _NAME.fullmatch(name) and name not in kept]
 
 
 class OpenIndex:
-    """The same in memory, for a segment that has no file yet; eight bytes for each name in each frame.
+    """An index in memory, for a segment without an index file; eight bytes for each name in each frame.
 
     `add` belongs to one thread; `find` may be called from others meanwhile.
     """
@@ -82,14 +82,14 @@ class OpenIndex:
     def __init__(self, *, is_complete: bool = True) -> None:
         self._blocks: list[array[int]] = []
         self._newest: array[int] = array("Q")
-        #: False if it misses a frame, or once a frame lay beyond what an entry can tell.
+        #: False if a frame is missing, or if the offset of a frame exceeds the maximum of an entry.
         self.is_complete = is_complete
 
     def __len__(self) -> int:
         return len(self._blocks) * _BLOCK_ENTRIES + len(self._newest)
 
     def add(self, names: Iterable[bytes], offset: int) -> None:
-        """The frame at this offset holds these names."""
+        """Add the names of the frame at this offset."""
         if offset > _OFFSET_MASK:
             self.is_complete = False
             return
@@ -100,9 +100,9 @@ class OpenIndex:
             self._newest = newest = newest[_BLOCK_ENTRIES:]
 
     def find(self, name: bytes) -> list[int]:
-        """The offsets of the frames that may hold this name, in order."""
+        """Return the offsets of the frames that may contain this name, in order."""
         key = zlib.crc32(name) & _KEY_MASK
-        # The newest first: what moves from there to a block meanwhile is found twice, and never missed.
+        # Search the newest entries first: an entry that moves to a block meanwhile is found twice, never missed.
         found = {entry & _OFFSET_MASK for entry in self._newest[:] if entry >> _OFFSET_BITS == key}
         for block in self._blocks[:]:
             found.update(_offsets(block, key))
@@ -116,7 +116,7 @@ def _offsets(entries: "array[int]", key: int) -> list[int]:
 
 
 class SegmentIndex:
-    """The file: what its header and table say. One page is read for each question, more only for a frequent name."""
+    """The header and table of an index file. A search reads one page, or more for a frequent name."""
 
     __slots__ = ("_checksums", "_firsts", "_name", "_pages_at", "last_position", "table_bytes")
 
@@ -124,7 +124,7 @@ class SegmentIndex:
     table_bytes: int
 
     def __init__(self, disk: Disk, segment: str) -> None:
-        """Raise IndexDamagedError unless there is a good one of this segment; FileNotFoundError if there is none."""
+        """Read the index of a segment; raise IndexDamagedError if it is damaged, FileNotFoundError if there is none."""
         self._name = index_name(segment)
         file = disk.open(self._name)
         try:
@@ -134,7 +134,7 @@ class SegmentIndex:
 
     def _read(self, file: File, segment: str) -> None:
         head = file.read_at(0, _HEADER_BYTES)
-        # A version that this program does not read is an index to be made anew, like any other that is no use.
+        # An index of an unknown version is treated as damaged, so that it is rebuilt.
         with suppress(JournalError):
             if preamble_problem(head, INDEX_MAGIC, self._name) or len(head) < _HEADER_BYTES:
                 raise self._damaged()
@@ -153,9 +153,9 @@ class SegmentIndex:
         raise self._damaged()
 
     def find(self, disk: Disk, name: bytes) -> list[int]:
-        """The offsets of the frames that may hold this name, in order; raises as the constructor does."""
+        """Return the offsets of the frames that may contain this name, in order; raise as the constructor does."""
         key = zlib.crc32(name) & _KEY_MASK
-        # The key may begin in the middle of the page before the first one that begins with it or with a higher one.
+        # Entries of the key may begin in the page before the first page that begins with this key or a higher one.
         first = max(0, bisect_left(self._firsts, key << _OFFSET_BITS) - 1)
         last = bisect_right(self._firsts, key << _OFFSET_BITS | _OFFSET_MASK)
         found: list[int] = []
@@ -176,13 +176,13 @@ class SegmentIndex:
         return _swapped(array("Q", data))
 
     def _damaged(self) -> IndexDamagedError:
-        return IndexDamagedError(f"the index {self._name!r} is damaged; it is made anew", reason="INDEX_DAMAGED")
+        return IndexDamagedError(f"the index {self._name!r} is damaged; it will be rebuilt", reason="INDEX_DAMAGED")
 
 
 def build_index(disk: Disk, header: SegmentHeader, last_position: int, names_of: NamesOf) -> int:
-    """Make the index of a sealed segment, replacing one that is there; return how many entries it has.
+    """Build the index of a sealed segment, replacing an existing one; return the number of entries.
 
-    Raises IndexDamagedError, leaving none, if the segment cannot be read to its end or is too large to index.
+    Raises IndexDamagedError, without writing, if the segment cannot be read to its end or is too large to index.
     """
     found = _entries(disk, header, last_position, names_of)
     entries = _swapped(array("Q", sorted(found))).tobytes()
@@ -196,7 +196,7 @@ def build_index(disk: Disk, header: SegmentHeader, last_position: int, names_of:
     file = disk.create(temporary)
     try:
         write_fully(file, 0, head + zlib.crc32(head).to_bytes(4, "big") + table + entries)
-        # Not for durability: a power cut must not leave a name without its bytes, which would be read and refused.
+        # Sync before the rename, so that a power cut cannot leave the final name without its contents.
         file.sync()
     finally:
         file.close()
@@ -221,14 +221,14 @@ def _entries(disk: Disk, header: SegmentHeader, last_position: int, names_of: Na
 
 
 def _swapped(entries: "array[int]") -> "array[int]":
-    """Between the order of the file and that of the machine."""
+    """Convert between the byte order of the file and that of the machine, in place."""
     if _IS_LITTLE:
         entries.byteswap()
     return entries
 
 
 def read_frame(file: File, header: SegmentHeader, offset: int) -> Frame:
-    """Return the frame at an offset that an index gave, verified by itself; IndexDamagedError if there is none."""
+    """Return the verified frame at an offset from an index; raise IndexDamagedError if there is none."""
     head = file.read_at(offset, HEADER_BYTES)
     frame = decode_header(head, 0, header.salt)
     if frame is not None:

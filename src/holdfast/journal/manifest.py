@@ -1,11 +1,11 @@
-"""The manifest: a small file that knows what the journal must at least contain.
+"""The manifest: a small file that records the minimum contents of the journal.
 
-Segments alone cannot say that the newest of them is missing, nor that whole frames are gone from the end. The
-manifest can: it names the newest segment and carries a mark, a position known durable with the checksum of
-its frame. It is replaced whole at every opening, roll and clean close.
+The segments alone do not reveal that the newest of them is missing, or that complete frames are missing at the end. The
+manifest does: it names the newest segment and contains a mark, a position known to be durable with the checksum of its
+frame. It is replaced as a whole at every opening, roll and clean close.
 
-Invariant: the manifest never runs ahead of the segments. It is written after what it speaks of is durable,
-so a crash in between leaves it behind, which is allowed; ahead is damage.
+Invariant: the manifest is never ahead of the segments. It is written after the data it describes is durable, so a crash
+in between leaves an older manifest, which is allowed; a manifest ahead of the segments is damage.
 """
 
 import struct
@@ -28,7 +28,7 @@ MANIFEST_BYTES = _CHECKSUM_AT + 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What is known durable. `newest_first_position` is 0 while no segment is known."""
+    """State known to be durable. `newest_first_position` is 0 while there is no segment."""
 
     cluster_id: bytes
     newest_first_position: int
@@ -52,13 +52,13 @@ def write_manifest(disk: Disk, manifest: Manifest) -> None:
 
 
 def read_manifest(disk: Disk) -> Manifest | None:
-    """Return the manifest, None if there is none; raise JournalDamagedError if it cannot be trusted."""
+    """Return the manifest, None if there is none; raise JournalDamagedError if it is damaged."""
     if MANIFEST_NAME not in disk.names():
         return None
     data = read_whole(disk, MANIFEST_NAME)
     problem = preamble_problem(data, MANIFEST_MAGIC, MANIFEST_NAME)
     if not problem and len(data) != MANIFEST_BYTES:
-        problem = f"expected it to be {MANIFEST_BYTES} bytes, got {len(data)}"
+        problem = f"it must be {MANIFEST_BYTES} bytes, got {len(data)}"
     if not problem and zlib.crc32(data[:_CHECKSUM_AT]) != int.from_bytes(data[_CHECKSUM_AT:], "big"):
         problem = "its checksum does not match"
     if problem:

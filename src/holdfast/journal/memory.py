@@ -1,7 +1,6 @@
-"""A journal that keeps nothing: the same behaviour as the one on disk, for tests and throwaway queues.
+"""A journal in memory with the behaviour of the one on disk, for tests and temporary queues.
 
-Invariant: what a caller may observe (positions, grants, errors) is what FileJournal would show; only a
-restart tells them apart.
+Invariant: positions, grants and errors are those that FileJournal would return; only a restart makes a difference.
 """
 
 import threading
@@ -22,9 +21,9 @@ _NAME = "memory"
 
 
 class MemoryJournal:
-    """Frames in a list. `bytes_max` caps frames and grants together, as a disk's size would.
+    """Frames in a list. `bytes_max` limits frames and grants together, as the size of a disk would.
 
-    Without `keeps_frames` nothing can be replayed, and a server that runs for ever does not grow.
+    Without `keeps_frames` nothing can be replayed, and the memory of a long-running server does not grow.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class MemoryJournal:
             raise PositionRemovedError(f"positions up to {self._first_position - 1} are no longer kept")
         before = next((frame for frame in self._frames if frame.last_position == after), None)
         if after > self._end_position or (link is not None and before and before.checksum != link):
-            raise JournalDamagedError(_NAME, 0, after, "it does not hold the frame that was asked for")
+            raise JournalDamagedError(_NAME, 0, after, "it does not contain the requested frame")
         return iter([frame for frame in self._frames if frame.last_position > after])
 
     def reserve(self, size: int, *, spare: int = 0) -> bool:
@@ -92,7 +91,7 @@ class MemoryJournal:
         with self._lock:
             granted = min(size, self._granted)
             if not self._has_room(size - granted):
-                raise JournalFullError(f"no room for a frame of {size} bytes", reason="JOURNAL_FULL")
+                raise JournalFullError(f"no space for a frame of {size} bytes", reason="JOURNAL_FULL")
             self._granted -= granted
             self._bytes += size if self._keeps_frames else 0
         self._end_checksum = zlib.crc32(body, self._end_checksum)
@@ -104,7 +103,7 @@ class MemoryJournal:
         return self._end_position
 
     def segments(self) -> list[SegmentInfo]:
-        """Return one segment that is never sealed, and so is never removed."""
+        """Return one segment, which is never sealed."""
         self._refuse_if_closed()
         return [
             SegmentInfo(
@@ -118,7 +117,7 @@ class MemoryJournal:
         ]
 
     def remove_segments(self, before: int) -> list[str]:
-        """Forget the frames that end at or before `before`, so that memory can be given back."""
+        """Remove the frames that end at or before `before`, to free memory."""
         self._refuse_if_closed()
         with self._lock:
             gone = [frame for frame in self._frames[:-1] if frame.last_position <= before]

@@ -1,7 +1,7 @@
-"""A new journal that begins with a state instead of with nothing.
+"""A new journal that begins with a restored state.
 
-Invariant: the directory is marked from before the first write until after the last, so that an interrupted beginning
-is never mistaken for a journal, nor for an empty directory.
+Invariant: the directory is marked from before the first write until after the last, so that an interrupted restore is
+never mistaken for a journal or for an empty directory.
 """
 
 from collections.abc import Iterable
@@ -14,46 +14,46 @@ from holdfast.journal.manifest import Manifest, write_manifest
 from holdfast.journal.segment import HEADER_BYTES, SegmentHeader, create_segment
 from holdfast.journal.snapshot import SnapshotHeader, write_snapshot
 
-#: How many positions, and tokens, one millisecond has room for; and how many milliseconds an epoch takes at least.
+#: Positions, and tokens, reserved for each millisecond; and the minimum duration of an epoch in milliseconds.
 PER_MS = 1_024
 _EPOCH_MS = 1_000
-#: So that positions stay exact in every reader of JSON, until the year 2248.
+#: Keeps positions below 2**53, so that every JSON reader represents them exactly; reached in the year 2248.
 _NOW_MS_MAX = (1 << 53) // PER_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a restored journal begins: past everything that the lost ones could have reached by now.
+    """The start of a restored journal: past every position, token and epoch that a lost journal could have reached.
 
-    A journal that began with nothing has had fewer than 1024 positions and tokens for each millisecond since 1970, and
-    fewer openings than seconds; one that began here has so again. So whatever was lost, at whatever time before now,
-    is below; and of two restores of one backup, the later begins above all that the earlier has done.
+    A journal that began empty has used fewer than 1024 positions and tokens per millisecond since 1970, and fewer
+    epochs than seconds since then. The same holds for a journal that began at an origin. So everything that was lost
+    before now is below this origin; and of two restores of one backup, the later begins above all that the earlier did.
     """
 
     cluster_id: bytes
-    #: The first position and the first token are past this.
+    #: The first position and the first token are greater than this.
     floor: int
     epoch: int
     now_ms: int
 
     @classmethod
     def at(cls, now_ms: int, *, cluster_id: bytes, position: int, token: int, epoch: int) -> "Origin":
-        """An origin at this time, and in any case past what the backup itself has."""
+        """Return the origin for this time, but always past the end of the backup."""
         if not 0 < now_ms < _NOW_MS_MAX:
-            message = f"expected the clock to be between 1970 and 2248, got {now_ms} ms since 1970; set it right first"
+            message = f"the clock must be between 1970 and 2248, got {now_ms} ms since 1970; set the clock first"
             raise FailedPreconditionError(message, reason="CLOCK_WRONG")
         floor = max(now_ms * PER_MS, position + 1, token + 1)
         return cls(cluster_id=cluster_id, floor=floor, epoch=max(now_ms // _EPOCH_MS, epoch + 1), now_ms=now_ms)
 
 
-#: The link of what has no frame before it.
+#: The link of a segment without a frame before it.
 _NOTHING = 0
 
 
 def begin(
     disk: Disk, origin: Origin, chunks: Iterable[bytes], *, digest_version: int, digest: int, log_time_ms: int
 ) -> None:
-    """Makes an empty directory a journal whose state, at the position `origin.floor`, is that of the chunks."""
+    """Create a journal in an empty, marked directory; its state at position `origin.floor` is that of the chunks."""
     snapshot = SnapshotHeader(
         digest_version=digest_version,
         cluster_id=origin.cluster_id,
@@ -62,7 +62,7 @@ def begin(
         log_time_ms=log_time_ms,
         digest=digest,
     )
-    assert RESTORING_NAME in disk.names(), "whoever begins marks the directory"
+    assert RESTORING_NAME in disk.names(), "the caller marks the directory first"
     write_snapshot(disk, snapshot, chunks)
     segment = SegmentHeader(
         digest_version=digest_version,

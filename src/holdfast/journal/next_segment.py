@@ -1,9 +1,9 @@
-"""The file of the segment after the one being written: created and allocated before it is needed.
+"""The file of the next segment: created and allocated before it is needed.
 
-So a roll needs no descriptor and, as a rule, no space. The file has a temporary name until its header is durable. Where
-room is short it is given up: frames matter more than the next file.
+So a roll needs no descriptor and usually no space. The file has a temporary name until its header is durable. When
+space is short the file is removed, and its space is used for frames.
 
-Threads: the writer's thread prepares and takes, the loop's gives up; one lock keeps them apart.
+Threads: the writer's thread calls `prepare` and `take`, the loop's thread calls `give_up`; one lock protects the file.
 """
 
 import threading
@@ -16,7 +16,7 @@ NEXT_NAME = "next.seg" + TEMPORARY_SUFFIX
 
 
 class NextSegment:
-    """At most one file ahead."""
+    """At most one preallocated file."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -24,7 +24,7 @@ class NextSegment:
         self._lock = threading.Lock()
 
     def prepare(self, room: int) -> bool:
-        """Create the file with so much room for frames; False if there is no space or no descriptor for it now."""
+        """Create the file with `room` bytes for frames; False if there is no space or no descriptor for it now."""
         with self._lock:
             if self._file is not None:
                 return True
@@ -40,18 +40,18 @@ class NextSegment:
             return True
 
     def take(self, header: SegmentHeader, size: int) -> File | None:
-        """Make the file the segment of this header, as `create_segment` would; None if there is no file ahead."""
+        """Make the file the segment of this header, as `create_segment` would; None if there is no file."""
         with self._lock:
             file, self._file = self._file, None
         return None if file is None else finish_segment(self._disk, file, NEXT_NAME, header, size)
 
     def give_up(self) -> bool:
-        """Remove the file, so that its room can be used; says whether there was one."""
+        """Remove the file to free its space; return whether there was one."""
         with self._lock:
             return self._remove()
 
     def close(self) -> None:
-        """Close the file and leave it to the next start to remove it."""
+        """Close the file; the next start removes it."""
         with self._lock:
             if self._file is not None:
                 self._file.close()

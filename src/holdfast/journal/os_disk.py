@@ -1,8 +1,8 @@
-"""The real disk: one directory, reached by plain system calls.
+"""The real disk: one directory of the operating system.
 
-Invariants: the directory is 0700 and the files 0600; no descriptor is inherited by a child; the claim on the
-directory is an flock, so it ends with the process however that ends. Whoever has that claim holds descriptors in
-reserve, for what the journal must open to go on; readers of history do not use them.
+Invariants: the directory is 0700 and the files 0600; no child inherits a descriptor; the lock on the directory is an
+flock, so it is released however the process ends. The process with the lock reserves descriptors for the files that
+the journal must open; readers of history do not use the reserve.
 """
 
 import contextlib
@@ -18,14 +18,14 @@ from holdfast.process.private_paths import make_directory, sync_directory
 
 LOCK_NAME = "LOCK"
 _ZEROS = bytes(1 << 20)
-# How Linux shows the name of a file that has none any more.
+# Suffix with which Linux shows the name of a deleted file.
 _DELETED = " (deleted)"
-# What file systems without fallocate answer.
+# Errors of file systems without fallocate.
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class OsFile:
-    """A file by its descriptor."""
+    """An open file descriptor."""
 
     __slots__ = ("_fd", "_link")
 
@@ -48,17 +48,17 @@ class OsFile:
     def sync(self) -> None:
         os.fdatasync(self._fd)
         if self._is_deleted():
-            # Somebody deleted the file under us: it will be gone with this process, whatever was synced.
+            # The file was deleted while it was open: synced data is lost when this process ends.
             raise FileNotFoundError(errno.ENOENT, "the file being written was deleted")
 
     def _is_deleted(self) -> bool:
-        """Asked by name where that is possible: whoever reads a file's times makes its next sync half as slow again.
+        """Return whether the file was deleted; uses /proc if possible, because fstat makes the next sync 50 % slower.
 
-        Since Linux 6.13, a time that somebody has read must differ after the next write, so that the write changes more
-        than data.
+        Since Linux 6.13, a timestamp that was read must change with the next write, so that this write also changes
+        metadata.
         """
         try:
-            return os.readlink(self._link).endswith(_DELETED)  # noqa: PTH115 - a Path made for it costs more than the call
+            return os.readlink(self._link).endswith(_DELETED)  # noqa: PTH115 - a Path would cost more than the call
         except OSError:
             return not os.fstat(self._fd).st_nlink
 
@@ -69,7 +69,7 @@ class OsFile:
         try:
             _extend(self._fd, present, size - present)
         except OSError:
-            # Part of the space may have been taken; the bytes below `present` are not touched by this.
+            # Part of the space may have been allocated; bytes below `present` are not affected.
             os.ftruncate(self._fd, present)
             raise
 
@@ -95,14 +95,14 @@ def _extend(fd: int, offset: int, size: int) -> None:
 
 
 def _write_zeros(fd: int, offset: int, size: int) -> None:
-    """Take the space the slow way, where the file system cannot promise it."""
+    """Allocate the space by writing zeros, for file systems without fallocate."""
     end = offset + size
     while offset < end:
         offset += os.pwrite(fd, _ZEROS[: end - offset], offset)
 
 
 class OsHold:
-    """A file kept under an flock."""
+    """A file with an flock."""
 
     __slots__ = ("_fd", "_path")
 
@@ -112,14 +112,14 @@ class OsHold:
 
     def release(self) -> None:
         if self._fd >= 0:
-            # Removed while still locked: nobody can mistake the file of a later holder for this one.
+            # Remove it while it is still locked, so that the file of a later holder is not removed.
             self._path.unlink(missing_ok=True)
             os.close(self._fd)
             self._fd = -1
 
 
 class OsDisk:
-    """A directory of the operating system, made if it is not there."""
+    """A directory of the operating system, created if it does not exist."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._path = Path(directory)
@@ -127,7 +127,7 @@ class OsDisk:
             make_directory(self._path)
         self._lock_fd = -1
         self._directory_fd = -1
-        #: Open as long as the directory is locked: a sync of it must not fail for want of a descriptor.
+        #: Open while the directory is locked: a sync of it must not fail for lack of a descriptor.
         self._sync_fd = -1
         self.descriptors = DescriptorReserve()
 
@@ -142,7 +142,7 @@ class OsDisk:
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EROFS):
                 raise
-            # A backup on a read-only disk can still be verified and read.
+            # So that a backup on a read-only disk can be verified and read.
             return OsFile(os.open(self._of(name), os.O_RDONLY | os.O_CLOEXEC))
 
     def names(self) -> list[str]:
@@ -176,7 +176,7 @@ class OsDisk:
             holder = _pid_in(fd)
             os.close(fd)
             raise DirectoryLockedError(str(self._path), holder) from None
-        # The pid only serves the message that a second process gets; on a full disk it stays empty.
+        # The pid is only used in the error message of a second process; on a full disk the file stays empty.
         with contextlib.suppress(OSError):
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
@@ -204,7 +204,7 @@ class OsDisk:
             if _is_still_at(fd, path):
                 self._hand_over(fd)
                 return OsHold(path, fd)
-            # Somebody reaped the file between our opening and locking it.
+            # Another process reaped the file between our open and our flock: retry.
             os.close(fd)
 
     def reap(self, name: str) -> bool:
@@ -214,7 +214,7 @@ class OsDisk:
         except FileNotFoundError:
             return True
         except PermissionError:
-            # Another user's: whether it is held cannot be told, so it is taken for held.
+            # The file belongs to another user: treat it as held, because that cannot be checked.
             return False
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -227,12 +227,12 @@ class OsDisk:
         return True
 
     def _refill(self) -> None:
-        """Hold again what was lent: only whoever writes holds anything."""
+        """Fill the reserve again; only the process that holds the lock has a reserve."""
         if self._lock_fd >= 0:
             self.descriptors.fill()
 
     def _hand_over(self, fd: int) -> None:
-        """What root makes in the directory of another user, that user must be able to clear away."""
+        """Give a file that root created to the owner of the directory, so that the owner can remove it."""
         if os.geteuid() == 0:
             owner = self._path.stat()
             os.fchown(fd, owner.st_uid, owner.st_gid)
@@ -243,14 +243,14 @@ class OsDisk:
 
 
 def _locked_directory(path: Path) -> int:
-    """Claim the directory itself: unlike the file LOCK, nobody can delete that and start a second writer."""
+    """Lock the directory itself: if the file LOCK is deleted, a second writer still cannot start."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         raise
-    except OSError:  # a file system that locks no directories: the file alone has to do
+    except OSError:  # the file system cannot lock directories: rely on the file LOCK
         os.close(fd)
         return -1
     return fd

@@ -1,10 +1,9 @@
-"""The journal as the layer above sees it: frames of opaque bytes, in order, durable when `write` returns.
+"""The port of the journal: frames of opaque bytes, in order, durable when `write` returns.
 
 Invariants of every implementation:
-- Positions count events from 1 without gaps; a frame holds `count` of them and is durable whole or not at
-  all.
-- `end_position` is the last durable position; it never goes back while the journal is open.
-- After JournalFailedError every call but `close` and `release` raises it again; the properties stay as they were.
+- Positions count events from 1 without gaps; a frame contains `count` events and is durable as a whole or not at all.
+- `end_position` is the last durable position; it never decreases while the journal is open.
+- After JournalFailedError every call except `close` and `release` raises it again; the properties keep their values.
 """
 
 from collections.abc import Iterator
@@ -20,15 +19,15 @@ __all__ = ["FRAME_OVERHEAD", "Frame", "Journal", "JournalConfig", "SegmentInfo"]
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """One frame as replayed."""
+    """One frame of a replay."""
 
     first_position: int
     count: int
     digest: int
     body: bytes
-    # What the next frame links to; a snapshot taken after this frame carries it.
+    # The next frame, and a snapshot taken after this frame, link to it.
     checksum: int
-    # What the digest was computed by: that of the segment which the frame is in.
+    # The version of the digest; from the header of the frame's segment.
     digest_version: int
 
     @property
@@ -38,7 +37,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """One file of the journal; `last_position` is `first_position - 1` when it holds no frame."""
+    """One file of the journal; `last_position` is `first_position - 1` when it has no frame."""
 
     name: str
     first_position: int
@@ -46,37 +45,37 @@ class SegmentInfo:
     epoch: int
     bytes: int
     is_sealed: bool
-    # When it was begun; 0 where that is not known.
+    # The time of its creation; 0 if unknown.
     created_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalConfig:
-    """Sizes, and the version of the digests that the layer above hands in."""
+    """Sizes, and the version of the digests that the caller passes to `write`."""
 
-    # Large enough that rolling is rare, small enough that deleting whole segments follows retention closely.
+    # Large enough that rolls are rare, small enough that the deletion of whole segments follows retention closely.
     segment_bytes: int = 64 * 1024 * 1024
-    # How far ahead of need space is reserved: one call per some hundreds of frames.
+    # Unit of space reservation: one call for some hundreds of frames.
     extent_bytes: int = 16 * 1024 * 1024
     digest_version: int = DIGEST_VERSION
 
 
 class Journal(Protocol):
-    """A single-writer log. `write` belongs to one thread at a time; the rest may be called beside it."""
+    """A single-writer log. One thread at a time calls `write`; other threads may call the other methods meanwhile."""
 
     @property
     def cluster_id(self) -> bytes:
-        """Sixteen bytes that tell this journal from all others."""
+        """Sixteen bytes that identify this journal."""
         ...
 
     @property
     def epoch(self) -> int:
-        """The number of this opening; greater than that of every opening before."""
+        """The number of this opening; greater than the number of every earlier opening."""
         ...
 
     @property
     def first_position(self) -> int:
-        """The lowest position that can be replayed; above 1, only a snapshot makes the journal complete."""
+        """The lowest position that can be replayed; if it is above 1, a snapshot is needed for the complete state."""
         ...
 
     @property
@@ -93,7 +92,7 @@ class Journal(Protocol):
         """Yield the frames past `after`, verified; `link` is the checksum of the frame that must end there.
 
         Raises PositionRemovedError if frames past `after` are deleted, JournalDamagedError if the journal
-        ends before `after`, if the link differs, or if a frame is not what was written.
+        ends before `after`, if the link differs, or if a frame is damaged.
         """
         ...
 
@@ -109,10 +108,10 @@ class Journal(Protocol):
         ...
 
     def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
-        """Make one frame durable and return the new end position; `now_ms` dates a segment begun for it.
+        """Make one frame durable and return the new end position; `now_ms` is the creation time of a new segment.
 
-        Raises JournalFullError, having changed nothing, if the frame was not reserved and does not fit. Any
-        other failure is a JournalFailedError, and final.
+        Raises JournalFullError, without any change, if the frame was not reserved and does not fit. Any other
+        failure is a JournalFailedError, and final.
         """
         ...
 
@@ -121,9 +120,9 @@ class Journal(Protocol):
         ...
 
     def remove_segments(self, before: int) -> list[str]:
-        """Delete the sealed segments that end at or before `before` and that no pin needs; name them."""
+        """Delete the sealed segments that end at or before `before` and that no pin needs; return their names."""
         ...
 
     def close(self) -> None:
-        """Close cleanly; after a failure, only give everything up. Calling it twice is harmless."""
+        """Close cleanly; after a failure, only release resources. Calling it twice is harmless."""
         ...

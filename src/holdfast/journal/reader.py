@@ -1,8 +1,8 @@
-"""Reading a journal that may belong to somebody else: nothing is locked, nothing is changed.
+"""Reads a journal that another process may have open; locks and changes nothing.
 
-A server may be writing meanwhile; what it had made durable when the reader looked is read, and a frame that is being
-written is not there yet. Such a frame can look like a damaged one, so what looks damaged is looked at again: damage
-stays. Whoever reads while a server runs holds a pin, so that nothing is deleted on the way.
+A server may be writing meanwhile: the reader returns the frames that were durable when it started. A frame that is just
+being written can look damaged, so a damaged journal is read again; real damage remains. A reader beside a running
+server holds a pin, so that no segment is deleted meanwhile.
 """
 
 import time
@@ -14,13 +14,13 @@ from holdfast.journal.port import Frame
 from holdfast.journal.replay import replay_segments
 from holdfast.journal.survey import Survey, refuse_damage, survey
 
-#: A frame is written within microseconds, unless its writer is made to wait in the middle of it.
+#: A frame is written within microseconds, unless its writer is interrupted.
 _LOOKS = 6
 _PAUSE_S = 0.01
 
 
 class JournalReader:
-    """One look at a journal. Raises JournalDamagedError where it is damaged."""
+    """A view of a journal at one instant. Raises JournalDamagedError if it is damaged."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -28,21 +28,21 @@ class JournalReader:
 
     @property
     def first_position(self) -> int:
-        """The lowest position that is there."""
+        """The lowest position found."""
         return self._found.headers[0].first_position if self._found.headers else 1
 
     @property
     def end_position(self) -> int:
-        """The last position that was there."""
+        """The last position found."""
         return self._found.end_position
 
     @property
     def epoch(self) -> int:
-        """The highest epoch that was there."""
+        """The highest epoch found."""
         return self._found.epoch
 
     def frames(self, after: int = 0, *, link: int | None = None) -> Iterator[Frame]:
-        """Yield the frames past `after`, verified; see `Journal.replay` for what is raised."""
+        """Yield the frames past `after`, verified; raise as `Journal.replay` does."""
         return replay_segments(
             self._disk,
             self._found.headers,
@@ -53,7 +53,7 @@ class JournalReader:
 
 
 def sound_survey(disk: Disk) -> Survey:
-    """What is there, once no frame is being written; raises JournalDamagedError for what stays damaged."""
+    """Survey the journal between two writes; raise JournalDamagedError if damage remains after several attempts."""
     for _ in range(_LOOKS - 1):
         try:
             return _refusing(disk)

@@ -1,10 +1,10 @@
-"""Making the end of a journal clean: by itself where it is torn, by command where it is damaged.
+"""Recovery of the end of a journal: automatic if it is torn, by the repair command if it is damaged.
 
 Invariants:
-- What is cut is copied first, durably; what is kept is durable before anything is built upon it.
-- Each step may be repeated, so a crash in any of them is harmless: the next survey finds either the tail or
-  the clean end, and the copy has the same name and contents each time.
-- Never is a frame cut that a valid frame follows.
+- Before bytes are cut, a copy of them is durable; the remaining frames are durable before new ones are written.
+- Each step may be repeated, so a crash in any of them is harmless: the next survey finds either the tail or the clean
+  end, and the copy has the same name and contents each time.
+- A frame that is followed by a valid frame is never cut.
 """
 
 import re
@@ -19,7 +19,7 @@ from holdfast.journal.survey import Survey, refuse_damage, survey, survey_with
 from holdfast.journal.tail import TailVerdict
 from holdfast.journal.whole_write import TEMPORARY_SUFFIX, replace_file, write_fully
 
-#: Temporary files of ours. A directory may hold other people's, which are none of our business.
+#: Temporary files of the journal; other files in the directory are not removed.
 _LEFT_BEHIND = re.compile(
     rf"(MANIFEST|next\.seg|\d{{20}}-\d{{10}}\.seg|snapshot-\d{{20}}\.snap|torn-\d+-\d+\.bak){re.escape(TEMPORARY_SUFFIX)}"
 )
@@ -27,13 +27,13 @@ _LEFT_BEHIND = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairReport:
-    """What a repair did; `copy_name` is "" if nothing was cut."""
+    """The result of a repair; `copy_name` is "" if nothing was cut."""
 
     end_position: int
     copy_name: str
     bytes_cut: int
     is_manifest_rebuilt: bool
-    # Positions known durable that the journal no longer has.
+    # The number of positions that were known to be durable and are lost.
     positions_lost: int
 
     @property
@@ -42,7 +42,7 @@ class RepairReport:
 
 
 def recover(disk: Disk, *, verify_after: int = 0) -> Survey:
-    """Survey, refuse damage, cut a torn tail, and remove what interrupted steps left behind."""
+    """Survey, refuse damage, cut a torn tail, and remove the temporary files of interrupted steps."""
     found = survey(disk, verify_after=verify_after)
     refuse_damage(found)
     settle(disk, found)
@@ -53,11 +53,11 @@ def recover(disk: Disk, *, verify_after: int = 0) -> Survey:
 
 
 def settle(disk: Disk, found: Survey) -> str:
-    """Cut what follows the last good frame, keeping a copy unless it is zeros; return the copy's name.
+    """Cut the bytes after the last good frame, keeping a copy unless they are zeros; return the copy's name.
 
-    When this returns the good frames are durable, which being readable does not mean: whoever wrote the last
-    one may have died before its sync, or because of it, and then the kernel holds it for clean and will never
-    write it. So that one is written and synced again; those before it were durable before it was written.
+    When this returns the good frames are durable. A readable frame need not be: the writer may have crashed before
+    the sync of the last frame, or after it failed; then the kernel considers the pages clean and never writes them.
+    So the last frame is written and synced again; the frames before it were durable before it was written.
     """
     tail = found.tail
     if tail is None or (found.is_end_marked and found.sizes[-1] == tail.offset):
@@ -80,8 +80,8 @@ def settle(disk: Disk, found: Survey) -> str:
 def repair(disk: Disk) -> RepairReport:
     """Cut the damaged last frame, keeping a copy, and rebuild a manifest that is missing or damaged.
 
-    This is the one place that gives up data known to have been durable, so only a person starts it. It raises
-    JournalDamagedError, changing nothing, for damage anywhere else.
+    This is the only function that discards data known to have been durable, so only a user starts it. For damage
+    anywhere else it raises JournalDamagedError and changes nothing.
     """
     disk.lock()
     try:
@@ -114,7 +114,7 @@ def _refuse_the_irreparable(found: Survey) -> None:
 
 
 def _manifest_or_rebuilt(disk: Disk) -> tuple[Manifest | None, bool]:
-    """Return the manifest, made up from the newest segment if need be, and whether it was."""
+    """Return the manifest, rebuilt from the newest segment if necessary, and whether it was rebuilt."""
     names = segment_names(disk.names())
     try:
         manifest = read_manifest(disk)

@@ -1,7 +1,7 @@
-"""Reading frames back, over segments, in order, each one verified.
+"""Replay: reads the frames of all segments in order and verifies each of them.
 
-Invariant: what is yielded is contiguous and linked from the first frame to the last. Whatever is not is
-raised as JournalDamagedError, never skipped.
+Invariant: the frames yielded are contiguous and linked from the first to the last. A frame that is not raises
+JournalDamagedError and is never skipped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,9 @@ def replay_segments(
     until: int,
     link: int | None = None,
 ) -> Iterator[Frame]:
-    """Return the frames past `after` up to the one that ends at `until`, which is where `headers` end.
+    """Return the frames past `after` up to the one that ends at `until`, the end of the last segment of `headers`.
 
-    A frame that `after` lies within is yielded whole. See `Journal.replay` for what is raised.
+    A frame that contains `after` is yielded whole. Raises as `Journal.replay` does.
     """
     _check_range(headers, after, until)
     return _frames(disk, headers, _Range(after, until, link))
@@ -67,20 +67,20 @@ def _frames_of_one(walker: FrameWalker, header: SegmentHeader, end: int, wanted:
         elif last == wanted.after:
             _check_link(frame.checksum, wanted, header.name)
     if walker.position != end + 1:
-        problem = f"expected frames up to position {end}, but the one here cannot be read"
+        problem = f"expected frames up to position {end}, but the frame here cannot be read"
         raise JournalDamagedError(header.name, walker.offset, walker.position, problem)
 
 
 def _check_link(found: int, wanted: _Range, name: str) -> None:
     if wanted.link is not None and found != wanted.link:
-        problem = "the frame that ends there is of another history than expected"
+        problem = "the frame that ends there belongs to another history"
         raise JournalDamagedError(name, 0, wanted.after, problem)
 
 
 def read_sealed(disk: Disk, *, after: int = 0, link: int | None = None) -> Iterator[Frame]:
     """Yield the frames past `after` of all segments but the newest, which another process may be writing.
 
-    The caller has a pin at `after + 1`, taken before the call, so that nothing it needs is deleted meanwhile.
+    The caller holds a pin at `after + 1`, taken before the call, so that no segment it needs is deleted.
     """
     headers = read_headers(disk)
     until = headers[-1].first_position - 1 if headers else 0
@@ -96,7 +96,7 @@ def read_headers(disk: Disk) -> list[SegmentHeader]:
         try:
             file = disk.open(name)
         except FileNotFoundError:
-            # Removed since it was listed; and as the oldest go first, so were those before it.
+            # Removed since it was listed; the segments before it are removed too, because the oldest go first.
             headers.clear()
             continue
         try:
@@ -115,4 +115,4 @@ def _check_range(headers: Sequence[SegmentHeader], after: int, until: int) -> No
         )
     if after > until:
         name = headers[-1].name if headers else ""
-        raise JournalDamagedError(name, 0, after, f"the journal ends with position {until}, before what was asked for")
+        raise JournalDamagedError(name, 0, after, f"the journal ends with position {until}, before the requested one")

@@ -1,12 +1,12 @@
-"""Segments: the files that frames live in, linked into a chain by their headers.
+"""Segments: the files that contain the frames, linked into a chain by their headers.
 
-Layout of the header, one whole sector that no later write touches:
+Layout of the header, one sector that is never written again:
 
     preamble 16 | digest version u32 | cluster id 16 | epoch u64 | first position u64
     | link u32 (checksum of the last frame before this segment) | created ms u64 | zeros | checksum u32
 
-Invariant: a segment appears under its own name only when its header is durable, so a damaged header is damage
-and never an interrupted creation.
+Invariant: a segment gets its final name only when its header is durable, so a damaged header is never an interrupted
+creation.
 """
 
 import re
@@ -38,7 +38,7 @@ _NAME = re.compile(r"(\d{20})-(\d{10})\.seg")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentHeader:
-    """What a segment says of itself."""
+    """The header of a segment."""
 
     digest_version: int
     cluster_id: bytes
@@ -46,7 +46,7 @@ class SegmentHeader:
     first_position: int
     link: int
     created_ms: int
-    # The salt depends on it, so a header that was read is encoded as it was written.
+    # The salt depends on it, so a header keeps the version with which it was written.
     format_version: int = FORMAT_VERSION
 
     @property
@@ -62,17 +62,17 @@ class SegmentHeader:
 
     @property
     def salt(self) -> int:
-        """Where the header checksums of this segment's frames start from."""
+        """The start value of the header checksums of this segment's frames."""
         return zlib.crc32(self.encode()[:_CHECKSUM_AT])
 
 
 def segment_name(first_position: int, epoch: int) -> str:
-    """Name a segment so that names sort as positions do; not `.log`, which clean-up scripts delete."""
+    """Return the name of a segment. Names sort by position; the suffix is not `.log`, which clean-up scripts delete."""
     return f"{first_position:020d}-{epoch:010d}.seg"
 
 
 def segment_names(names: list[str]) -> list[str]:
-    """Return those of `names` that are segments, in the journal's order."""
+    """Return those of `names` that are segments, in the order of the journal."""
     return sorted(name for name in names if _NAME.fullmatch(name))
 
 
@@ -106,10 +106,10 @@ def read_header(file: File, name: str) -> SegmentHeader:
 
 
 def create_segment(disk: Disk, header: SegmentHeader, size: int) -> File:
-    """Create a segment with `size` bytes in all reserved; when this returns it is durable under its name.
+    """Create a segment with `size` bytes reserved in total; when this returns it is durable under its name.
 
-    An OSError means that the journal is as it was. A JournalFailedError means that the name may or may not be
-    there after a crash, so nothing more can be written to the segment before it.
+    An OSError means that the journal is unchanged. A JournalFailedError means that the name may or may not exist
+    after a crash, so nothing more can be written to the segment before it.
     """
     temporary = header.name + TEMPORARY_SUFFIX
     remove_if_present(disk, temporary)
@@ -117,7 +117,7 @@ def create_segment(disk: Disk, header: SegmentHeader, size: int) -> File:
 
 
 def finish_segment(disk: Disk, file: File, temporary: str, header: SegmentHeader, size: int) -> File:
-    """Make the new file `temporary` a segment, as `create_segment` says."""
+    """Make the new file `temporary` a segment; see `create_segment`."""
     try:
         file.reserve(max(size, HEADER_BYTES))
         write_fully(file, 0, header.encode())

@@ -1,4 +1,4 @@
-"""Snapshot files: a state at one position, as chunks of opaque bytes.
+"""Snapshot files: the state at one position, as chunks of opaque bytes.
 
 Layout, big-endian:
 
@@ -7,9 +7,9 @@ Layout, big-endian:
     then per chunk: size u32 (never 0) | checksum u32 | bytes
     then the trailer: zero u32 | chunk count u64 | total bytes u64 | checksum of all checksums before it u32
 
-Invariants: a snapshot appears under its own name only when it is whole and durable. A reader that has seen
-the trailer has verified every byte; chunks before that are verified singly, so a caller that builds state
-from them discards it if the reader raises.
+Invariants: a snapshot gets its final name only when it is complete and durable. A reader that has read the trailer has
+verified every byte. Before that only the single chunks are verified, so a caller that builds state from them discards
+the state if the reader raises.
 """
 
 import re
@@ -35,7 +35,7 @@ _NAME = re.compile(r"snapshot-(\d{20})\.snap")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotHeader:
-    """What a snapshot is of."""
+    """The header of a snapshot."""
 
     digest_version: int
     cluster_id: bytes
@@ -56,7 +56,7 @@ class SnapshotHeader:
 
 
 def list_snapshots(disk: Disk) -> list[int]:
-    """Return the positions of the snapshots there are, oldest first, good or not."""
+    """Return the positions of all snapshots, oldest first, including damaged ones."""
     return sorted(int(match[1]) for name in disk.names() if (match := _NAME.fullmatch(name)))
 
 
@@ -74,7 +74,7 @@ def snapshot_bytes(disk: Disk, position: int) -> int:
 
 
 def write_snapshot(disk: Disk, header: SnapshotHeader, chunks: Iterable[bytes]) -> str:
-    """Write a snapshot, durable when this returns, and return its name; a failure leaves none."""
+    """Write a snapshot, durable when this returns, and return its name; a failure leaves no snapshot."""
     temporary = header.name + TEMPORARY_SUFFIX
     remove_if_present(disk, temporary)
     file = disk.create(temporary)
@@ -106,7 +106,7 @@ def _write_parts(file: File, header: SnapshotHeader, chunks: Iterable[bytes]) ->
 
 
 def read_snapshot_header(disk: Disk, position: int) -> SnapshotHeader:
-    """Return what the snapshot at `position` is of; its chunks are not looked at."""
+    """Return the header of the snapshot at `position`; its chunks are not verified."""
     file = disk.open(snapshot_name(position))
     try:
         return _read_header(file, snapshot_name(position))
@@ -115,7 +115,7 @@ def read_snapshot_header(disk: Disk, position: int) -> SnapshotHeader:
 
 
 def read_snapshot(disk: Disk, position: int) -> Iterator[bytes]:
-    """Yield the chunks of the snapshot at `position`; raise SnapshotDamagedError where it is damaged."""
+    """Yield the chunks of the snapshot at `position`; raise SnapshotDamagedError at a damaged part."""
     name = snapshot_name(position)
     file = disk.open(name)
     try:
@@ -159,7 +159,7 @@ def _read_chunks(file: File, name: str) -> Iterator[bytes]:
         if not chunk_bytes:
             break
         offset += _CHUNK.size
-        # The size is not trusted with memory before it is known to fit.
+        # Check the size against the file before allocating memory for it.
         chunk = file.read_at(offset, chunk_bytes) if offset + chunk_bytes <= end else b""
         if not chunk or zlib.crc32(chunk) != checksum:
             raise _damaged(name, offset, f"chunk {count} does not match its checksum")

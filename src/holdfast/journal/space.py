@@ -1,22 +1,17 @@
-"""Room for frames: what is promised, what is taken.
-
-Accounting, all in bytes of the segment being written:
+"""Accounting of the space for frames, in bytes of the segment being written.
 
     0 ........ end ................ end + granted ......... allocated
-    | durable  | promised to frames | free                |
+    | durable  | granted to frames  | free                |
 
-- `grant(size, spare)` moves `size` from free to promised if `spare` stays free; else it extends the file
-  first.
-- `take(size)` is one frame's place: it comes out of what is promised, and out of what is free if more is
-  needed.
-- `give_back(size)` moves from promised to free.
-- `move(file, ...)` goes over to a new segment that has at least as much room, promises included.
+- `grant(size, spare)` moves `size` from free to granted if `spare` stays free; if necessary it extends the file.
+- `take(size)` uses space for one frame: from the granted bytes, and from the free ones if more is needed.
+- `give_back(size)` moves from granted to free.
+- `move(file, ...)` switches to a new segment with at least as much space, including grants.
 
-Invariant: end + granted <= allocated, always, and every byte below `allocated` has its space on the disk.
+Invariant: end + granted <= allocated, and every byte below `allocated` is allocated on the disk.
 
-Threads: the loop's thread grants while the writer's thread takes and moves. One lock guards the numbers and
-is never held over a write or a sync, only over `reserve` of the file, which is quick and touches no byte
-that is there.
+Threads: the loop's thread grants while the writer's thread takes and moves. One lock protects the numbers. It is never
+held during a write or a sync, only during `reserve` of the file, which is quick and does not change existing bytes.
 """
 
 import threading
@@ -26,7 +21,7 @@ from holdfast.journal.whole_write import is_no_space
 
 
 class Space:
-    """The room in the segment being written."""
+    """The space in the segment being written."""
 
     def __init__(self, file: File, *, end: int, allocated: int, extent_bytes: int) -> None:
         self._file = file
@@ -45,7 +40,7 @@ class Space:
         return self._granted
 
     def grant(self, size: int, spare: int) -> bool:
-        """Promise `size` bytes, with `spare` more staying free; on False nothing has changed."""
+        """Grant `size` bytes if `spare` more stay free; False means that nothing has changed."""
         assert size >= 0, "a grant is not negative"
         with self._lock:
             if not self._has(self._granted + size + spare):
@@ -59,7 +54,7 @@ class Space:
             self._granted -= size
 
     def take(self, size: int) -> bool:
-        """Give one frame its place and move `end` past it; False if it was not promised and does not fit."""
+        """Use space for one frame and move `end` past it; False if it was not granted and does not fit."""
         with self._lock:
             unpromised = max(0, size - self._granted)
             if unpromised and not self._has(self._granted + unpromised):
@@ -69,23 +64,23 @@ class Space:
             return True
 
     def room_wanted(self) -> tuple[int, int]:
-        """Return how many bytes a new segment should have room for, and how many it must."""
+        """Return the desired and the required space of a new segment, in bytes."""
         with self._lock:
             least = self._allocated - self._end
             return max(least, self._granted + self._extent_bytes), least
 
     def move(self, file: File, *, end: int, allocated: int) -> bool:
-        """Go over to a new file, if it holds all that the old one has room for; False means stay."""
+        """Switch to a new file with at least the space of the old one; False if that is impossible."""
         with self._lock:
             wanted = end + self._allocated - self._end
-            # The loop may have been granted more since the new file was made.
+            # More may have been granted since the new file was created.
             if wanted > allocated and not _extended(file, wanted):
                 return False
             self._file, self._end, self._allocated = file, end, max(allocated, wanted)
             return True
 
     def _has(self, size: int) -> bool:
-        """Make sure that `size` bytes past the end are allocated: in whole extents, or else exactly."""
+        """Ensure that `size` bytes past the end are allocated: in whole extents if possible, otherwise exactly."""
         wanted = self._end + size
         if wanted <= self._allocated:
             return True

@@ -1,9 +1,9 @@
-"""Finding out what a directory holds, without changing a byte of it.
+"""Survey: reads and checks the journal in a directory without changing it.
 
 Invariants:
-- Whatever is refused here stays exactly as it was found.
-- Only the newest segment may end in anything but frames and zeros: a segment is created after the one before
-  it is complete and durable, or cut and durable.
+- A journal that is refused is not changed.
+- Only the newest segment may end in anything other than frames and zeros: a segment is created after the one before it
+  is complete, or cut, and durable.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ SNAPSHOT_SUFFIX = ".snap"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What is on disk. `tail` is about the newest segment, None when there is no segment."""
+    """The contents of the disk. `tail` is that of the newest segment, None when there is no segment."""
 
     manifest: Manifest | None
     headers: tuple[SegmentHeader, ...]
     sizes: tuple[int, ...]
     tail: Tail | None = None
-    # Where the last good frame of the newest segment begins; where the tail does if there is none.
+    # The offset of the last good frame of the newest segment, or of the tail if there is no frame.
     last_offset: int = 0
     end_position: int = 0
     end_checksum: int = 0
-    # The checksum found at the manifest's mark; None if the journal has no frame that ends there.
+    # The checksum found at the manifest's mark; None if no frame ends there.
     mark_checksum: int | None = None
 
     @property
@@ -41,16 +41,16 @@ class Survey:
 
     @property
     def epoch(self) -> int:
-        """The highest epoch that this directory has seen."""
+        """The highest epoch of this directory."""
         return max([header.epoch for header in self.headers] + ([self.manifest.epoch] if self.manifest else [0]))
 
     @property
     def is_end_marked(self) -> bool:
-        """Say whether the manifest knows the very end as durable, as after a clean close."""
+        """Whether the manifest marks the end as durable, as after a clean close."""
         return self.manifest is not None and self.manifest.mark_position == self.end_position
 
     def segment_infos(self) -> list[SegmentInfo]:
-        """Describe the segments as found; the newest counts as sealed, for nobody writes to it again."""
+        """Describe the segments as found; the newest counts as sealed, because it is not written again."""
         ends = [header.first_position - 1 for header in self.headers[1:]] + [self.end_position]
         return [
             SegmentInfo(
@@ -67,16 +67,16 @@ class Survey:
 
 
 def survey(disk: Disk, *, verify_after: int = 0) -> Survey:
-    """Read the journal. Damage is refused, but for that of the last frame, on which `tail` is the verdict.
+    """Read the journal. Raises JournalDamagedError for damage, except in the last frame, which `tail` describes.
 
-    Segments that end at or before `verify_after` are checked by their headers only, for a caller that has a
+    Of segments that end at or before `verify_after` only the headers are checked, for a caller that has a
     snapshot at that position and will not read them.
     """
     return survey_with(disk, read_manifest(disk), verify_after=verify_after)
 
 
 def survey_with(disk: Disk, manifest: Manifest | None, *, verify_after: int = 0) -> Survey:
-    """Do the same with a manifest that the caller has, or has made up."""
+    """Read the journal with a manifest that the caller has read or rebuilt; see `survey`."""
     names = disk.names()
     headers, sizes = _read_headers(disk, segment_names(names))
     _check_completeness(manifest, headers, names)
@@ -90,7 +90,7 @@ def survey_with(disk: Disk, manifest: Manifest | None, *, verify_after: int = 0)
 
 
 def refuse_damage(found: Survey) -> None:
-    """Raise JournalDamagedError unless the journal ends clean or torn, at or past what is known durable."""
+    """Raise JournalDamagedError unless the journal ends clean or torn, at or past the manifest's mark."""
     tail, mark = found.tail, found.manifest
     if tail is None or mark is None:
         return
@@ -107,7 +107,7 @@ def refuse_damage(found: Survey) -> None:
             advice=CUT if tail.verdict is TailVerdict.TORN else RESTORE,
         )
     if found.mark_checksum != mark.mark_checksum:
-        problem = f"the frame that ends at position {mark.mark_position} is not the one the manifest knows"
+        problem = f"the frame that ends at position {mark.mark_position} does not match the manifest"
         raise JournalDamagedError(found.newest, tail.offset, mark.mark_position, problem)
 
 
@@ -127,7 +127,7 @@ def _check_completeness(manifest: Manifest | None, headers: list[SegmentHeader],
     if manifest is None:
         if headers or any(name.endswith(SNAPSHOT_SUFFIX) for name in names):
             advice = REBUILD if headers else RESTORE
-            problem = "it is missing, but files of a journal are there"
+            problem = "it is missing, but other files of the journal exist"
             raise JournalDamagedError(MANIFEST_NAME, 0, 0, problem, advice=advice)
         return
     if manifest.newest_first_position and manifest.newest_name not in {header.name for header in headers}:
@@ -146,7 +146,7 @@ def _check_order(manifest: Manifest | None, headers: list[SegmentHeader]) -> Non
 
 
 def _verify_sealed(disk: Disk, header: SegmentHeader, following: SegmentHeader) -> None:
-    """Read a segment that has a successor: it must lead exactly to that, and hold nothing more but zeros."""
+    """Verify a segment that has a successor: it must end exactly where that begins, followed only by zeros."""
     file = disk.open(header.name)
     try:
         walker = FrameWalker(file, header)

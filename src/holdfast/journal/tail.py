@@ -1,11 +1,11 @@
-"""The verdict on what follows the last good frame of the newest segment.
+"""The verdict on the bytes after the last good frame of the newest segment.
 
-Invariants: reserved space is zeros, one frame is written per sync, and no part of a frame within one sector
-is ever all zeros (see frame.py). Hence
+Invariants: reserved space is zeros, one frame is written per sync, and no part of a frame within one sector is ever all
+zeros (see frame.py). Hence
 - only zeros: the journal ends here;
-- an undamaged header further on: this frame was durable once, for the next is written only after its sync;
-- an undamaged header of some other frame: the one that belongs here was durable once, likewise;
-- the stored bytes end before the frame does, or a sector of it is zeros: it never was durable, it is torn;
+- an undamaged header further on: this frame was durable once, because the next one is written after its sync;
+- an undamaged header of another frame at this place: the frame that belongs here was durable once, likewise;
+- the stored bytes end before the frame does, or a sector of it is zeros: the frame never was durable, it is torn;
 - anything else is damage.
 """
 
@@ -22,18 +22,18 @@ _FRAME_BYTES_MIN = FRAME_OVERHEAD + 1
 
 
 class TailVerdict(Enum):
-    """What the bytes past the last good frame are."""
+    """The kinds of bytes past the last good frame."""
 
     CLEAN = "clean"
     TORN = "torn"
     DAMAGED = "damaged"
-    # Damaged, and known to have been durable: not even the repair command cuts it.
+    # Damaged, and known to have been durable: the repair command does not cut it.
     FOLLOWED = "followed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """Where the good frames end, what follows, and where the last byte that is not zero lies."""
+    """The end of the good frames, the verdict on the bytes after it, and the end of the last non-zero byte."""
 
     verdict: TailVerdict
     offset: int
@@ -42,7 +42,7 @@ class Tail:
 
 
 def judge(file: File, walker: FrameWalker) -> Tail:
-    """Judge what lies past the point where `walker` ended."""
+    """Judge the bytes past the point where `walker` ended."""
     offset = walker.offset
     if _is_zeros_from(file, offset):
         return Tail(verdict=TailVerdict.CLEAN, offset=offset, content_end=offset)
@@ -60,7 +60,7 @@ def _judge_bytes(rest: bytes, walker: FrameWalker) -> tuple[TailVerdict, str]:
             f"a valid frame follows it at offset {walker.offset + later}, so it was durable once",
         )
     if not walker.is_linked:
-        return TailVerdict.FOLLOWED, "the valid frame there is not the successor of the one before it"
+        return TailVerdict.FOLLOWED, "the valid frame there does not follow the one before it"
     is_torn = _is_torn_frame(rest, walker.offset, header) if header else _is_torn_start(rest, walker.offset)
     if is_torn:
         return TailVerdict.TORN, "the last frame was not written completely"
@@ -68,30 +68,30 @@ def _judge_bytes(rest: bytes, walker: FrameWalker) -> tuple[TailVerdict, str]:
 
 
 def _is_torn_frame(rest: bytes, offset: int, header: FrameHeader) -> bool:
-    """Judge a frame whose header is good, so that its extent is known."""
+    """Return whether a frame with a good header, so that its size is known, is torn."""
     content = _content_bytes(rest)
     if content != header.frame_bytes:
-        # Fewer bytes are missing bytes. More are not of this frame, and nothing writes past the last one.
+        # Fewer bytes: some are missing. More bytes: not a torn write, because nothing is written past the last frame.
         return content < header.frame_bytes
     return any(_is_zeros(rest[start:end]) for start, end in _sectors(offset, header.frame_bytes))
 
 
 def _is_torn_start(rest: bytes, offset: int) -> bool:
-    """Judge a frame without a good header: it is torn if a sector of the header is missing, or the rest."""
+    """Return whether a frame without a good header is torn: a sector of the header is zeros, or the rest is missing."""
     if _content_bytes(rest) < _FRAME_BYTES_MIN:
         return True
     return any(_is_zeros(rest[start:end]) for start, end in _sectors_whole(offset))
 
 
 def _sectors(offset: int, size: int) -> list[tuple[int, int]]:
-    """Split `size` bytes at `offset` where sectors end; the results are relative to `offset`."""
+    """Split `size` bytes at `offset` at sector boundaries; the results are relative to `offset`."""
     first = SECTOR_BYTES - offset % SECTOR_BYTES
     starts = [0, *range(first, size, SECTOR_BYTES)]
     return [(start, min(end, size)) for start, end in zip(starts, [*starts[1:], size], strict=True)]
 
 
 def _sectors_whole(offset: int) -> list[tuple[int, int]]:
-    """Return the parts from `offset` on of the one or two sectors that a header there lies in."""
+    """Return the parts, from `offset` on, of the one or two sectors that contain a header there."""
     first = SECTOR_BYTES - offset % SECTOR_BYTES
     if first >= HEADER_BYTES:
         return [(0, first)]

@@ -1,7 +1,7 @@
-"""Walking the frames of one segment in order, and knowing where and why the walk ended.
+"""Reads the frames of one segment in order, and records where and why the walk ended.
 
-Invariant: every frame handed out has a valid header, body and trailer, the expected position and the checksum
-of the frame before it. The walk ends at the first byte for which that is not so and never skips.
+Invariant: every frame yielded has a valid header, body and trailer, the expected position and the checksum of the frame
+before it. The walk ends at the first frame for which this does not hold; it never skips a frame.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from holdfast.journal.frame import HEADER_BYTES, FrameHeader, decode_header, sto
 from holdfast.journal.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
 from holdfast.journal.segment import SegmentHeader
 
-# One read serves many frames, yet stays within a processor's cache.
+# One read returns many frames, but fits into a processor's cache.
 _CHUNK_BYTES = 1024 * 1024
 
 
@@ -37,7 +37,7 @@ class FrameWalker:
 
     @property
     def is_linked(self) -> bool:
-        """Say whether the frame at which the walk ended claims to be the one expected there."""
+        """Whether the header at which the walk ended has the expected position and link; True if there is no header."""
         header = self.stop_header
         return header is None or (header.first_position == self.position and header.link == self.link)
 
@@ -57,7 +57,7 @@ class FrameWalker:
             yield header, masked
 
     def _header(self) -> FrameHeader | None:
-        """Return the next header, having read as much of its frame as there is."""
+        """Return the next header, and read as much of its frame as the file contains."""
         at = self.offset - self._data_offset
         header = decode_header(self._data, at, self._salt)
         if header is None or len(self._data) - at < header.frame_bytes:

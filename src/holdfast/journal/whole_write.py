@@ -1,4 +1,4 @@
-"""Whole writes: the loop over short ones, and the replacement of a small file in one step."""
+"""Complete writes: repeats short writes, and replaces small files atomically."""
 
 import contextlib
 import errno
@@ -8,7 +8,7 @@ from holdfast.journal.descriptors import is_no_descriptor
 from holdfast.journal.disk import Disk, File
 
 TEMPORARY_SUFFIX = ".tmp"
-# A full disk, a user's quota, a process's limit on file sizes.
+# A full disk, an exceeded quota, a process's limit on file sizes.
 NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -17,12 +17,12 @@ def is_no_space(error: OSError) -> bool:
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether the same call may succeed later, because nothing is wrong with the disk: no space, no descriptor."""
+    """Return whether the same call may succeed later: there was no space or no descriptor, but the disk is fine."""
     return is_no_space(error) or is_no_descriptor(error)
 
 
 def write_fully(file: File, offset: int, data: bytes) -> None:
-    """Write all of `data`; a file that takes nothing is an error, so that this cannot spin."""
+    """Write all of `data`; a write of zero bytes raises, so that this cannot loop for ever."""
     written = file.write_at(offset, data)
     while written < len(data):
         more = file.write_at(offset + written, data[written:])
@@ -32,7 +32,7 @@ def write_fully(file: File, offset: int, data: bytes) -> None:
 
 
 def replace_file(disk: Disk, name: str, data: bytes) -> None:
-    """Make `name` hold `data`, durably: after a crash it holds either that or what it held before."""
+    """Replace the contents of `name`, durably: after a crash the file has either the new or the old contents."""
     temporary = name + TEMPORARY_SUFFIX
     remove_if_present(disk, temporary)
     try:

@@ -11,7 +11,7 @@ from holdfast.core.condition import Conditions, no_conditions
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import QUEUED, State
 from holdfast.core.listing import Place
-from holdfast.core.model import Job, Now, QueueMode
+from holdfast.core.model import JobRecord, Now, QueueMode
 from holdfast.core.overview import QueueCounts
 from holdfast.core.owner import Ownership
 from holdfast.core.validation import check_queue, check_reason
@@ -22,14 +22,14 @@ from holdfast.ledger.coordinator_calls import CoordinatorCaller
 from holdfast.ledger.sessions import SessionDispatcher
 from holdfast.ports import QueueView, Stats, WorkerView
 
-#: Views that are made without a break.
+#: The number of views that are built before the event loop runs other tasks.
 _SLICE = 500
 
 T = TypeVar("T")
 
 
 class LedgerAdmin:
-    """What operators ask for, answered by the ledger and by what workers have said of themselves."""
+    """Operations for administrators, on the ledger and the registry of workers."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class LedgerAdmin:
         self._epoch = epoch
         self._cluster_id = cluster_id
         self._conditions = conditions
-        #: The path of the socket that this ledger is served on, if it is.
+        #: The path of the Unix socket on which this ledger is served; empty if there is none.
         self.socket = ""
-        #: Which of several nodes this ledger is, if it is.
+        #: The node that this ledger is; None if it is not one of several nodes.
         self.ownership: Ownership | None = None
 
     async def stats(self) -> Stats:
-        """At one instant; told once all of it is durable."""
+        """Returns the numbers at one instant, when that state is durable."""
         return cast("Stats", await self._caller.read(CommandLane.LIST, self._stats))
 
     def _stats(self, ledger: Ledger, now: Now) -> Stats:
@@ -74,16 +74,16 @@ class LedgerAdmin:
         )
 
     async def queues(self) -> list[QueueView]:
-        """At one instant; told once all of it is durable."""
+        """Returns the queues at one instant, when that state is durable."""
         found = await self._caller.read(CommandLane.LIST, lambda ledger, now: QueueCounts(ledger, now.log_ms))
         return await _in_slices(cast("QueueCounts", found).views())
 
     async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
-        """One event, or none if it is so already."""
+        """Sets the mode of a queue: one event, or none if the mode is unchanged."""
         await self._caller.call(CommandLane.SUBMIT, commands.SetQueueMode(queue, mode, reason))
 
     async def purge(self, queue: str, reason: str) -> int:
-        """In slices, each of them one event; what is submitted meanwhile is left alone."""
+        """Cancels waiting jobs in slices of one event each; jobs that are submitted meanwhile are not affected."""
         if refusal := check_queue(queue) or check_reason(reason):
             raise refusal.error()
         end = cast("int", await self._caller.read(CommandLane.SUBMIT, lambda ledger, _: ledger.book.next_number))
@@ -97,9 +97,9 @@ class LedgerAdmin:
         return canceled
 
     async def _waiting(self, queue: str, end: int, after: Place | None) -> tuple[list[str], Place | None]:
-        """Ids of jobs that wait in a queue and were there before the number `end` was given, and where to go on."""
+        """Returns ids of waiting jobs of a queue with a number below `end`, and the place to continue from."""
 
-        def wants(job: Job) -> bool:
+        def wants(job: JobRecord) -> bool:
             return job.template.queue == queue and job.number < end
 
         def read(ledger: Ledger, _: Now) -> object:
@@ -109,7 +109,7 @@ class LedgerAdmin:
         return cast("tuple[list[str], Place | None]", await self._caller.read(CommandLane.LIST, read))
 
     async def workers(self) -> list[WorkerView]:
-        """Those who are connected or poll, and those who have not come back yet and still hold leases."""
+        """Returns workers that are connected or poll, and absent workers that still hold leases."""
         held, known, served_ms = cast("_Workers", await self._caller.read(CommandLane.LIST, self._all_workers))
         return await _in_slices(_worker_views(held, known, served_ms))
 
@@ -118,22 +118,22 @@ class LedgerAdmin:
         return held, self._dispatcher.registry.all(), now.served_ms
 
     async def drain_worker(self, worker_id: str) -> None:
-        """Asked at once, over its session."""
+        """Requests a worker to drain and exit, over its session."""
         if not self._dispatcher.ask_drain(worker_id):
             message = f"no worker {worker_id[:80]!r} is connected; see `holdfast worker list`"
             raise NotFoundError(message, reason="WORKER_NOT_FOUND")
 
 
-#: How many leases each worker holds, what is known of workers, and the served time of both.
+#: The number of leases of each worker, the registered workers, and the served time of both.
 _Workers = tuple[dict[str, int], list[WorkerInfo], int]
 
 
 def _worker_views(held: dict[str, int], known: list[WorkerInfo], served_ms: int) -> Iterator[WorkerView]:
-    """By name. What a worker says of itself while the views are made may be in them."""
+    """Yields the views by name. They may include changes that workers make while the views are built."""
     infos = {info.worker_id: info for info in known}
     for name in sorted(infos.keys() | held):
         info = infos.get(name)
-        if info is None:  # since this coordinator serves, nothing was heard of it
+        if info is None:  # it has not connected since this coordinator started
             yield WorkerView(name, [], [], 0, held[name], is_draining=False, is_streaming=False, heard_ms_ago=served_ms)
             continue
         yield WorkerView(
@@ -149,7 +149,7 @@ def _worker_views(held: dict[str, int], known: list[WorkerInfo], served_ms: int)
 
 
 async def _in_slices(items: Iterator[T]) -> list[T]:
-    """All items, made a few at a time, so that sockets are read in between."""
+    """Collects all items in slices, so that the event loop can serve its sockets in between."""
     found: list[T] = []
     while part := list(islice(items, _SLICE)):
         found += part

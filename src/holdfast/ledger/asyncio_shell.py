@@ -1,4 +1,4 @@
-"""The coordinator's ports on asyncio and one thread; the only module of this package that knows either."""
+"""The coordinator's ports `Scheduler` and `SyncThread`, implemented with asyncio and one thread."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from holdfast.ledger.ports import Timer
 
 
 class AsyncioScheduler:
-    """Calls on the event loop's thread."""
+    """Makes calls on the event loop's thread."""
 
     __slots__ = ("_loop",)
 
@@ -17,24 +17,24 @@ class AsyncioScheduler:
         self._loop = loop
 
     def soon(self, call: Callable[[], None]) -> None:
-        """In the next round of the loop."""
+        """Makes a call in the next iteration of the loop."""
         self._loop.call_soon(call)
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> Timer:
-        """After the delay."""
+        """Makes a call after the delay."""
         return self._loop.call_later(delay_ms / 1_000, call)
 
 
-#: The loop waits this long at most for the frame of a lone caller; then it returns to its sockets.
+#: The loop waits at most this long for the frame of a lone caller; then it returns to its sockets.
 _QUICK_S = 0.002
-#: After a slow sync the loop does not wait for this many frames; twice as many each time that the next one it waits for
-#: is slow too, up to the second number.
+#: After a slow sync the loop does not wait for this many frames. The number doubles whenever the next wait is slow too,
+#: up to `_WARY_FRAMES_MAX`.
 _WARY_FRAMES = 8
 _WARY_FRAMES_MAX = 1_024
 
 
 class _Handover:
-    """One piece of work on its way to the thread and back."""
+    """One piece of work for the thread, and its result."""
 
     __slots__ = ("answered", "done", "result", "settled", "work")
 
@@ -42,23 +42,23 @@ class _Handover:
         self.work = work
         self.done = done
         self.result: int | BaseException = 0
-        #: Released by the thread when the result is there and the loop still waits for it.
+        #: Released by the thread when the result is available and the loop still waits for it.
         self.answered = threading.Lock()
-        #: Taken by the first of the two: the thread that has finished, or the loop that waits no longer.
+        #: Acquired by whichever is first: the thread when it has finished, or the loop when it stops waiting.
         self.settled = threading.Lock()
 
 
 class SyncingThread:
     """One thread that writes and syncs, fed through a queue. It ends with `close`.
 
-    No work is done on the loop's thread, because any sync may be the first slow one. For the frame of a lone caller the
-    loop waits a moment: a quick disk answers sooner than the loop could return to its sockets and be woken again.
+    Blocking work never runs on the loop's thread, because any sync may be slow. For the frame of a lone caller the loop
+    waits up to `_QUICK_S`: a fast disk finishes sooner than the loop could return to its sockets and be woken again.
     """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, is_blocking: bool = True, name: str = "holdfast-sync"
     ) -> None:
-        """Work that is not `is_blocking` (a journal in memory) is done on the loop's thread for a lone caller."""
+        """Without `is_blocking` (a journal in memory), the work for a lone caller runs on the loop's thread."""
         self._loop = loop
         self._is_blocking = is_blocking
         self._queue: SimpleQueue[_Handover | None] = SimpleQueue()
@@ -68,7 +68,7 @@ class SyncingThread:
         self._thread.start()
 
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
-        """Hands the work over; `done` is called on the loop's thread, for a lone caller perhaps before this returns."""
+        """Runs the work; calls `done` on the loop's thread, for a lone caller perhaps before this returns."""
         if is_lone and not self._is_blocking:
             done(_attempted(work))
         elif is_lone and not self._wary:
@@ -86,14 +86,14 @@ class SyncingThread:
             self._wary = self._distrust
             self._distrust = min(2 * self._distrust, _WARY_FRAMES_MAX)
             if handover.settled.acquire(blocking=False):
-                return  # the thread will call
+                return  # the thread will schedule the call of `done`
             handover.answered.acquire()
         else:
             self._distrust = _WARY_FRAMES
         handover.done(handover.result)
 
     def close(self) -> None:
-        """Ends the thread once it has finished what it was given."""
+        """Ends the thread after its queued work."""
         self._queue.put(None)
         self._thread.join()
 
@@ -105,12 +105,12 @@ class SyncingThread:
                 continue
             try:
                 self._loop.call_soon_threadsafe(handover.done, handover.result)
-            except RuntimeError:  # the loop was closed: no caller is left to answer
+            except RuntimeError:  # the loop was closed, so no caller waits any more
                 return
 
 
 def _attempted(work: Callable[[], int]) -> int | BaseException:
     try:
         return work()
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the loop must stop because of it
+    except BaseException as error:  # noqa: BLE001 - any error must stop the coordinator
         return error

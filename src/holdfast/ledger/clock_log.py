@@ -1,17 +1,17 @@
-"""The server's log lines about a wall clock that is in doubt."""
+"""Log lines about a wall clock that is in doubt (see `log_clock`)."""
 
 from holdfast.ledger.log_clock import LogClock
 from holdfast.observe.logs import get_logger
 
 
 def log_doubts(clock: LogClock) -> None:
-    """Logs when a doubt begins and when it ends, the one of the start included."""
+    """Logs the beginning and the end of each doubt, including one at the start."""
     clock.when_doubted = _tell
     if clock.ahead_ms:
         _tell(clock.ahead_ms)
     if clock.confirmed_ms:
         message = (
-            f"the wall clock is {_words(clock.confirmed_ms)} ahead of the log as it was before; the server believes it"
+            f"the wall clock is {_words(clock.confirmed_ms)} ahead of the log, as it was before; the server follows it"
         )
         get_logger().warning("clock_believed", ahead_ms=clock.confirmed_ms, message=message)
 
@@ -19,8 +19,8 @@ def log_doubts(clock: LogClock) -> None:
 def _tell(ahead_ms: int) -> None:
     if ahead_ms:
         message = (
-            f"the wall clock is {_words(ahead_ms)} ahead of the log; the server goes on in log time, and"
-            " believes the wall clock after ten minutes, or if the next start finds it ahead as well"
+            f"the wall clock is {_words(ahead_ms)} ahead of the log; the server ignores the jump, and"
+            " follows the wall clock after ten minutes, or if the next start finds it ahead as well"
         )
         get_logger().warning("clock_doubted", ahead_ms=ahead_ms, message=message)
     else:
@@ -28,6 +28,6 @@ def _tell(ahead_ms: int) -> None:
 
 
 def _words(ms: int) -> str:
-    """As people say it: in days and hours."""
+    """Formats a duration in days and hours."""
     days, hours = divmod(ms // 3_600_000, 24)
     return f"{days} d {hours} h" if days else f"{hours} h"

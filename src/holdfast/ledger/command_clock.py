@@ -1,8 +1,8 @@
-"""The two times of a command, from the clocks of a machine.
+"""The two times of a command: log time and served time.
 
-Log time is `LogClock`'s. Served time is steady time during which the coordinator was listening: a step longer than
-`STALL_MS` means that the process was stopped or starved, and what exceeds it does not count, so that a pause of the
-coordinator expires nobody's lease.
+Log time comes from `LogClock`. Served time is steady time during which the coordinator was running. A step longer than
+`STALL_MS` means that the process was stopped or starved; the excess does not count, so that a pause of the coordinator
+expires no lease.
 """
 
 from holdfast.core.model import Now
@@ -25,19 +25,19 @@ class Timekeeper:
         previous: ClockMark | None = None,
         trust: ClockTrust = USUAL_TRUST,
     ) -> None:
-        """`last_log_ms` is the newest time in the log; this process's times start there or later."""
+        """`last_log_ms` is the newest time in the log; the times of this process start there or later."""
         self._clock = clock
         self._steady_ms = clock.steady_ms()
         self.log = LogClock(clock, last_log_ms, previous=previous, trust=trust)
         self._served_ms = 0
 
     def now(self) -> Now:
-        """The time of the command at hand; calling it is what counts as listening."""
+        """Returns the time of the current command; the time between calls counts as served, up to `STALL_MS` each."""
         served_ms = self.served_ms()
         return Now(self.log.at(self._steady_ms), served_ms)
 
     def served_ms(self) -> int:
-        """Served time alone, which takes less."""
+        """Returns the served time only, which is cheaper than `now`."""
         steady_ms = self._clock.steady_ms()
         self._served_ms += min(steady_ms - self._steady_ms, STALL_MS)
         self._steady_ms = steady_ms

@@ -1,12 +1,12 @@
-"""The loop: lanes of commands, one open frame, one frame being synced, answers that wait.
+"""The loop: lanes of commands, and the turns in which they are decided.
 
 A command goes through decide → encode → reserve → apply. Deciding changes nothing, so a command whose event finds no
 room is refused as if it had never come; that heals when room returns. A report that finds none waits here, and its
-leases are kept (see `room` and `waiting_reports`). Once applied, an event is in the open frame, and its answer leaves
-when the frame is durable. While a frame is synced, commands go on being decided.
+leases are kept (see `journal_room` and `pending_reports`). An applied event is in the open frame, and its reply leaves
+when the frame is durable (see `group_commit`). While a frame is synced, commands go on being decided.
 
 Lanes: what workers say goes before what clients submit, and that before lists, so that a flood of submits or a walk
-over all jobs cannot let a lease expire. Expiry itself goes before all of them: whoever is late is told so.
+over all jobs cannot let a lease expire. Expiry precedes all of them: a late worker gets a refusal.
 """
 
 from collections import deque
@@ -26,19 +26,16 @@ from holdfast.errors import Code
 from holdfast.journal.port import FRAME_OVERHEAD
 from holdfast.ledger import journal_room
 from holdfast.ledger.command_clock import STALL_MS, Timekeeper
+from holdfast.ledger.group_commit import NO_SPACE, CommitConfig, Done, GroupCommit
 from holdfast.ledger.log_clock import ClockMark, ClockTrust
 from holdfast.ledger.memory_limit import MemoryWatch
 from holdfast.ledger.pending_reports import WaitingReports
 from holdfast.ledger.ports import Clock, Scheduler, Storage, SyncThread, Timer
 
-Done = Callable[[object], None]
 Read = Callable[[Ledger, Now], object]
 
 STOPPING = Refusal(Code.UNAVAILABLE, "STOPPING", "the server is stopping; try another, or again later")
 OVERLOADED = Refusal(Code.RESOURCE_EXHAUSTED, "OVERLOADED", "too many requests are waiting; try again later")
-NO_SPACE = Refusal(
-    Code.RESOURCE_EXHAUSTED, "NO_SPACE", "no disk space is left for the journal; try again when there is"
-)
 BROKEN = Refusal(Code.INTERNAL, "INTERNAL", "the request could not be decided; the server's log says why")
 
 #: What a frame adds to the events in it, exactly, because what is reserved and never used is lost.
@@ -61,12 +58,11 @@ class CommandLane(IntEnum):
     LIST = 2
 
 
-class LoopConfig(msgspec.Struct, frozen=True):
+class LoopConfig(CommitConfig, frozen=True):
     """Sizes and intervals of the loop."""
 
-    #: A frame is closed for submits at this size, so that its sync stays short.
-    frame_bytes: int = 1 << 20
-    #: And for everything at this size: outputs that pile up behind a slow sync must not outgrow what a frame may hold.
+    #: A frame is closed for everything at this size: outputs that pile up behind a slow sync must not outgrow what a
+    #: frame may hold.
     work_frame_bytes: int = 64 << 20
     #: Room that submits leave for grants, cancels and whatever else goes on when the disk fills up.
     spare_bytes: int = 4 << 20
@@ -81,12 +77,6 @@ class LoopConfig(msgspec.Struct, frozen=True):
     turn_steps: int = 2_000
     #: Waiting jobs (not commands) from which on they are decided while a frame is being synced.
     overlap_jobs: int = 64
-    #: From so many waiting callers on, a frame is kept open: a millisecond for each so many of them, up to so many.
-    linger_callers: int = 4
-    linger_ms_max: int = 3
-    #: Below so many callers, a frame smaller than this is synced without handing it to another thread.
-    lone_callers: float = 1.5
-    lone_frame_bytes: int = 65_536
     #: How often time is looked at while leases are out or workers wait; well below what counts as a stall.
     tick_ms: int = STALL_MS // 2
     retain_ms: int = 86_400_000
@@ -155,9 +145,7 @@ class Coordinator:
         self._starting: deque[AnyCommand] = deque()
         self.memory = MemoryWatch(ledger, world.resident_bytes, world.clock)
         self._lanes: tuple[deque[tuple[AnyCommand | Read, Done]], ...] = tuple(deque() for _ in CommandLane)
-        self._frame: list[bytes] = []
-        self._frame_bytes = 0
-        self._waiting: deque[tuple[int, Done, object]] = deque()
+        self.commit = GroupCommit(storage, world.sync, world.scheduler, self, config)
         self._reports = WaitingReports(config.waiting_reports_bytes)
         self._reports_due_ms = 0
         #: In this turn a grant found no room, and so would others.
@@ -166,15 +154,10 @@ class Coordinator:
         self.is_ripening = False
         #: Whether there is room for the ends of the leases that were out when this life began.
         self._is_room_kept = False
-        self._synced = storage.end_position
-        self._is_syncing = False
         self._is_turn_due = False
         #: Within a turn: a frame that is synced in it must not begin another one.
         self._is_busy = False
         self._backlog = 0
-        #: How many callers wait at a time, smoothed over a few frames.
-        self._crowd = 0.0
-        self._linger: Timer | None = None
         self._is_starved = False
         self._state = "new"
         self._timer: Timer | None = None
@@ -182,8 +165,6 @@ class Coordinator:
         self._on_stopped: Callable[[], None] | None = None
         self.observers: list[Observer] = []
         self.followers: list[Follower] = []
-        #: Removes something that need not be kept; says whether there was such a thing.
-        self.make_room: Callable[[], bool] = lambda: False
 
     # -- life
 
@@ -194,7 +175,7 @@ class Coordinator:
         leases at once; all other leases are renewed.
         """
         assert self._state == "new"
-        assert self.ledger.position == self._synced, "serve exactly what is durable"
+        assert self.ledger.position == self.commit.synced, "serve exactly what is durable"
         self._state = "serving"
         now = self.time.now()
         self.ledger.leases.resume(now)
@@ -239,6 +220,16 @@ class Coordinator:
         return self._state == "serving"
 
     @property
+    def log_ms(self) -> int:
+        """The log time of the last event."""
+        return self.ledger.book.last_ms
+
+    @property
+    def served_ms(self) -> int:
+        """The time that leases run in."""
+        return self.time.now().served_ms
+
+    @property
     def turn_steps(self) -> int:
         """What a follower may do in one turn."""
         return self._config.turn_steps
@@ -246,7 +237,7 @@ class Coordinator:
     @property
     def is_frame_full(self) -> bool:
         """Whether the open frame takes no new jobs until it is being synced."""
-        return self._frame_bytes >= self._config.frame_bytes
+        return self.commit.frame_bytes >= self._config.frame_bytes
 
     # -- requests
 
@@ -280,7 +271,7 @@ class Coordinator:
             self._backlog += _weight(what)
             # No answer can leave before the sync that is under way and the one after it: a small backlog waits for
             # the first and is decided in one go; a large one is decided meanwhile.
-            if not self._is_syncing or self._backlog >= self._config.overlap_jobs:
+            if not self.commit.is_syncing or self._backlog >= self._config.overlap_jobs:
                 self.wake()
 
     def wake(self) -> None:
@@ -333,7 +324,7 @@ class Coordinator:
         for follower in self.followers:
             follower.follow(now)
         retained_for_ms = self._retain(now)
-        self._flush_or_linger()
+        self.commit.flush_or_linger()
         self._plan(now, retained_for_ms)
 
     def _take_turn(self, now: Now) -> None:
@@ -347,7 +338,7 @@ class Coordinator:
 
     def _take_from(self, lane: deque[tuple[AnyCommand | Read, Done]], frame_bytes: int, now: Now) -> None:
         steps = self._config.turn_steps
-        while lane and steps > 0 and self._frame_bytes < frame_bytes:
+        while lane and steps > 0 and self.commit.frame_bytes < frame_bytes:
             what, done = lane.popleft()
             steps -= EVENT_STEPS + _weight(what)
             self._handle(what, done, now)
@@ -357,7 +348,7 @@ class Coordinator:
         if reply is NO_SPACE and isinstance(what, commands.Report):
             self._keep_waiting(what, done, now)
         else:
-            self._answer(done, reply)
+            self.commit.answer(done, reply)
 
     def _reply_to(self, what: AnyCommand | Read, now: Now) -> object:
         try:
@@ -374,13 +365,13 @@ class Coordinator:
         if refused is not done:
             self.ledger.leases.keep(report, now)
         if refused is not None:
-            self._answer(refused, NO_SPACE)
+            self.commit.answer(refused, NO_SPACE)
 
     def _retry_reports(self, now: Now) -> None:
         """Records the reports that waited for room, oldest first, as far as there is some."""
         if now.served_ms < self._reports_due_ms:
             return
-        while self._reports.waiting and self._frame_bytes < self._config.work_frame_bytes:
+        while self._reports.waiting and self.commit.frame_bytes < self._config.work_frame_bytes:
             report, done = self._reports.first()
             reply = self._reply_to(report, now)
             if reply is NO_SPACE:
@@ -388,13 +379,13 @@ class Coordinator:
                 return
             self._reports.remove(report)
             self.ledger.leases.let_go(report)
-            self._answer(done, reply)
+            self.commit.answer(done, reply)
 
     def execute(self, command: AnyCommand, now: Now, done: Done | None = None) -> object:
         """Decides a command of the coordinator's own, inside a turn; returns the reply before it is durable."""
         reply = self._decide(command, now)
         if done is not None:
-            self._answer(done, reply)
+            self.commit.answer(done, reply)
         return reply
 
     @property
@@ -424,32 +415,22 @@ class Coordinator:
 
     def _record(self, event: AnyEvent) -> bool:
         data = events.encode_one(event)
-        size = len(data) if self._frame else len(data) + FRAME_BYTES
+        size = len(data) if self.commit.frame_bytes else len(data) + FRAME_BYTES
         config, leases = self._config, len(self.ledger.book.leases)
         leaves = journal_room.to_leave(
             event, size, leases, spare_bytes=config.spare_bytes, outcome_bytes=config.outcome_bytes
         )
-        while not self._reserve(size, leaves):
-            if not self.make_room():
-                return False
+        if not self.commit.make_room(size, spare=leaves):
+            return False
         self._apply(event)
-        self._frame.append(data)
-        self._frame_bytes += size
+        self.commit.append(data, size)
         return True
-
-    def _reserve(self, size: int, spare: int) -> bool:
-        try:
-            return self._storage.reserve(size, spare=spare)
-        except Exception as error:
-            # The journal has failed, perhaps while something else used it: nothing more can become durable.
-            self._fail(error)
-            raise
 
     def _keep_room(self) -> None:
         """Keeps room for the leases of an earlier life, as soon as there is some; grants keep it for their own."""
         if not self._is_room_kept:
             leases = len(self.ledger.book.leases)
-            self._is_room_kept = self._reserve(0, leases * self._config.outcome_bytes)
+            self._is_room_kept = self.commit.reserve(0, spare=leases * self._config.outcome_bytes)
 
     def _apply(self, event: AnyEvent) -> None:
         try:
@@ -459,95 +440,46 @@ class Coordinator:
                 observer.applied(position, event, self.ledger)
         except BaseException as error:
             # The state may hold what no frame will: nothing may be built upon it.
-            self._fail(error)
+            self.commit.fail(error)
             raise
-
-    def _answer(self, done: Done, reply: object) -> None:
-        position = self.ledger.position
-        if position <= self._synced:
-            done(reply)
-        else:
-            self._waiting.append((position, done, reply))
 
     # -- durability
 
-    def _flush_or_linger(self) -> None:
-        """Closes the frame now, or a little later, when so many callers are at it that more of them fit into it.
+    def sealed(self, frame: list[bytes]) -> tuple[bytes, int]:
+        """The body of a frame, and the digest of the state."""
+        return events.join(frame), self.ledger.digest
 
-        A sync costs the processor about as much as deciding a job, so under a crowd fewer and fuller frames answer more
-        callers a second. Below that number of callers nobody waits, and once all who are usually there are in it, there
-        is nobody to wait for.
-        """
-        is_crowd = self._crowd >= self._config.linger_callers and self._frame_bytes < self._config.frame_bytes
-        is_complete = len(self._waiting) >= int(self._crowd)
-        if not is_crowd or is_complete or not self._frame or self._is_syncing:
-            self._flush()
-        elif self._linger is None:
-            wait_ms = min(int(self._crowd / self._config.linger_callers), self._config.linger_ms_max)
-            self._linger = self._world.scheduler.later(wait_ms, self._on_lingered)
+    @property
+    def queued(self) -> int:
+        """How many commands wait in the lanes."""
+        return sum(map(len, self._lanes))
 
-    def _on_lingered(self) -> None:
-        self._linger = None
-        self._flush()
-
-    def _flush(self) -> None:
-        if self._is_syncing or self._state in ("failed", "stopped"):
-            return
-        if self._frame:
-            self._is_syncing = True
-            if self._linger is not None:
-                self._linger.cancel()
-                self._linger = None
-            body, count = events.join(self._frame), len(self._frame)
-            digest, now_ms = self.ledger.digest, self.ledger.book.last_ms
-            self._frame, self._frame_bytes = [], 0
-            self._world.sync.run(
-                lambda: self._storage.write(body, count, digest, now_ms), self._on_synced, is_lone=self._is_lone(body)
-            )
-        elif self._state == "stopping":
-            self._state = "stopped"
-            assert not self._waiting
-            if self._on_stopped:
-                self._on_stopped()
-
-    def _is_lone(self, body: bytes) -> bool:
-        """Whether nobody would lose by waiting for the disk together with whoever waits for this frame."""
-        config = self._config
-        return self._crowd < config.lone_callers and len(body) < config.lone_frame_bytes and not self._is_backlog
-
-    def _on_synced(self, result: int | BaseException) -> None:
-        if isinstance(result, BaseException):
-            self._fail(result)
-            return
-        self._is_syncing = False
-        self._synced = result
+    def on_durable(self, position: int) -> None:
+        """Tells the observers."""
         for observer in self.observers:
-            observer.durable(result)
-        waiting = self._waiting
-        self._crowd += (len(waiting) + sum(map(len, self._lanes)) - self._crowd) / 4
-        while waiting and waiting[0][0] <= result:
-            position, done, reply = waiting.popleft()
-            assert position <= self._storage.end_position, (
-                "a reply must not leave before what it is based on is durable"
-            )
-            done(reply)
-        if self._state != "serving" or not self._is_backlog:
-            if self._frame or self._state != "serving":
-                self._flush()
+            observer.durable(position)
+
+    def on_replied(self) -> None:
+        """Goes on with the commands that came during the sync, or with the frame that was begun."""
+        if self._state != "serving" or not self.queued:
+            self._flush()
         elif self._is_busy:
             self.wake()
         else:
             self._turn()
 
-    @property
-    def _is_backlog(self) -> bool:
-        work, submits, lists = self._lanes
-        return bool(work or submits or lists)
-
-    def _fail(self, error: BaseException) -> None:
+    def on_failed(self, error: BaseException, unanswered: list[Done]) -> None:
+        """Stops the process without a reply, because it is unknown what is durable."""
+        del unanswered
         self._state = "failed"
-        self._waiting.clear()
         self._world.fatal(error)
+
+    def _flush(self) -> None:
+        self.commit.flush()
+        if self._state == "stopping" and self.commit.is_idle:
+            self._state = "stopped"
+            if self._on_stopped:
+                self._on_stopped()
 
     # -- time
 
@@ -565,7 +497,7 @@ class Coordinator:
     def _plan(self, now: Now, retained_for_ms: int | None) -> None:
         """Sees to it that the loop turns again in time."""
         frame_bytes_max = self._config.work_frame_bytes if self._lanes[CommandLane.WORK] else self._config.frame_bytes
-        if self._is_backlog and self._frame_bytes < frame_bytes_max:
+        if self.queued and self.commit.frame_bytes < frame_bytes_max:
             self.wake()
         delay_ms = self._delay_ms(now, retained_for_ms)
         if delay_ms is None:

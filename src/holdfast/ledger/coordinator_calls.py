@@ -1,4 +1,4 @@
-"""The coordinator's callbacks as awaits, and its refusals as errors."""
+"""Coroutines over the coordinator's callbacks, which raise its refusals as errors."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from holdfast.ledger.coordinator import CommandLane, Coordinator, Read
 
 
 class CoordinatorCaller:
-    """Asks one coordinator, on the event loop that it was made on."""
+    """Calls one coordinator, from the event loop on which this object was created."""
 
     __slots__ = ("_coordinator", "_loop")
 
@@ -17,19 +17,19 @@ class CoordinatorCaller:
         self._loop = asyncio.get_running_loop()
 
     async def call(self, lane: CommandLane, command: AnyCommand) -> object:
-        """The reply to a command, once durable."""
+        """Returns the reply to a command when it is durable."""
         future = self._loop.create_future()
         self._coordinator.call(lane, command, _settler(future))
         return _unwrap(await future)
 
     async def hear(self, command: AnyCommand) -> object:
-        """The reply to a heartbeat, which does not wait for the disk."""
+        """Returns the reply to a heartbeat without waiting for the disk."""
         future = self._loop.create_future()
         self._coordinator.hear(command, _settler(future))
         return _unwrap(await future)
 
     async def read(self, lane: CommandLane, query: Read) -> object:
-        """The answer to a query, once all that it saw is durable."""
+        """Returns the answer to a query when the state that it read is durable."""
         future = self._loop.create_future()
         self._coordinator.read(lane, query, _settler(future))
         return _unwrap(await future)
@@ -37,7 +37,7 @@ class CoordinatorCaller:
 
 def _settler(future: asyncio.Future[object]) -> Callable[[object], None]:
     def settle(reply: object) -> None:
-        if not future.done():  # whoever asked may have given up
+        if not future.done():  # the caller may have been canceled
             future.set_result(reply)
 
     return settle

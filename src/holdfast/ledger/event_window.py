@@ -1,10 +1,10 @@
-"""What happened lately, from memory, and what happened before, from the journal.
+"""Recent events in memory, and older events from the journal.
 
 Invariants:
-- A window holds events without a gap, up to the last one applied; only what is durable is given out.
-- Every durable event is in the window, or in the journal, or both; so a reader that goes to the journal for what the
-  window has dropped misses nothing, and by its position it takes nothing twice.
-- Readers hold nothing: the window drops what is over its bounds whether they have seen it or not.
+- A window holds events without a gap, up to the last one applied; it returns only durable events.
+- Every durable event is in the window, in the journal, or in both. So a reader that gets the events
+  dropped by the window from the journal misses none, and its position prevents duplicates.
+- Readers do not delay the window: it drops events above its limits whether they were read or not.
 """
 
 import threading
@@ -28,7 +28,7 @@ from holdfast.journal.pins import pin
 from holdfast.ledger import time_travel
 from holdfast.ledger.job_index import JobIndex
 
-#: About what an event takes in memory besides payloads and outputs, and each job that it names.
+#: Estimated memory of an event without payloads and outputs, and of each job that it names.
 _EVENT_BYTES = 200
 _ROW_BYTES = 200
 
@@ -37,21 +37,21 @@ At = tuple[int, AnyEvent]
 
 
 class WindowConfig(msgspec.Struct, frozen=True):
-    """How much of the past stays in memory."""
+    """The limits of the events in memory."""
 
     events_max: int = 20_000
     bytes_max: int = 16 << 20
 
 
-#: Where there is no journal on disk, the window is all the history there is.
+#: Without a journal on disk, the window is the only history.
 MEMORY_WINDOW = WindowConfig(events_max=200_000, bytes_max=64 << 20)
 
 
 class EventWindow:
-    """The newest events, by reference. An observer of the loop."""
+    """The newest events, by reference. An observer of the coordinator."""
 
     def __init__(self, position: int, config: WindowConfig, held: int = 0) -> None:
-        """`position` is the last one before the window begins; it is durable. `held` is what the book holds there."""
+        """`position` is the last one before the window, and durable; `held` is the book's `bytes_held` there."""
         self._config = config
         self._events: deque[tuple[AnyEvent, int]] = deque()
         self._bytes = 0
@@ -62,18 +62,18 @@ class EventWindow:
 
     @property
     def first_position(self) -> int:
-        """The oldest position that is still here."""
+        """The oldest position in the window."""
         return self._first
 
     @property
     def durable_position(self) -> int:
-        """The last position that may be told."""
+        """The last durable position."""
         return self._durable
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
-        """Keeps the event; it is not told yet."""
+        """Keeps the event; readers get it when it is durable."""
         size = _EVENT_BYTES + _ROW_BYTES * len(ledger.book.moves) + _words(event)
-        # What it has added to the book is what it carries, beside the records; looking at each would cost more.
+        # Growth of the book beyond the job records approximates the payloads and outputs; measuring each costs more.
         held = ledger.book.bytes_held
         size += max(0, held - self._held - JOB_BYTES * len(ledger.book.moves))
         self._held = held
@@ -81,7 +81,7 @@ class EventWindow:
         self._bytes += size
 
     def durable(self, position: int) -> None:
-        """Lets those who wait know, and drops what is over the bounds."""
+        """Drops events above the limits, and notifies the listeners."""
         self._durable = position
         events, config = self._events, self._config
         while events and (len(events) > config.events_max or self._bytes > config.bytes_max):
@@ -91,28 +91,29 @@ class EventWindow:
             listener()
 
     def bug(self, command: object, error: Exception) -> None:
-        """Nothing happened."""
+        """Does nothing: a failed command has no event."""
 
     def after(self, position: int, count: int) -> list[At]:
-        """Up to `count` durable events past a position; the caller has seen that the window reaches back to it."""
+        """Returns up to `count` durable events past a position, which must not be before the window."""
         skipped = position + 1 - self._first
-        assert skipped >= 0, "the window no longer reaches back so far"
+        assert skipped >= 0, "the window no longer reaches back to this position"
         count = min(count, self._durable - position)
         found = islice(self._events, skipped, skipped + max(0, count))
         return [(at, event) for at, (event, _) in enumerate(found, position + 1)]
 
 
 def _words(event: AnyEvent) -> int:
-    """What an event carries of text that no job keeps."""
+    """Estimates the memory for texts in an event that are part of no job."""
     if isinstance(event, Noted):
         return sum(_ROW_BYTES + len(note.message) + sum(map(len, note.lines)) for note in event.notes)
     return _ROW_BYTES * len(event.refused) if isinstance(event, Reported) else 0
 
 
 class JournalWalk(Generic[T]):
-    """A walk over a journal in parts, each of them in whatever thread asks for it.
+    """Reads a journal in parts, each in the thread that calls `take`.
 
-    It pins what it still needs. `close` may be called at any time, in any thread: what is under way ends first.
+    It pins the segments that it still needs. `close` may be called at any time, in any thread: a running `take`
+    finishes first.
     """
 
     def __init__(self, steps: Generator[T, None, None]) -> None:
@@ -121,7 +122,7 @@ class JournalWalk(Generic[T]):
         self._is_closed = False
 
     def take(self, count: int) -> list[T]:
-        """The next steps, fewer only at the end of what was durable when the walk began."""
+        """Returns the next `count` steps; fewer only at the end of the events that were durable when the walk began."""
         try:
             with self._is_busy:
                 return [] if self._is_closed else list(islice(self._steps, count))
@@ -132,7 +133,7 @@ class JournalWalk(Generic[T]):
                 self._end()
 
     def close(self) -> None:
-        """Gives files and pins back."""
+        """Closes files and removes pins."""
         self._is_closed = True
         if self._is_busy.acquire(blocking=False):
             self._is_busy.release()
@@ -144,26 +145,26 @@ class JournalWalk(Generic[T]):
 
 
 class JournalPast:
-    """What a journal on disk still knows, while its coordinator writes it."""
+    """The past events of a journal on disk, while its coordinator writes it."""
 
     def __init__(self, journal: FileJournal, disk: Disk, index: JobIndex) -> None:
         self._journal = journal
         self._disk = disk
         self._index = index
-        # Two threads that choose the name of a pin at once would choose the same, and one would wait for the other.
+        # Two threads that name a pin at the same time would choose the same name, and one would wait for the other.
         self._pinning = threading.Lock()
 
     @property
     def first_position(self) -> int:
-        """The oldest position that is still there."""
+        """The oldest position in the journal."""
         return self._journal.first_position
 
     def walk(self, after: int) -> JournalWalk[At]:
-        """All that is durable past a position; `NotFoundError` at the first step if it is no longer there."""
+        """Reads the durable events past a position; `NotFoundError` at the first step if they were removed."""
         return JournalWalk(self._events(after))
 
     def history(self, job_id: str) -> JournalWalk[list[Entry]]:
-        """All that is durable about a job; each step looks into some of the frames that may name it."""
+        """Reads the durable history of a job; each step reads some of the frames that may name the job."""
         return JournalWalk(self._about(job_id))
 
     def _events(self, after: int) -> Generator[At, None, None]:

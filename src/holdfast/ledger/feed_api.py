@@ -1,7 +1,7 @@
-"""`FeedApi` over a coordinator in this process: from its window of late events, and for what is older its journal.
+"""`FeedApi` over a coordinator in this process: from its window of recent events, and from its journal for older ones.
 
-Invariants: every part begins where the one before it ended; only durable events are told; a reader that is slow, or
-gone, holds no events in memory, and no file for longer than it takes to read it.
+Invariants: every part begins where the previous part ended; only durable events are returned; a slow or lost reader
+keeps no events in memory, and keeps files and pins for at most `_PATIENCE_S` per part.
 """
 
 import asyncio
@@ -16,24 +16,24 @@ from holdfast.ledger.event_window import MEMORY_WINDOW, At, EventWindow, Journal
 from holdfast.ledger.time_travel import no_history
 from holdfast.ports import FeedPart
 
-#: Events looked at together, and the size from which on a part is told: neither a message nor a turn may grow large.
+#: Events that are read at once, and the size at which a part is complete; both limit the work between two awaits.
 _SLICE_EVENTS = 256
 _PART_CHARS = 128 * 1024
-#: About what an entry has besides its reason.
+#: Estimated size of an entry without its reason.
 _ENTRY_CHARS = 200
-#: Events that a history looks at before it lets others go on.
+#: Events that a history reads before the event loop runs other tasks.
 _STEP_EVENTS = 16
-#: After so many positions that say nothing of any job, the position alone is told: it is where to go on from.
+#: After this many positions without entries, an empty part reports the position to continue from.
 _SILENT_POSITIONS = 1_000
-#: How long a reader may keep files and pins without asking for the next part.
+#: How long a reader may take per part before its files and pins are released.
 _PATIENCE_S = 10.0
 
 
 class LedgerFeed:
-    """Everything that happens, and everything that happened to a job."""
+    """The feed of all events, and the history of each job."""
 
     def __init__(self, window: EventWindow, past: JournalPast | None) -> None:
-        """Without a journal on disk the window is all there is."""
+        """`past` is None without a journal on disk; then only the events in the window are available."""
         self._window = window
         self._past = past
         self._readers: set[asyncio.Event] = set()
@@ -42,7 +42,7 @@ class LedgerFeed:
 
     @classmethod
     def over(cls, coordinator: Coordinator, past: JournalPast | None) -> Self:
-        """A feed of all that a coordinator does from now on, and of the journal that it writes."""
+        """Creates the feed of a coordinator's events from now on, and of the journal that it writes."""
         ledger = coordinator.ledger
         config = MEMORY_WINDOW if past is None else WindowConfig()
         window = EventWindow(ledger.position, config, ledger.book.bytes_held)
@@ -50,12 +50,12 @@ class LedgerFeed:
         return cls(window, past)
 
     def close(self) -> None:
-        """The coordinator stops: every reader is told, and goes on elsewhere from its position."""
+        """Ends every reader with STOPPING, because the coordinator stops; readers continue at another server."""
         self._failure = STOPPING.error()
         self._wake()
 
     async def feed(self, after: int | None) -> AsyncGenerator[FeedPart, None]:
-        """The first part comes at once, empty if there is nothing yet: from its position on, nothing is missed."""
+        """Yields the first part at once, even if it is empty: no event after its position is missed."""
         position = self._checked(self._window.durable_position if after is None else after)
         told = position - _SILENT_POSITIONS
         news = asyncio.Event()
@@ -75,7 +75,7 @@ class LedgerFeed:
             self._readers.discard(news)
 
     async def history(self, job_id: str) -> list[Entry]:
-        """From the journal, in a thread; each step lets the loop go on."""
+        """Returns the history of a job, read from the journal in a thread, or from the window in steps."""
         if self._past is None:
             first = self._window.first_position
             found = await self._in_window(job_id)
@@ -90,7 +90,7 @@ class LedgerFeed:
         found: list[Entry] = []
         position, end = self._window.first_position - 1, self._window.durable_position
         while position < end:
-            position = max(position, self._window.first_position - 1)  # it moves on while others are served
+            position = max(position, self._window.first_position - 1)  # the window moves while other tasks run
             events = self._window.after(position, _STEP_EVENTS)
             found += [entry for at, event in events for entry in about(at, event, job_id)]
             position += _STEP_EVENTS
@@ -107,13 +107,13 @@ class LedgerFeed:
         return found
 
     async def _parts(self, after: int) -> AsyncGenerator[FeedPart, None]:
-        """What is durable past a position by now; nothing but the position if that is nothing."""
+        """Yields an empty part with the position, then the durable events past it."""
         yield FeedPart([], after)
         async with aclosing(self._events(after)) as slices:
             async for events in slices:
                 for part in parts_of(events):
                     yield part
-                    await asyncio.sleep(0)  # a reader that is never full must not keep the loop
+                    await asyncio.sleep(0)  # a fast reader must not block the loop
 
     async def _events(self, after: int) -> AsyncGenerator[list[At], None]:
         window = self._window
@@ -129,7 +129,7 @@ class LedgerFeed:
                         yield events
 
     async def _old_events(self, after: int) -> AsyncGenerator[list[At], None]:
-        """From the journal, until the window has what comes next or the reader takes too long."""
+        """Yields events from the journal, until the window contains the next one or the reader takes too long."""
         if self._past is None:
             raise self._removed(after)
         walk = self._past.walk(after)
@@ -151,7 +151,7 @@ class LedgerFeed:
             raise InvalidArgumentError(f"expected a position from 0 on, got {after}", reason="POSITION_INVALID")
         end = self._window.durable_position
         if after > end:
-            message = f"position {after} is not there yet; the journal ends with position {end}"
+            message = f"position {after} does not exist yet; the journal ends with position {end}"
             raise NotFoundError(message, reason="POSITION_UNKNOWN")
         if after + 1 < self._first_position:
             raise self._removed(after)
@@ -164,7 +164,7 @@ class LedgerFeed:
 
     def _removed(self, after: int) -> NotFoundError:
         first = self._first_position
-        message = f"what came after position {after} is no longer kept; the oldest position that is, is {first}"
+        message = f"the events after position {after} are no longer kept; the oldest position is {first}"
         return NotFoundError(message, reason="POSITION_REMOVED")
 
     def _refuse_if_closed(self) -> None:
@@ -177,7 +177,7 @@ class LedgerFeed:
 
 
 def parts_of(events: list[At]) -> Iterator[FeedPart]:
-    """What these events mean for the jobs that they name; the last part ends with the last of them."""
+    """Converts events into entries of the jobs that they name; the last part ends with the last event."""
     found: list[Entry] = []
     size = 0
     for position, event in events:

@@ -1,11 +1,11 @@
-"""Sessions that have room, found by what they can run.
+"""An index of sessions with credits, by the jobs that they can run.
 
-Sessions that want the same (routes and queues) form a *kind*. A kind stands in one row for each want: a pair of queue
-and route, where an empty queue name means all queues. A session comes and goes in its kind alone. A kind whose sessions
-are all busy is taken out of a row when the row is next asked, and comes back with its next session. So finding a
-session for a job costs the same however many sessions wait.
+Sessions with the same routes and queues form a *kind*. A *want* is a pair of queue and route, where an empty queue name
+means all queues. For each want there is a row of kinds. Adding or removing a session changes its kind only. A kind
+without sessions is removed from a row by the next `pick` there, and added again with its next session. So the cost of
+finding a session for a job does not depend on the number of sessions.
 
-Invariants: a session is in its kind once or not at all; a kind with sessions is in every row of its wants. Sessions of
+Invariants: a session is in its kind at most once; a kind with sessions is in the row of each of its wants. Sessions of
 a row take turns: each is picked once before any is picked again.
 """
 
@@ -21,33 +21,33 @@ T = TypeVar("T")
 
 
 class SessionKind(Generic[T]):
-    """Sessions that want the same."""
+    """Sessions with the same routes and queues."""
 
     __slots__ = ("absent", "members", "sessions", "wants")
 
     def __init__(self, wanted: Wanted) -> None:
         self.wants = [(queue, route) for queue in wanted.queues or ("",) for route in wanted.routes]
-        #: The wants whose rows it is not in.
+        #: The wants whose rows do not contain this kind.
         self.absent: set[Want] = set(self.wants)
-        #: Those that have room, the one that is picked next first.
+        #: Sessions with credits; the next one to pick is first.
         self.sessions: OrderedDict[T, None] = OrderedDict()
-        #: All sessions of this kind, with room or without.
+        #: The number of all sessions of this kind, with or without credits.
         self.members = 0
 
 
 class IdleWorkers(Generic[T]):
-    """All kinds, and the rows that they are found in."""
+    """All kinds, and the rows that contain them."""
 
     __slots__ = ("_kind_of", "_kinds", "_rows", "size", "visits")
 
     def __init__(self) -> None:
         self._kinds: dict[Wanted, SessionKind[T]] = {}
         self._kind_of: dict[T, tuple[Wanted, SessionKind[T]]] = {}
-        #: Each kind with how many of its sessions are still to be picked before the next kind's; 0: all of them.
+        #: Each kind with the number of its sessions to pick before the next kind's turn; 0 means all of them.
         self._rows: dict[Want, OrderedDict[SessionKind[T], int]] = {}
-        #: How many have room; only this class changes it.
+        #: The number of sessions with credits; changed by this class only.
         self.size = 0
-        #: Entries that were looked at so far.
+        #: The number of entries read so far, a measure of the work done.
         self.visits = 0
 
     def __len__(self) -> int:
@@ -57,10 +57,10 @@ class IdleWorkers(Generic[T]):
         known = self._kind_of.get(session)
         return known is not None and session in known[1].sessions
 
-    # -- coming and going
+    # -- adding and removing
 
     def join(self, session: T, wanted: Wanted) -> None:
-        """A session begins; it has no room yet."""
+        """Registers a session, which has no credits yet."""
         if session not in self._kind_of:
             kind = self._kinds.get(wanted)
             if kind is None:
@@ -69,7 +69,7 @@ class IdleWorkers(Generic[T]):
             self._kind_of[session] = wanted, kind
 
     def part(self, session: T) -> None:
-        """A session is over."""
+        """Removes a session that has ended."""
         self.discard(session)
         wanted, kind = self._kind_of.pop(session, (None, None))
         if kind is None or wanted is None:
@@ -82,7 +82,7 @@ class IdleWorkers(Generic[T]):
                     self._drop(kind, want)
 
     def add(self, session: T) -> None:
-        """A session that has joined has room."""
+        """Adds a registered session that has credits."""
         _, kind = self._kind_of[session]
         if session in kind.sessions:
             return
@@ -94,24 +94,24 @@ class IdleWorkers(Generic[T]):
         kind.absent.clear()
 
     def discard(self, session: T) -> None:
-        """A session has no room any more, if it had."""
+        """Removes a session that has no credits any more; it stays registered."""
         known = self._kind_of.get(session)
         if known is not None and session in known[1].sessions:
             del known[1].sessions[session]
             self.size -= 1
 
-    # -- asking
+    # -- queries
 
     def wanted_by(self, session: T) -> Wanted:
-        """What a session that has joined can run."""
+        """Returns the jobs that a registered session can run."""
         return self._kind_of[session][0]
 
     def has(self, want: Want) -> bool:
-        """False if no session has room for such jobs."""
+        """False only if no session with credits can run such jobs."""
         return want in self._rows
 
     def rivals(self, want: Want, at_most: int) -> int:
-        """How many sessions have room for such jobs; counted no further than `at_most`."""
+        """Returns the number of sessions with credits that can run such jobs, at most `at_most`."""
         found = 0
         for kind in self._rows.get(want, ()):
             self.visits += 1
@@ -121,7 +121,7 @@ class IdleWorkers(Generic[T]):
         return found
 
     def pick(self, want: Want) -> T | None:
-        """The session whose turn it is, if any has room for such jobs; it stays where it is found."""
+        """Returns the next session in turn that can run such jobs, if any; it stays in the index."""
         row = self._rows.get(want)
         while row:
             kind, left = next(iter(row.items()))
@@ -139,7 +139,7 @@ class IdleWorkers(Generic[T]):
         return None
 
     def all_of(self, want: Want) -> Iterable[T]:
-        """Every session that has room for such jobs; valid until the next change."""
+        """Yields every session with credits that can run such jobs; valid until the next change."""
         for kind in self._rows.get(want, ()):
             for session in kind.sessions:
                 self.visits += 1

@@ -9,7 +9,7 @@ from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.listing import Place
-from holdfast.core.model import Extra, Job, NewJob, Now, Template
+from holdfast.core.model import Extra, JobRecord, NewJob, Now, Template
 from holdfast.core.progress import ProgressBoard
 from holdfast.core.tasks import unknown_job
 from holdfast.core.why import why
@@ -24,15 +24,15 @@ from holdfast.ledger.views import job_view, result_view
 from holdfast.ledger.waiters import Settled, Waiters
 from holdfast.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
 
-#: How many slices one call of `find` looks through before it answers with what it has.
+#: The number of slices that one call of `find` reads at most; it then returns the jobs found so far.
 _FIND_SLICES_MAX = 20
 
-#: Asked of one job, at one instant.
-About = Callable[[Ledger, Job, Now], object]
+#: A query about one job, at one instant.
+About = Callable[[Ledger, JobRecord, Now], object]
 
 
 class LedgerJobs:
-    """What clients ask for, answered by the ledger."""
+    """Operations for clients, on the ledger."""
 
     def __init__(
         self,
@@ -51,21 +51,21 @@ class LedgerJobs:
         coordinator.observers.append(self._waiters)
 
     def fresh_id(self) -> str:
-        """An id for a job that somebody else makes here."""
+        """Returns a new id, for a job that another component creates."""
         return self._mint(1)[0]
 
     def close(self) -> None:
-        """The coordinator stops: whoever waits for a job is told, and asks another server."""
+        """Fails all waits for jobs with STOPPING, because the coordinator stops; clients retry at another server."""
         self._waiters.close(STOPPING.error())
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """One command, one event, one sync for all of them."""
+        """Submits all drafts with one command, one event and one sync."""
         return cast("Submitted", await self._caller.call(CommandLane.SUBMIT, self._submission(templates, drafts)))
 
     def submit_then(
         self, templates: Sequence[Template], drafts: Sequence[JobDraft], done: Callable[[object], None]
     ) -> None:
-        """The same for who cannot await: `done` hears the reply or a refusal, on the coordinator's thread."""
+        """Submits without awaiting: calls `done` with the reply or a refusal, on the coordinator's thread."""
         self._coordinator.call(CommandLane.SUBMIT, self._submission(templates, drafts), done)
 
     def _submission(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> commands.Submit:
@@ -85,25 +85,25 @@ class LedgerJobs:
             jobs.append(NewJob(job_id, draft.template, draft.payload, due_ms, draft.extra))
         return commands.Submit(list(templates), jobs, are_ids_given)
 
-    def _view(self, ledger: Ledger, job: Job) -> JobView:
+    def _view(self, ledger: Ledger, job: JobRecord) -> JobView:
         return job_view(ledger, job, self._progress)
 
     async def get(self, job_id: str) -> JobView:
-        """The job at one instant, all of it durable."""
+        """Returns the job at one instant, when that state is durable."""
         return cast("JobView", await self._ask(job_id, lambda ledger, job, _: self._view(ledger, job)))
 
     async def result(self, job_id: str) -> ResultView:
-        """State and result together, so that they cannot disagree."""
+        """Returns state and result of one instant, so that they are consistent."""
         return cast("ResultView", await self._ask(job_id, lambda _ledger, job, _now: result_view(job)))
 
     async def payload(self, job_id: str) -> bytes:
-        """As it was submitted."""
+        """Returns the payload as it was submitted."""
         return cast("bytes", await self._ask(job_id, lambda _ledger, job, _now: job.payload))
 
     async def explain(self, job_id: str) -> Explanation:
-        """From the state and from what workers have said of themselves, at one instant."""
+        """Explains the job's state, from the ledger and the registered workers at one instant."""
 
-        def about(ledger: Ledger, job: Job, now: Now) -> object:
+        def about(ledger: Ledger, job: JobRecord, now: Now) -> object:
             reason, sentence = why(ledger, job, self._workers(), now)
             return Explanation(State(job.state), reason, sentence)
 
@@ -117,12 +117,12 @@ class LedgerJobs:
         return await self._caller.read(CommandLane.SUBMIT, query)
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
-        """Decided in one place with grants and reports, so exactly one of them wins."""
+        """Cancels a job. The coordinator decides it in order with grants and reports, so exactly one of them wins."""
         reply = await self._caller.call(CommandLane.SUBMIT, commands.Cancel(job_id, reason))
         return cast("CancelReply", reply)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """One slice of the listing; the loop serves others between slices."""
+        """Returns one page of the listing, read in one turn of the coordinator."""
 
         def query(ledger: Ledger, _: Now) -> object:
             jobs, has_more = ledger.page(frozenset(states), offset, size, newest_first=newest_first)
@@ -131,7 +131,7 @@ class LedgerJobs:
         return cast("Page", await self._caller.read(CommandLane.LIST, query))
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
-        """The job now and after each durable change, until it is terminal."""
+        """Yields the job now and after each durable change, until it is terminal."""
         changed = self._waiters.watch(job_id)
         try:
             while True:
@@ -147,17 +147,17 @@ class LedgerJobs:
             self._waiters.unwatch(job_id, changed)
 
     async def settled(self, job_id: str) -> Settled:
-        """Handed over by the event that ends the job; nothing is asked of the loop while it runs."""
+        """Waits for the event that ends the job; a running job costs the coordinator no queries."""
         job = self._coordinator.ledger.job(job_id)
-        if job is None or job.state in TERMINAL:  # perhaps not durably: the loop answers when it is
+        if job is None or job.state in TERMINAL:  # perhaps not durable yet: `_ask` waits for that
             end = await self._ask(job_id, lambda ledger, job, _: (job_view(ledger, job), result_view(job)))
             return cast("Settled", end)
         return await self._waiters.end_of(job_id)
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """A walk over the listing in slices, between which the loop serves others."""
+        """Searches the listing in slices; the coordinator handles other commands in between."""
         if size < 1:
-            message = f"expected the size of a part to be at least 1, got {size}"
+            message = f"the page size must be at least 1, got {size}"
             raise InvalidArgumentError(message, reason="PAGE_SIZE_INVALID")
         place, found = place_of(query, cursor), list[JobView]()
         size = min(size, limits.PAGE_SIZE_MAX)
@@ -169,7 +169,7 @@ class LedgerJobs:
         return Found(found, cursor_of(query, place))
 
     async def _scan(self, query: JobQuery, after: Place | None, size: int) -> tuple[list[JobView], Place | None]:
-        """One slice, all of it durable."""
+        """Reads one slice of the listing, when that state is durable."""
 
         def read(ledger: Ledger, _: Now) -> object:
             jobs, place = ledger.scan(
@@ -186,7 +186,7 @@ class LedgerJobs:
         return cast("tuple[list[JobView], Place | None]", await self._caller.read(CommandLane.LIST, read))
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
-        """Same template, payload, labels and headers; under a request id the same call finds the same job."""
+        """Submits the job again with the same template, payload, labels and headers; idempotent with a request id."""
         template, payload, extra = cast("_Again", await self._ask(job_id, _again))
         submitted = await self.submit([template], [repeated(job_id, payload, extra, request_id)])
         for refusal in submitted.refusals.values():
@@ -197,6 +197,6 @@ class LedgerJobs:
 _Again = tuple[Template, bytes, Extra | None]
 
 
-def _again(_ledger: Ledger, job: Job, _now: Now) -> object:
-    """What makes a job like this one, if it has ended."""
+def _again(_ledger: Ledger, job: JobRecord, _now: Now) -> object:
+    """Returns the data for a retry of the job, or a refusal if it has not ended."""
     return refusal_to_repeat(job.id, job.state) or (job.template, job.payload, job.extra)

@@ -12,7 +12,7 @@ _POOL_BYTES = 16_384
 
 
 class RandomPool:
-    """The kernel's randomness, drawn in large pieces: a system call for every id costs more than the id."""
+    """Random bytes of the kernel, read in large blocks: a system call for every id would cost more than the id."""
 
     __slots__ = ("_offset", "_pool")
 
@@ -21,7 +21,7 @@ class RandomPool:
         self._offset = 0
 
     def __call__(self, size: int) -> bytes:
-        """As many random bytes, none of them given out twice."""
+        """Returns `size` random bytes, each of them used once."""
         if self._offset + size > len(self._pool):
             self._pool, self._offset = os.urandom(max(size, _POOL_BYTES)), 0
         start, self._offset = self._offset, self._offset + size
@@ -29,12 +29,12 @@ class RandomPool:
 
 
 def random_minter() -> Mint:
-    """Mints ids that belong to no node in particular."""
+    """Creates ids without regard to their owner."""
     pool = RandomPool()
     return lambda count: mint(pool, count)
 
 
 def owned_minter(ownership: Ownership) -> Mint:
-    """Mints ids that the node owns."""
+    """Creates ids that the node owns."""
     ids = mint_owned(RandomPool(), ownership.index, ownership.nodes)
     return lambda count: list(islice(ids, count))

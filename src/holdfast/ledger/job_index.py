@@ -1,11 +1,11 @@
-"""Which frames name a job: an index beside each sealed segment, and one in memory for what has no file yet.
+"""Index of the frames that name a job: a file beside each sealed segment, and memory for segments without a file.
 
 Invariants:
-- An index only says where to look. What is found there is read from the journal and verified; a segment whose index is
-  missing or damaged is scanned in pieces. So no answer depends on an index, only its cost does.
-- Indexes of sealed segments are made by a process of their own, from the segment alone: the coordinator neither decodes
-  nor sorts for them.
-- What is held in memory is bounded, as are the tables of the files that were read lately.
+- An index only gives the offsets of frames. The frames are read from the journal and verified; a segment whose index is
+  missing or damaged is scanned in pieces. So an index affects the cost of an answer, but not its content.
+- A separate process builds the indexes of sealed segments, from the segments alone: the coordinator neither decodes nor
+  sorts for them.
+- The memory for entries and for the tables of index files is limited.
 
 Threads: the observers run on the coordinator's thread, `pieces` in any other.
 """
@@ -32,60 +32,59 @@ from holdfast.journal.replay import read_headers, replay_segments
 from holdfast.journal.segment import read_header
 from holdfast.journal.whole_write import remove_if_present
 from holdfast.ledger.coordinator import Coordinator
-from holdfast.ledger.snapshots import Maker
+from holdfast.ledger.snapshot_keeper import Maker
 
-#: How many frames one step of a history looks into.
+#: The number of frames that one step of a history reads.
 _PIECE_FRAMES = 256
 
 
 class IndexConfig(msgspec.Struct, frozen=True):
-    """When indexes are made, and what is held of them."""
+    """When indexes are built, and how much of them stays in memory."""
 
-    #: Sealed segments without an index are scanned until they amount to this: a process costs more than reading that.
+    #: Indexes are built when sealed segments without one reach this size; below it, a scan costs less than a process.
     unindexed_bytes: int = 4 << 20
-    #: Names in frames held in memory, eight bytes each; beyond it the oldest segment is scanned until it has an index.
+    #: Entries in memory, eight bytes each; above it the oldest segment is dropped, and scanned until it has a file.
     entries_max: int = 4_000_000
-    #: Tables of index files held in memory: 16 KiB for a segment of 64 MiB, at most.
+    #: Tables of index files in memory; a segment of 64 MiB has at most 16 KiB.
     tables_bytes_max: int = 8 << 20
 
 
 def name_of(job_id: str) -> bytes:
-    """What an index knows a job by."""
+    """Returns the name of a job in an index."""
     return job_id.encode(errors="replace")
 
 
 class JobIndex:
-    """Finds the frames of a job. An observer of the loop."""
+    """Finds the frames of a job. An observer of the coordinator."""
 
     def __init__(self, journal: FileJournal, disk: Disk, config: IndexConfig | None = None) -> None:
         self._journal = journal
         self._disk = disk
         self.config = config or IndexConfig()
-        #: Not durable yet.
+        #: Events that are not durable yet.
         self._pending: list[AnyEvent] = []
         self._durable = journal.end_position
-        #: Segments that have no file yet, oldest first.
+        #: The indexes of segments without an index file, oldest first.
         self._recent: dict[str, OpenIndex] = {}
         self._entries = 0
         self._tables: OrderedDict[str, SegmentIndex] = OrderedDict()
         self._tables_bytes = 0
         self._tables_lock = threading.Lock()
-        #: A file was found to be of no use, and removed.
+        #: Whether a damaged index file was removed since the last check.
         self.is_wanting = False
         newest = journal.segments()[-1]
         if newest.last_position >= newest.first_position:
-            # Frames were written before this index could see them: their segment is known in part, which is worse than
-            # not at all.
+            # Earlier frames of this segment are not indexed here, so it must be scanned.
             self._recent[newest.name] = OpenIndex(is_complete=False)
 
     # -- on the coordinator's thread
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
-        """Keeps the event until its frame is known."""
+        """Keeps the event until its frame has been written."""
         self._pending.append(event)
 
     def durable(self, position: int) -> None:
-        """The frame that ends here was written last: its jobs are indexed."""
+        """Indexes the jobs of the last frame, which ends at this position."""
         segment, offset = self._journal.last_frame
         count, self._durable = position - self._durable, position
         names = {job_id for event in self._pending[:count] for job_id in jobs_of(event)}
@@ -100,15 +99,15 @@ class JobIndex:
             self._drop(next(iter(self._recent)))
 
     def bug(self, command: object, error: Exception) -> None:
-        """Nothing happened."""
+        """Does nothing: a failed command has no event."""
 
     def forget(self, segments: Iterable[str]) -> None:
-        """These segments have a file now, or are gone."""
+        """Drops segments that have an index file now, or were removed."""
         for segment in segments:
             self._drop(segment)
 
     def held(self) -> list[str]:
-        """The segments that are known from memory."""
+        """Returns the segments whose index is in memory."""
         return list(self._recent)
 
     def _drop(self, segment: str) -> None:
@@ -118,9 +117,9 @@ class JobIndex:
     # -- in any thread
 
     def pieces(self, job_id: str) -> Iterator[list[Frame]]:
-        """The durable frames that may name a job, in order, some at a time; the caller has pinned the journal.
+        """Yields the durable frames that may name a job, in order and in pieces; the caller has pinned the journal.
 
-        Raises what `Journal.replay` raises.
+        Raises the errors of `Journal.replay`.
         """
         name = name_of(job_id)
         for info in self._journal.segments():
@@ -133,7 +132,7 @@ class JobIndex:
         try:
             yield from self._frames_there(info, name)
         except FileNotFoundError as error:
-            # A removal that had begun before the pin: what is gone is no longer history.
+            # A removal that began before the pin has deleted it; removed segments are no longer part of the history.
             if info.last_position >= self._journal.first_position:
                 raise JournalFailedError(f"journal file {info.name!r} could not be read: {error}") from error
         except OSError as error:
@@ -163,7 +162,7 @@ class JobIndex:
             file.close()
 
     def _offsets(self, info: SegmentInfo, name: bytes) -> list[int] | None:
-        """Where the frames are that may hold the name; None if only a scan can tell."""
+        """Returns the offsets of the frames that may contain the name; None if the segment must be scanned."""
         recent = self._recent.get(info.name)
         if recent is not None:
             return recent.find(name) if recent.is_complete else None
@@ -198,7 +197,7 @@ class JobIndex:
         self._tables_bytes -= table.table_bytes if table is not None else 0
 
     def _discard(self, segment: str) -> None:
-        """An index is of no use: it is removed, and the keeper sees to another."""
+        """Removes a damaged index; the keeper has another one built."""
         with self._tables_lock:
             self._forget_table(segment)
         with suppress(OSError):
@@ -207,7 +206,7 @@ class JobIndex:
 
 
 class IndexKeeper:
-    """Decides when indexes are made. An observer of the loop."""
+    """Decides when indexes are built. An observer of the coordinator."""
 
     def __init__(
         self, coordinator: Coordinator, journal: FileJournal, disk: Disk, index: JobIndex, maker: Maker
@@ -221,20 +220,20 @@ class IndexKeeper:
         coordinator.observers += [index, self]
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
-        """Nothing to do before it is durable."""
+        """Does nothing before the event is durable."""
 
     def bug(self, command: object, error: Exception) -> None:
-        """Not the keeper's concern."""
+        """Does nothing: the keeper does not handle bugs."""
 
     def durable(self, position: int) -> None:
-        """Looks at the segments when a new one was begun, or when a reader found an index to be of no use."""
+        """Checks the segments after a new one was begun, or after a reader removed a damaged index."""
         newest = self._journal.last_frame[0]
         if newest != self._newest or self._index.is_wanting:
             self._newest, self._index.is_wanting = newest, False
             self._look()
 
     def _look(self) -> None:
-        # An observer must not raise. A directory that could not be read is read again at the next look.
+        # An observer must not raise. If the directory could not be read, the next check reads it again.
         with suppress(JournalError, OSError):
             missing = self._missing()
             if not self._is_making and sum(info.bytes for info in missing) >= self._index.config.unindexed_bytes:
@@ -242,7 +241,7 @@ class IndexKeeper:
                 self._maker.start(self._made)
 
     def _missing(self) -> list[SegmentInfo]:
-        """The sealed segments without an index; memory no longer holds what the others hold."""
+        """Returns the sealed segments without an index file; drops indexes in memory that are no longer needed."""
         names = set(self._disk.names())
         segments = self._journal.segments()
         missing = [info for info in segments if info.is_sealed and index_name(info.name) not in names]
@@ -251,16 +250,16 @@ class IndexKeeper:
         return missing
 
     def _made(self, problem: str) -> None:
-        """A failure waits for the next segment: until then there is memory, and after a restart a scan."""
+        """Ends a build. A failed one is repeated after the next segment; until then memory or a scan is used."""
         self._is_making = False
         with suppress(JournalError, OSError):
             self._missing()
 
 
 def build_missing(disk: Disk) -> int:
-    """Makes the indexes that sealed segments lack, oldest first; returns how many.
+    """Builds the missing indexes of sealed segments, oldest first; returns their number.
 
-    Each segment is pinned while it is read. One that cannot be read whole gets none.
+    Each segment is pinned while it is read. A segment that cannot be read completely gets no index.
     """
     headers, made = read_headers(disk), 0
     for header, following in pairwise(headers):
@@ -284,5 +283,5 @@ def _is_indexed(disk: Disk, segment: str, last_position: int) -> bool:
 
 
 def names_in(body: bytes) -> set[bytes]:
-    """The names of the jobs that the events of a frame say something of."""
+    """Returns the names of the jobs in the events of a frame."""
     return {name_of(job_id) for event in events.decode(body) for job_id in jobs_of(event)}

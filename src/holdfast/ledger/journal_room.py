@@ -1,21 +1,21 @@
-"""How much room each event must leave in the journal, so that a filling disk refuses in this order.
+"""The space that each event must leave free in the journal. When the disk fills up, events are refused in this order.
 
-1. New jobs, schedules, notes and evictions: they leave `spare_bytes`.
-2. Grants: they leave a quarter of that, and `outcome_bytes` for the end of every lease, their own included. While a
-   report waits for room there are none.
-3. Cancels and the other commands of operators: they leave the room of all leases, and nothing more.
-4. Outcomes and revocations use the room that was kept for the leases they end. One that needs more, because of its
-   output, leaves the room of all other leases.
+1. New jobs, schedules, notes, evictions and lease extensions leave `spare_bytes`, and the space of all leases.
+2. Grants leave a quarter of `spare_bytes`, and `outcome_bytes` for the end of every lease, their own included. While a
+   report waits for space, the coordinator grants nothing.
+3. Cancels and the other commands of operators leave only the space of all leases.
+4. Outcomes and revocations use the space that was kept for the leases they end. One that needs more, because of its
+   output, leaves the space of all other leases.
 
-Invariant: while a lease is out, `outcome_bytes` are free in the journal for its end. So leases can always be taken back
+Invariant: for each active lease, `outcome_bytes` are free in the journal for its end. So leases can always be revoked,
 and outcomes without output can always be recorded, however long the disk is full. A coordinator that starts on a full
-disk may miss that room; until it has it, an end that fits into its own share takes what there is.
+disk may lack that space; until it has it, an end that fits into its own share uses the space that is left.
 """
 
 from holdfast.core import events
 from holdfast.core.events import AnyEvent
 
-#: Events that are refused while there is still room for others.
+#: Events that are refused first (1.).
 _PATIENT = (
     events.Created,
     events.Extended,
@@ -27,7 +27,7 @@ _PATIENT = (
 
 
 def to_leave(event: AnyEvent, size: int, leases: int, *, spare_bytes: int, outcome_bytes: int) -> int:
-    """How many bytes must stay free beside an event of `size` bytes, decided while so many leases are out."""
+    """Returns the bytes that must stay free after an event of `size` bytes, with `leases` active leases."""
     kept = leases * outcome_bytes
     if type(event) in _PATIENT:
         return kept + spare_bytes
@@ -38,7 +38,7 @@ def to_leave(event: AnyEvent, size: int, leases: int, *, spare_bytes: int, outco
 
 
 def _ended(event: AnyEvent) -> int:
-    """How many leases an event ends."""
+    """Returns the number of leases that an event ends."""
     if type(event) is events.Reported:
         return len(event.results)
     return len(event.rows) if type(event) is events.Revoked else 0

@@ -1,7 +1,7 @@
-"""`WorkApi` over a coordinator of this process, for a worker on a loop of its own: a session without a wire.
+"""`WorkApi` over a coordinator in this process, for a worker on an event loop of its own: a session without a network.
 
-Both sides keep to their threads: what the worker says is called on the coordinator's loop in the order in which it was
-said, and not waited for; what the worker hears is collected, and woken on its own loop.
+Each side stays on its thread: the worker's calls are scheduled on the coordinator's loop, in order, without waiting for
+them; the coordinator's messages are collected, and the worker's loop is woken.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from holdfast.ports import Assignment, Directive, Introduction
 
 _NAME = re.compile(limits.NAME_PATTERN)
 _NO_EXTRA = Extra()
-#: The most room that one call may add, as over the wire.
+#: The maximum of credits that one call may add, as over the network.
 _WANT_MAX = limits.LEASES_PER_GRANT_MAX * 10
 _STOPPED = "the coordinator of this process has stopped"
 
 
 class LocalWork:
-    """Opens sessions with one coordinator, until it is closed."""
+    """Opens sessions with one coordinator, until `close`."""
 
     def __init__(self, dispatcher: SessionDispatcher, *, lease_ms: int, heartbeat_ms: int) -> None:
-        """On the coordinator's loop."""
+        """Must be called on the coordinator's loop."""
         self._loop = asyncio.get_running_loop()
         self._dispatcher = dispatcher
         self._terms = Directive(lease_ms=lease_ms, heartbeat_ms=heartbeat_ms, are_leases_renewed=True)
@@ -36,7 +36,7 @@ class LocalWork:
         self._is_closed = False
 
     async def open(self, introduction: Introduction) -> "LocalSession":
-        """Begins a session on the caller's loop."""
+        """Opens a session on the caller's loop."""
         if self._is_closed:
             raise UnavailableError(_STOPPED, reason="STOPPING")
         session = LocalSession(self._loop, self._dispatcher, self._terms, _hello(introduction))
@@ -45,7 +45,7 @@ class LocalWork:
         return session
 
     def _begin(self, session: "LocalSession") -> None:
-        """On the coordinator's loop, where nothing comes between the question and the answer."""
+        """Attaches the session; on the coordinator's loop, so that `close` cannot run between check and attach."""
         if self._is_closed:
             session.end(UnavailableError(_STOPPED, reason="STOPPING"))
         else:
@@ -53,14 +53,14 @@ class LocalWork:
             session.attach()
 
     def close(self) -> None:
-        """Ends every session; the leases stay with their workers, who name them when they come again."""
+        """Ends every session; workers keep their leases, and name them when they reconnect."""
         self._is_closed = True
         for session in list(self._sessions):
             session.end(UnavailableError(_STOPPED, reason="STOPPING"))
 
 
 class LocalSession:
-    """One worker beside its coordinator."""
+    """The session of one worker with the coordinator of its process."""
 
     def __init__(
         self, home: asyncio.AbstractEventLoop, dispatcher: SessionDispatcher, terms: Directive, hello: Hello
@@ -77,11 +77,11 @@ class LocalSession:
         self.on_end: Callable[[LocalSession], None] = lambda _: None
 
     def attach(self) -> None:
-        """On the coordinator's loop: says hello."""
+        """Attaches to the dispatcher; called on the coordinator's loop."""
         self._dispatcher.attach(self._session)
 
     async def next(self) -> Directive:
-        """All that has been said since the last time, in one."""
+        """Waits for messages, and returns all that have arrived as one directive."""
         while not self._inbox:
             self._refuse_if_ended()
             self._news.clear()
@@ -91,35 +91,35 @@ class LocalSession:
         return self._directive(inbox)
 
     async def want(self, count: int) -> None:
-        """More room."""
+        """Adds credits."""
         self.tell(self._dispatcher.grant_credits, self._session, min(count, _WANT_MAX))
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        """Outcomes."""
+        """Sends outcomes."""
         for row in rows:
             if row.state not in TERMINAL:
-                message = f"expected an outcome to be DONE, FAILED or CANCELED, got {row.state}"
+                message = f"an outcome must be DONE, FAILED or CANCELED, got {row.state}"
                 raise InvalidArgumentError(message, reason="OUTCOME_INVALID")
         self.tell(self._dispatcher.report, self._session, report_id, list(rows))
 
     async def note(self, notes: Sequence[Note]) -> None:
-        """Words of running attempts."""
+        """Sends notes of running attempts."""
         self.tell(self._dispatcher.note, self._session, list(notes))
 
     async def extend(self) -> None:
-        """A heartbeat."""
+        """Sends a heartbeat."""
         self.tell(self._dispatcher.heartbeat, self._session)
 
     async def release(self, tokens: Collection[int]) -> None:
-        """Leases handed back."""
+        """Hands leases back."""
         self.tell(self._dispatcher.release, self._session, frozenset(tokens))
 
     async def drain(self) -> None:
-        """No more leases."""
+        """Requests that no more leases are granted."""
         self.tell(self._dispatcher.drain, self._session)
 
     async def close(self) -> None:
-        """Leaves; what is still held goes back at once, unless it is the coordinator that went away."""
+        """Closes the session; leases still held go back at once, unless the coordinator has stopped."""
         if not self._is_left:
             self._is_left = True
             with contextlib.suppress(HoldfastError):
@@ -128,7 +128,7 @@ class LocalSession:
             self._news.set()
 
     def end(self, error: HoldfastError) -> None:
-        """On the coordinator's loop: the worker hears that it is over."""
+        """Ends the session with an error for the worker; called on the coordinator's loop."""
         self.on_end(self)
         self._ending = self._ending or error
         self._awaken()
@@ -138,7 +138,7 @@ class LocalSession:
         self._dispatcher.detach(self._session, is_leaving=True)
 
     def tell(self, function: Callable[..., None], *args: object) -> None:
-        """Has something called on the coordinator's loop."""
+        """Schedules a call on the coordinator's loop."""
         self._refuse_if_ended()
         try:
             self._home.call_soon_threadsafe(function, *args)
@@ -154,7 +154,7 @@ class LocalSession:
         self.end(AbortedError(message, reason="WORKER_SUPERSEDED"))
 
     def _awaken(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the worker's loop is closed: it listens no more
+        with contextlib.suppress(RuntimeError):  # the worker's loop is closed
             self._loop.call_soon_threadsafe(self._news.set)
 
     def _refuse_if_ended(self) -> None:
@@ -188,7 +188,7 @@ class LocalSession:
 
 
 def assignment(lease: GrantedLease) -> Assignment:
-    """One lease as a worker runs it."""
+    """Converts a lease into an assignment for a worker."""
     template, extra = lease.template, lease.extra or _NO_EXTRA
     return Assignment(
         lease.token,
@@ -208,16 +208,16 @@ def assignment(lease: GrantedLease) -> Assignment:
 
 
 def _hello(introduction: Introduction) -> Hello:
-    """An introduction, checked as one from afar is. The worker is in the process that serves, and dies with it."""
+    """Validates an introduction as the server does for remote workers. The worker dies with the serving process."""
     types, queues = introduction.types, introduction.queues
     for what, names in (("worker_id", [introduction.worker_id]), ("types", types), ("queues", queues)):
         for name in names:
             if not _NAME.fullmatch(name):
                 rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
-                raise InvalidArgumentError(f"expected {what} to be {rule}, got {name[:80]!r}", reason="NAME_INVALID")
+                raise InvalidArgumentError(f"{what} must be {rule}, got {name[:80]!r}", reason="NAME_INVALID")
     if len(types) * max(1, len(queues)) > limits.LANES_MAX:
         raise InvalidArgumentError(
-            f"expected types times queues to be at most {limits.LANES_MAX}, got {len(types)} times {len(queues)};"
+            f"types times queues must be at most {limits.LANES_MAX}, got {len(types)} times {len(queues)};"
             " name no queue to serve all of them",
             reason="HELLO_TOO_LARGE",
         )

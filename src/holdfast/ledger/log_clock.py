@@ -1,14 +1,14 @@
-"""Log time: the wall clock forward, never back, and no long jump on the word of one reading.
+"""Log time: follows the wall clock forward, never goes back, and does not follow a long jump at once.
 
-While the wall clock is behind, log time runs on at the pace of the steady clock. A wall clock that is up to an hour
-ahead is followed at once. One that is further ahead is in doubt: log time runs on at the steady pace, so that nothing
-is evicted, forgotten or removed because of a wrong clock, until one of these holds:
+While the wall clock is behind, log time continues at the pace of the steady clock. A wall clock that is up to an hour
+ahead is followed at once. A wall clock that is further ahead is in doubt: log time continues at the steady pace, so
+that no data is removed because of a wrong clock, until one of these holds:
 
-- The machine's uptime accounts for the difference: this process was suspended, or the server was stopped meanwhile.
+- The machine's uptime explains the difference: this process was suspended, or the server was stopped meanwhile.
 - The wall clock has stayed ahead for ten minutes of service.
-- The process before this one found the wall clock ahead as well, and it has not gone back since.
+- The previous process found the wall clock ahead as well, and the wall clock has not gone back since.
 
-`ClockMark` is what a start leaves behind for the next one; the end of a doubt replaces it.
+Each start writes a `ClockMark` for the next one; the beginning and the end of a doubt replace it.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from holdfast.journal.whole_write import read_whole, replace_file
 from holdfast.ledger.ports import Clock
 
 MARK_NAME = "CLOCK"
-#: How long a step between two readings counts as service at most: an idle loop looks at its clock this often.
+#: A step between two readings counts as at most this much service; an idle coordinator reads the clock this often.
 _STEP_MS_MAX = 60_000
-#: While the clock is in doubt, the uptime is read this often.
+#: How often the uptime is read while the clock is in doubt.
 _UPTIME_EVERY_MS = 1_000
 
 
 class ClockTrust(msgspec.Struct, frozen=True):
-    """How far the wall clock may jump forward and be believed at once, and how long a longer jump is in doubt."""
+    """The longest jump forward that is followed at once, and the time for which a longer one is in doubt."""
 
     jump_ms: int = 3_600_000
     doubt_ms: int = 600_000
@@ -40,9 +40,9 @@ USUAL_TRUST = ClockTrust()
 
 
 class ClockMark(msgspec.Struct, frozen=True, array_like=True):
-    """The clocks at a start, or at the end of a doubt after it.
+    """The clocks at a start, or at the beginning or the end of a doubt after it.
 
-    `boot` names the boot of the machine whose uptime it was, "" if that is not known.
+    `boot` identifies the boot of the machine that `uptime_ms` belongs to; "" if it is unknown.
     """
 
     log_ms: int
@@ -52,7 +52,7 @@ class ClockMark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogClock:
-    """Gives the log time of each decision."""
+    """The source of log time."""
 
     __slots__ = (
         "_clock",
@@ -73,22 +73,22 @@ class LogClock:
     def __init__(
         self, clock: Clock, last_ms: int, *, previous: ClockMark | None = None, trust: ClockTrust = USUAL_TRUST
     ) -> None:
-        """`last_ms` is the newest time in the log, 0 for an empty one; `previous` is the mark of the start before."""
+        """`last_ms` is the newest time in the log, 0 if it is empty; `previous` is the mark of the previous process."""
         self._clock, self._trust, self._previous = clock, trust, previous
         self._steady_ms = clock.steady_ms()
-        #: How far the wall clock is ahead while that is in doubt, else 0.
+        #: How far the wall clock is ahead while it is in doubt, else 0.
         self.ahead_ms = 0
-        #: Is told when a doubt begins, and when it ends (0).
+        #: Called when a doubt begins, with `ahead_ms`, and when it ends, with 0.
         self.when_doubted: Callable[[int], None] = lambda _: None
-        #: Is told the mark that replaces the one of the start.
+        #: Called with each mark that replaces the one of the start.
         self.when_marked: Callable[[ClockMark], None] = lambda _: None
-        #: The doubt at hand: for how long it lasts, which offset of the clocks it is about, when the uptime was read.
+        #: The current doubt: its duration, the offset between the clocks, and when the uptime was read.
         self._doubted_ms = self._offset_ms = self._looked_ms = 0
         wall_ms = clock.wall_ms()
         self.log_ms = last_ms or wall_ms
         self._mark = previous
         self._follow(self.log_ms, wall_ms, 0)
-        #: By how much this start went ahead because the process before it had seen the same clock, else 0.
+        #: The jump that this start followed because the previous process had found the clock ahead too, else 0.
         self.confirmed_ms = 0
         if self.ahead_ms and previous is not None and self._is_confirmed(previous, wall_ms):
             self.confirmed_ms = self.ahead_ms
@@ -97,16 +97,16 @@ class LogClock:
 
     @property
     def mark(self) -> ClockMark:
-        """What this start leaves for the next one."""
+        """The mark for the next start."""
         assert self._mark is not None
         return self._mark
 
     def now_ms(self) -> int:
-        """The log time now."""
+        """Returns the current log time."""
         return self.at(self._clock.steady_ms())
 
     def at(self, steady_ms: int) -> int:
-        """The log time now, for who has just read the steady clock."""
+        """Returns the current log time, for a caller that has just read the steady clock."""
         step_ms = steady_ms - self._steady_ms
         self._steady_ms = steady_ms
         wall_ms = self._clock.wall_ms()
@@ -128,7 +128,7 @@ class LogClock:
         if not is_ahead:
             self._believe(max(expected_ms, wall_ms))
             return
-        if not self.ahead_ms or abs(offset_ms - self._offset_ms) > trust.jump_ms:  # another jump is another doubt
+        if not self.ahead_ms or abs(offset_ms - self._offset_ms) > trust.jump_ms:  # another jump starts a new doubt
             self._doubted_ms, self._offset_ms = 0, offset_ms
         else:
             self._doubted_ms += min(step_ms, _STEP_MS_MAX)
@@ -144,7 +144,7 @@ class LogClock:
     def _believe(self, log_ms: int) -> None:
         self.log_ms, was_doubted, self.ahead_ms = log_ms, self.ahead_ms > 0, 0
         if was_doubted:
-            # Without it the next start would take this one's wrong clock for a confirmation of its own.
+            # Otherwise the next start would use this doubt as a confirmation of its own clock.
             self._leave_mark(self._clock.wall_ms())
             self.when_doubted(0)
 
@@ -153,14 +153,14 @@ class LogClock:
         self.when_marked(self._mark)
 
     def _by_uptime(self) -> int:
-        """The log time that the machine's uptime accounts for, 0 if it says nothing."""
+        """Returns the log time that the machine's uptime explains; 0 if it explains nothing."""
         mark, uptime = self._mark, self._clock.uptime()
         if mark is None or uptime is None or mark.boot != uptime.boot or uptime.ms < mark.uptime_ms:
             return 0
         return mark.log_ms + uptime.ms - mark.uptime_ms
 
     def _is_confirmed(self, previous: ClockMark, wall_ms: int) -> bool:
-        """Whether the process before this one was told the same, and the clock has not gone back since."""
+        """Whether the previous process found the clock ahead too, and the clock has not gone back since."""
         return previous.wall_ms - previous.log_ms > self._trust.jump_ms and wall_ms >= previous.wall_ms
 
 
@@ -170,21 +170,21 @@ def _mark(clock: Clock, log_ms: int, wall_ms: int) -> ClockMark:
 
 
 def read_mark(disk: Disk) -> ClockMark | None:
-    """The mark of the start before; None if there is none that can be read, which only prolongs a doubt."""
+    """Reads the mark of the previous process; None if it cannot be read, which only prolongs a doubt."""
     try:
         return _decoder.decode(read_whole(disk, MARK_NAME))
-    except (OSError, ValueError, RecursionError):  # a text that is no UTF-8 is a ValueError, as all of msgspec's are
+    except (OSError, ValueError, RecursionError):  # invalid UTF-8 and msgspec's errors are ValueErrors
         return None
 
 
 def write_mark(disk: Disk, mark: ClockMark) -> None:
-    """Leaves a mark; a disk that takes none only prolongs a later doubt."""
+    """Writes a mark; a failed write only prolongs a later doubt."""
     with contextlib.suppress(OSError, HoldfastError):
         replace_file(disk, MARK_NAME, _encoder.encode(mark))
 
 
 def leave_marks(disk: Disk, clock: LogClock) -> None:
-    """Leaves the mark of this start, and a new one whenever a doubt ends."""
+    """Writes the mark of this start, and a new one whenever a doubt begins or ends."""
     write_mark(disk, clock.mark)
     clock.when_marked = partial(write_mark, disk)
 

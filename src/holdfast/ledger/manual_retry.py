@@ -1,4 +1,4 @@
-"""What a job that has ended is like when somebody has it done again: a new job, known by the old one's id."""
+"""Manual retry of a finished job: a new job whose `retry_of` is the old job's id."""
 
 from holdfast.core.commands import Refusal
 from holdfast.core.lifecycle import TERMINAL, State
@@ -8,7 +8,7 @@ from holdfast.ports import JobDraft
 
 
 def refusal_to_repeat(job_id: str, state: int) -> Refusal | None:
-    """Only what has ended can be done again."""
+    """Returns a refusal if the job has not ended."""
     if state in TERMINAL:
         return None
     message = f"job {job_id!r} is {State(state).name}; only a job that has ended can be retried"
@@ -16,7 +16,7 @@ def refusal_to_repeat(job_id: str, state: int) -> Refusal | None:
 
 
 def repeated(job_id: str, payload: bytes, extra: Extra | None, request_id: str) -> JobDraft:
-    """The same payload, labels and headers; the keys of the first submission are not the second one's."""
+    """Returns a draft with the same payload, labels and headers; request id and unique key are not copied."""
     extra = extra or Extra()
     again = Extra(
         request_id=request_id,

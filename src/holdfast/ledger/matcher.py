@@ -1,11 +1,12 @@
-"""Brings ready jobs and sessions with room together, a bounded amount of work a turn.
+"""Matches ready jobs with sessions that have credits, with a limited amount of work per turn.
 
-Invariant: after a turn that did not run out of steps, no session with room could be granted a job. So a turn looks only
-at what is new: tracks (queue and route) that have changed, and sessions that have come or whose leases have changed.
-What a turn leaves is taken up by the next one, which comes at once.
+Invariant: after a turn that did not run out of steps, no session with credits could be granted a job. So a turn checks
+only changes: tracks (queue and route) that have changed, and sessions that are new or whose leases have changed. If the
+steps run out, the next turn, which follows at once, continues.
 
-A session that cannot be granted anything is set aside: a silent one until it is heard, one that runs a job on its last
-chance until its leases change, and it is looked at again every second, because its solitude ends by time.
+A session that cannot be granted a job is set aside: a silent one until its worker sends a message, one whose worker
+runs a job in quarantine (see `core/last_chance.py`) until its leases change. The latter is also checked every second,
+because a quarantine ends by time.
 """
 
 from collections import OrderedDict
@@ -16,9 +17,9 @@ from holdfast.core.model import Now
 from holdfast.ledger.coordinator import EVENT_STEPS, Coordinator
 from holdfast.ledger.idle_workers import IdleWorkers, Want
 
-#: How many entries are looked at in the time of a step.
+#: The number of index entries that can be read in the time of one step.
 _VISITS_PER_STEP = 8
-#: How often sessions that run a job on its last chance are looked at.
+#: How often sessions with a job in quarantine are checked.
 _LOOK_MS = 1_000
 
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -26,10 +27,10 @@ S = TypeVar("S")
 
 
 class Granter(Protocol[T_contra]):
-    """What a session can be asked and given."""
+    """The operations on a session that the matcher needs."""
 
     def grant(self, session: T_contra, count: int, now: Now) -> int | None:
-        """Grants up to `count` jobs and says how many; None if the journal has no room."""
+        """Grants up to `count` jobs and returns their number; None if the journal has no space."""
         ...
 
     def is_silent(self, session: T_contra, now: Now) -> bool:
@@ -42,7 +43,7 @@ class Granter(Protocol[T_contra]):
 
 
 class Matcher(Generic[S]):
-    """Keeps the sessions that have room, and serves them."""
+    """Keeps the sessions with credits, and grants jobs to them."""
 
     def __init__(self, coordinator: Coordinator, granter: Granter[S]) -> None:
         self._coordinator = coordinator
@@ -50,7 +51,7 @@ class Matcher(Generic[S]):
         self._granter = granter
         self.idle: IdleWorkers[S] = IdleWorkers()
         self._newcomers: OrderedDict[S, None] = OrderedDict()
-        #: The order's own.
+        #: The changed tracks; the dict belongs to the `LaneOrder`.
         self._news: OrderedDict[Want, None] = OrderedDict()
         self._alone: dict[S, None] = {}
         self._silent: dict[S, None] = {}
@@ -63,39 +64,39 @@ class Matcher(Generic[S]):
 
     @property
     def is_watching(self) -> bool:
-        """Whether any session has room."""
+        """Whether any session has credits."""
         return bool(self.idle.size or self._alone or self._silent)
 
     def join(self, session: S, wanted: Wanted) -> None:
-        """A session begins."""
+        """Registers a session."""
         self.idle.join(session, wanted)
 
     def part(self, session: S) -> None:
-        """A session is over."""
+        """Removes a session that has ended."""
         self.leave(session)
         self.idle.part(session)
 
     def feed(self, session: S) -> None:
-        """A session has room, or more of it."""
+        """Adds a session that has credits, or has more of them."""
         if session not in self._silent and session not in self._alone:
             self.idle.add(session)
         self._newcomers[session] = None
 
     def leave(self, session: S) -> None:
-        """A session has no room any more."""
+        """Removes a session that has no credits any more."""
         self.idle.discard(session)
         for sessions in (self._newcomers, self._alone, self._silent):
             sessions.pop(session, None)
 
     def heard(self, session: S) -> None:
-        """A sign of life."""
+        """Records a message of the worker: a session that was silent is served again."""
         if session in self._silent:
             del self._silent[session]
             self.feed(session)
             self._coordinator.wake()
 
     def freed(self, session: S) -> None:
-        """Some of the worker's leases have ended."""
+        """Checks a session again, because leases of its worker have ended."""
         if session in self._alone:
             del self._alone[session]
             self.feed(session)
@@ -105,7 +106,7 @@ class Matcher(Generic[S]):
     # -- a turn
 
     def match(self, now: Now) -> None:
-        """Grants ready jobs to sessions with room, fairly, until one of the two or the turn's steps run out."""
+        """Grants ready jobs to sessions with credits, fairly, until jobs, sessions or the turn's steps run out."""
         order = self._order(now)
         news, newcomers = order.news(), self._newcomers
         self._news = news
@@ -146,10 +147,10 @@ class Matcher(Generic[S]):
         return not self._is_starved and self._spent + visits // _VISITS_PER_STEP < self._coordinator.turn_steps
 
     def _serve_track(self, order: LaneOrder, track: Want, now: Now) -> bool:
-        """Serves those who name the queue, then those who take all; whether there is nothing left to do for now."""
+        """Serves sessions that name the queue, then those for all queues; False if there is work left."""
         queue, route = track
         if order.is_held(queue, route):
-            if not self._serve_free(track, now):  # one job: the first that is free has it
+            if not self._serve_free(track, now):  # one job, for the first free worker
                 self._serve_free(("", route), now)
             return not self._is_starved
         return self._serve(order, track, now) and self._serve(order, ("", route), now)
@@ -168,7 +169,7 @@ class Matcher(Generic[S]):
         return True
 
     def _serve(self, order: LaneOrder, want: Want, now: Now) -> bool:
-        """Shares ready jobs out among the sessions that want them; False if steps or the journal's room ran out."""
+        """Distributes ready jobs over the sessions that can run them; False if steps or journal space ran out."""
         while self.idle.has(want) and (ready := order.ready_in(*want)) and (rivals := self.idle.rivals(want, ready)):
             for left in range(rivals, 0, -1):
                 if not self._may_go_on(order):
@@ -185,7 +186,7 @@ class Matcher(Generic[S]):
         return True
 
     def _serve_free(self, want: Want, now: Now) -> bool:
-        """A job that waits for a worker of its own goes to the first that holds nothing."""
+        """Grants a job in quarantine to the first worker without leases; whether there was one."""
         for session in [one for one in self.idle.all_of(want) if self._granter.is_free(one)]:
             if self._is_able(session, now):
                 self._grant(session, 1, now)
@@ -203,7 +204,7 @@ class Matcher(Generic[S]):
         granted = self._granter.grant(session, count, now)
         self._is_starved = granted is None
         self._spent += EVENT_STEPS + (granted or 0)
-        self._order(now)  # takes note of what has gone
+        self._order(now)  # updates the index after the grant
         if granted == 0:
             self.idle.discard(session)
             self._alone[session] = None

@@ -1,10 +1,10 @@
-"""Which node a data directory belongs to, written into it once, before anything else is.
+"""The file `NODE` in a data directory: the node that the directory belongs to, written before any other data.
 
-Invariants: the file appears whole or not at all, and only one of two processes that come at the same time makes it; it
-never changes afterwards. A directory whose jobs were accepted without nodes has ids of every owner, so no node of
-several may have it: clients would ask the others for most of its jobs. And nobody but its node may serve the directory
-of one: it would accept request ids, unique keys and job ids that clients look for elsewhere. One node alone owns
-everything, so that neither matters for it.
+Invariants: the file appears whole or not at all; of two processes that start at the same time, one creates it; it never
+changes. A directory whose jobs were accepted without nodes contains ids of every owner, so it cannot become one of
+several nodes: clients would look for most of its jobs at the other nodes. Only its node may serve the directory of a
+node: another server would accept request ids, unique keys and job ids that clients look for at other nodes. A single
+node owns all keys, so neither rule applies to it.
 """
 
 import os
@@ -22,7 +22,7 @@ IDENTITY_NAME = "NODE"
 
 
 def claim(directory: Path, asked: Ownership | None) -> None:
-    """Refuses a directory that is not for whom it is asked for; writes down whose it is from now on."""
+    """Raises an error if the directory belongs to another node; otherwise writes the node into it. None: no nodes."""
     found = identity_of(directory)
     if asked is None:
         if found is not None and not found.is_everything:
@@ -39,7 +39,7 @@ def claim(directory: Path, asked: Ownership | None) -> None:
 
 
 def identity_of(directory: Path) -> Ownership | None:
-    """Whose the directory is; None if it was never a node's."""
+    """Returns the node of the directory; None if it belongs to none."""
     path = directory / IDENTITY_NAME
     try:
         text = path.read_bytes()
@@ -49,21 +49,21 @@ def identity_of(directory: Path) -> Ownership | None:
         return msgspec.json.decode(text, type=Ownership)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FailedPreconditionError(
-            f"{str(path)!r} should say which node this directory belongs to, and cannot be read: {error};"
-            ' write {"index": I, "nodes": N} into it as it was',
+            f"{str(path)!r} names the node that this directory belongs to, and cannot be read: {error};"
+            ' restore its content, {"index": I, "nodes": N}',
             reason="NODE_UNREADABLE",
         ) from error
 
 
 def _refuse_parts(directory: Path) -> None:
-    """What has its jobs in folders of several processes would look empty to one that serves it alone."""
+    """Refuses a directory with folders of several processes: a single server would take it for empty."""
     topology, node = topology_of(directory), identity_of(directory / "node-0")
     if topology not in {"", "embedded"}:
         raise _is_of_several(directory, f"{topology} --nodes {node.nodes}" if node is not None else topology)
 
 
 def _written(directory: Path, ownership: Ownership) -> Ownership:
-    """Makes the file, durably; what somebody else has just made is found instead."""
+    """Creates the file durably; if another process was first, returns its content."""
     prepare_directory(directory)
     temporary = directory / f"{IDENTITY_NAME}.{secrets.token_hex(4)}.tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -72,29 +72,29 @@ def _written(directory: Path, ownership: Ownership) -> Ownership:
         os.fsync(descriptor)
         os.link(temporary, directory / IDENTITY_NAME)
     except FileExistsError:
-        """Whoever was quicker decides."""
+        """Another process created it first; its content counts."""
     finally:
         os.close(descriptor)
         temporary.unlink()
     for folder in (directory, directory.parent):
         sync_directory(folder)
     found = identity_of(directory)
-    assert found is not None, "it was there a moment ago"
+    assert found is not None, "the file was just created"
     return found
 
 
 def _is_a_nodes(directory: Path, found: Ownership) -> FailedPreconditionError:
     command = f"holdfast node --index {found.index} --nodes {found.nodes} --data {directory}"
     return FailedPreconditionError(
-        f"{str(directory)!r} belongs to {found}, and was to be opened without nodes: jobs that it accepted so"
-        f" would be looked for elsewhere; start it with `{command}`, and connect to that",
+        f"{str(directory)!r} belongs to {found}, but was opened without nodes: clients would look for its"
+        f" new jobs at other nodes; start it with `{command}`, and connect to that",
         reason="NODE_MISMATCH",
     )
 
 
 def _is_of_several(directory: Path, topology: str) -> FailedPreconditionError:
     return FailedPreconditionError(
-        f"{str(directory)!r} has its jobs in folders of several processes: start them with"
+        f"{str(directory)!r} contains the data of several processes; start them with"
         f" `holdfast up --topology {topology} --data {directory}`, and connect to them",
         reason="TOPOLOGY_MISMATCH",
     )
@@ -102,15 +102,15 @@ def _is_of_several(directory: Path, topology: str) -> FailedPreconditionError:
 
 def _is_nobodys(directory: Path, asked: Ownership) -> FailedPreconditionError:
     return FailedPreconditionError(
-        f"{str(directory)!r} holds jobs that were accepted without nodes, and was to be {asked}: clients would ask"
-        " other nodes for most of them; choose an empty directory, or serve it with `holdfast server`",
+        f"{str(directory)!r} holds jobs that were accepted without nodes, but was started as {asked}: clients"
+        " would look for most of them at other nodes; choose an empty directory, or serve it with `holdfast server`",
         reason="NODE_MISMATCH",
     )
 
 
 def _is_anothers(directory: Path, found: Ownership, asked: Ownership) -> FailedPreconditionError:
     return FailedPreconditionError(
-        f"{str(directory)!r} belongs to {found}, and was to be {asked}: the owners of its jobs would change;"
+        f"{str(directory)!r} belongs to {found}, but was started as {asked}: the owners of its jobs would change;"
         f" start it with --index {found.index} --nodes {found.nodes}, or choose another directory",
         reason="NODE_MISMATCH",
     )

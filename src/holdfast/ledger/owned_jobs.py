@@ -1,6 +1,6 @@
 """`JobApi` of a node that owns a part of all ids.
 
-Invariant: every job here has an id that this node owns, so that whoever knows the id knows whom to ask.
+Invariant: every job here has an id that this node owns, so that a client can find the node of a job by its id.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from holdfast.ports import JobDraft
 
 
 class OwnedJobs(LedgerJobs):
-    """Mints ids that are its own, and takes no others from clients."""
+    """Creates ids that the node owns, and refuses other ids from clients."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class OwnedJobs(LedgerJobs):
         self._ownership = ownership
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """One command for all that may be here; what has another owner is refused by itself."""
+        """Submits the drafts that this node owns with one command; refuses each draft with another owner."""
         foreign = {
             index: _not_the_owner(draft.id, self._ownership)
             for index, draft in enumerate(drafts)
@@ -53,21 +53,21 @@ class OwnedJobs(LedgerJobs):
             raise self._unknown(job_id, error) from None
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
-        """As in one ledger; a job of another node is not found here."""
+        """Cancels a job; the error for a job of another node names the owner."""
         try:
             return await super().cancel(job_id, reason)
         except NotFoundError as error:
             raise self._unknown(job_id, error) from None
 
     def _unknown(self, job_id: str, error: NotFoundError) -> NotFoundError:
-        """What is not here because it is never looked for here says so."""
+        """Returns an error that names the owner, if the job belongs to another node."""
         if not is_given_id(job_id) or self._ownership.owns(job_id):
             return error
         return NotFoundError(f"no such job here: {_whose(job_id, self._ownership)}", reason=error.reason)
 
 
 def spread(part: Submitted, places: Sequence[int], refusals: dict[int, Refusal]) -> Submitted:
-    """The answer about some drafts of a submission, whose places are named, with the refusals of all others."""
+    """Merges the answer about the drafts at `places` with the refusals of all other drafts."""
     job_ids = [""] * (len(places) + len(refusals))
     for place, job_id in zip(places, part.job_ids, strict=True):
         job_ids[place] = job_id
@@ -76,7 +76,7 @@ def spread(part: Submitted, places: Sequence[int], refusals: dict[int, Refusal])
 
 
 def _not_the_owner(job_id: str, ownership: Ownership) -> Refusal:
-    message = f"{_whose(job_id, ownership)}, or leave the id to the node"
+    message = f"{_whose(job_id, ownership)}, or submit without an id"
     return Refusal(Code.INVALID_ARGUMENT, "NOT_THE_OWNER", message)
 
 

@@ -1,7 +1,7 @@
-"""Reports that found no room in the journal: the coordinator keeps them, whole, until there is some.
+"""Reports that found no space in the journal; the coordinator keeps them until there is space.
 
-Invariants: the leases that a waiting report speaks for are kept: neither time nor the loss of the worker ends them. The
-oldest report is recorded first. A worker that repeats a report takes the place of its earlier call, whose rows stay.
+Invariants: the leases of a waiting report are kept: neither time nor the loss of the worker ends them. The oldest
+report is recorded first. If a worker repeats a report, its new call replaces the earlier one; the first rows are kept.
 """
 
 from collections.abc import Callable
@@ -10,25 +10,25 @@ from holdfast.core.commands import Report
 
 Done = Callable[[object], None]
 _Key = tuple[str, tuple[tuple[str, int], ...]]
-#: More than what a row takes beside its output and its texts.
+#: Upper estimate for the memory of a row without its output and texts.
 _ROW_BYTES = 512
 
 
 class WaitingReports:
-    """Reports by what they are about, oldest first, up to so many bytes."""
+    """Waiting reports by worker and leases, oldest first, up to `bytes_max`."""
 
     __slots__ = ("_bytes", "_bytes_max", "waiting")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        #: Those that wait; only this class changes it.
+        #: The waiting reports; changed by this class only.
         self.waiting: dict[_Key, tuple[Report, Done]] = {}
 
     def add(self, report: Report, done: Done) -> Done | None:
-        """Keeps the report; returns the call to refuse, if any: an earlier one, or this one if there is no room.
+        """Keeps the report; returns the call to refuse, if any: an earlier one, or this one above `bytes_max`.
 
-        The only report is kept whatever its size.
+        A single report is kept regardless of its size.
         """
         key = _key(report)
         if key in self.waiting:
@@ -43,16 +43,16 @@ class WaitingReports:
         return None
 
     def first(self) -> tuple[Report, Done]:
-        """The oldest report, and the call that waits for it."""
+        """Returns the oldest report, and the call that waits for it."""
         return next(iter(self.waiting.values()))
 
     def remove(self, report: Report) -> None:
-        """The report was decided."""
+        """Removes a report that was decided."""
         del self.waiting[_key(report)]
         self._bytes -= _size(report)
 
     def clear(self) -> list[Done]:
-        """Gives all up; returns the calls that wait."""
+        """Removes all reports; returns the calls that wait."""
         waiting = [done for _, done in self.waiting.values()]
         self.waiting.clear()
         self._bytes = 0

@@ -1,4 +1,4 @@
-"""What the coordinator needs of the world around it."""
+"""The ports of the coordinator: clock, scheduler, sync thread and storage."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -10,56 +10,56 @@ class Clock(Protocol):
     """Three times, in whole milliseconds."""
 
     def wall_ms(self) -> int:
-        """The time of day, UTC since 1970; it may jump."""
+        """Returns the Unix time (UTC); it may jump."""
         ...
 
     def steady_ms(self) -> int:
-        """A time that only goes forward and never jumps, from an arbitrary start."""
+        """Returns a time that only goes forward and never jumps, from an arbitrary start."""
         ...
 
     def uptime(self) -> Uptime | None:
-        """How long the machine has been up; None where that is not known."""
+        """Returns how long the machine has been up; None if it is unknown."""
         ...
 
 
 class Timer(Protocol):
-    """A call that is due later."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """The call is not made, if it was not made yet."""
+        """Cancels the call, unless it has been made."""
         ...
 
 
 class Scheduler(Protocol):
-    """Makes calls on the one thread that owns the coordinator."""
+    """Makes calls on the thread that owns the coordinator."""
 
     def soon(self, call: Callable[[], None]) -> None:
-        """After what is running now, and after input that has already arrived."""
+        """Makes a call after the current one, and after input that has already arrived."""
         ...
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> Timer:
-        """Not before `delay_ms` have passed."""
+        """Makes a call when at least `delay_ms` have passed."""
         ...
 
 
 class SyncThread(Protocol):
-    """Does one blocking piece of work at a time beside the coordinator."""
+    """Runs blocking work, one piece at a time, outside of the coordinator's thread."""
 
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
-        """Calls `done` on the coordinator's thread with what `work` returned or raised.
+        """Runs `work`, and calls `done` on the coordinator's thread with its result or exception.
 
-        `is_lone` says that one caller alone waits: then `run` may wait a moment for the work, and call `done` before it
+        `is_lone` means that only one caller waits: then `run` may wait a moment for the work, and call `done` before it
         returns.
         """
         ...
 
 
 class Storage(Protocol):
-    """The part of the journal that the loop uses while it serves."""
+    """The part of the journal that the coordinator uses while it serves."""
 
     @property
     def epoch(self) -> int:
-        """The number of this opening."""
+        """The epoch of this opening of the journal."""
         ...
 
     @property
@@ -68,7 +68,7 @@ class Storage(Protocol):
         ...
 
     def reserve(self, size: int, *, spare: int = 0) -> bool:
-        """Grants bytes that a later write can rely on, or says no and changes nothing."""
+        """Reserves `size` bytes for a later write and leaves `spare` free; False, without any change, if it cannot."""
         ...
 
     def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:

@@ -1,8 +1,8 @@
-"""From a directory to a ledger that may serve: the newest good snapshot, then every frame after it.
+"""Recovery of a ledger from a directory: the newest good snapshot, then every frame after it.
 
-Invariants: nothing but the journal and its snapshots is read; after each frame the state's digest equals the one that
-the coordinator wrote with it, or the start is refused; a damaged snapshot is never silent, and never fatal while the
-journal still reaches back far enough to do without it.
+Invariants: only the journal and its snapshots are read; after each frame the digest of the state equals the digest in
+the frame, otherwise the start is refused; a damaged snapshot always causes a warning, and is not fatal as long as the
+journal reaches back far enough to replace it.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,16 +25,16 @@ from holdfast.journal.file import FileJournal
 from holdfast.journal.port import Frame, JournalConfig
 from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header, snapshot_bytes
 
-#: Is told the stage (`snapshot` or `journal`), how much of it is done, and how much there is; may raise to end it.
+#: Called with the stage (`snapshot` or `journal`), the amount done, and the total; may raise to abort the recovery.
 Progress = Callable[[str, int, int], None]
 
 
 def tell_nobody(stage: str, done: int, total: int) -> None:
-    """The progress of a recovery that has no reader."""
+    """Ignores the progress."""
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """A ledger from a snapshot; `link` is the checksum of the frame that the journal must have there."""
+    """A ledger from a snapshot; `link` is the checksum of the journal's frame at its position."""
 
     ledger: Ledger
     link: int | None
@@ -42,7 +42,7 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 class RecoveredLedger(msgspec.Struct, frozen=True):
-    """What a coordinator starts from. The journal is open, locked, and under a new epoch."""
+    """The state with which a coordinator starts. The journal is open and locked, with a new epoch."""
 
     journal: FileJournal
     ledger: Ledger
@@ -58,11 +58,11 @@ def recover(
     new_cluster_id: bytes,
     progress: Progress = tell_nobody,
 ) -> RecoveredLedger:
-    """Opens the journal and rebuilds the state; raises a `JournalError` that says what to do, changing nothing."""
+    """Opens the journal and rebuilds the state; on failure, raises a `JournalError` that says what to do."""
     restored: Restored | None = None
 
     def position_restored() -> int:
-        # Once the directory is ours: nobody deletes the snapshot while it is read.
+        # Runs when the directory is locked, so that no process deletes the snapshot while it is read.
         nonlocal restored
         progress("snapshot", 0, 0)
         restored = restore(disk, ledger_config, proves_digest=False, progress=progress)
@@ -84,7 +84,7 @@ def recover(
     except BaseException:
         journal.close()
         raise
-    # From here on frames are written, and with the digest of the present version.
+    # New frames are written with the digest of the current version.
     restored.ledger.book.rehash(DIGEST_VERSION)
     return RecoveredLedger(journal, restored.ledger, restored.warnings)
 
@@ -97,26 +97,26 @@ def restore(
     proves_digest: bool = True,
     progress: Progress = tell_nobody,
 ) -> Restored:
-    """The ledger of the newest (or oldest) snapshot that is good, or an empty one."""
+    """Returns the ledger of the newest (or oldest) good snapshot, or an empty ledger."""
     warnings: list[str] = []
     for position in sorted(list_snapshots(disk), reverse=not oldest_first):
         try:
             header = read_snapshot_header(disk, position)
             chunks = _told(disk, position, progress)
-            # A snapshot of an earlier version is hashed anyway, in order to go over to the present one.
+            # A snapshot with an earlier digest version is hashed in any case, to convert it to the current one.
             proves = proves_digest or header.digest_version != DIGEST_VERSION
             ledger = image.load(chunks, config, header.digest_version, proves_digest=proves)
         except (SnapshotDamagedError, msgspec.MsgspecError) as error:
-            warnings.append(f"snapshot at position {position} was passed over: {error}")
+            warnings.append(f"snapshot at position {position} was skipped: {error}")
             continue
         if (header.position, header.digest) == (ledger.position, ledger.digest):
             return Restored(ledger, header.link, warnings)
-        warnings.append(f"snapshot at position {position} was passed over: its header and its state differ")
+        warnings.append(f"snapshot at position {position} was skipped: its header and its state differ")
     return Restored(Ledger(config), None, warnings)
 
 
 def _told(disk: Disk, position: int, progress: Progress) -> Iterator[bytes]:
-    """The chunks of a snapshot, with a word before each."""
+    """Yields the chunks of a snapshot, and reports progress before each."""
     done, total = 0, snapshot_bytes(disk, position)
     for chunk in read_snapshot(disk, position):
         progress("snapshot", done, total)
@@ -125,25 +125,18 @@ def _told(disk: Disk, position: int, progress: Progress) -> Iterator[bytes]:
 
 
 def apply_frame(ledger: Ledger, frame: Frame) -> None:
-    """Applies one frame and compares the digest; a frame is applied whole or the ledger is to be thrown away."""
+    """Applies one frame and compares the digest. After an error, the ledger must be discarded."""
     ledger.book.rehash(frame.digest_version)
     for event in decoded(frame):
         ledger.apply(event)
     if ledger.position != frame.last_position or frame.digest != ledger.digest:
-        raise ReplayDivergedError(
-            f"replaying the frame that ends at position {frame.last_position} gives digest {ledger.digest:016x}, but"
-            f" {frame.digest:016x} was written with it; nothing was changed. This is a bug: keep the directory.",
-            reason="REPLAY_DIVERGED",
-        )
+        what = f"the frame that ends at position {frame.last_position}"
+        raise ReplayDivergedError(what, found=ledger.digest, written=frame.digest)
 
 
 def decoded(frame: Frame) -> list[AnyEvent]:
-    """The events of a frame; raises `UnreadableEventError` for what this version does not know."""
+    """Returns the events of a frame; raises `UnreadableEventError` if this version does not know one of them."""
     try:
         return events.decode(frame.body)
     except msgspec.MsgspecError as error:
-        raise UnreadableEventError(
-            f"the frame at position {frame.first_position} holds events that this version does not know ({error});"
-            " start the version that wrote them",
-            reason="EVENT_UNKNOWN",
-        ) from error
+        raise UnreadableEventError.in_frame(frame.first_position, error) from error

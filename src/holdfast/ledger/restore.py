@@ -1,9 +1,9 @@
-"""A ledger that goes on from an older state, although workers and clients remember a newer one.
+"""Restore: a ledger that continues from an older state, although workers and clients may know a newer one.
 
-Invariants (docs/decisions/0011 says why):
-- No lease outlives a restore: whatever ran goes back to its queue, and its budgets are not touched.
-- No token and no position of the past is given out again, also not one that was given out after the backup was made.
-So a report from before finds no lease, and a reader of events who comes with a position from before is told so.
+Invariants (reasons: docs/decisions/0011):
+- No lease outlives a restore: running jobs go back to their queues, and their budgets do not change.
+- No token and no position is used again, not even one that was issued after the backup was made.
+So an earlier report finds no lease, and a reader of events with an earlier position gets an error.
 """
 
 import msgspec
@@ -18,18 +18,18 @@ from holdfast.journal.disk import Disk
 from holdfast.journal.new_journal import Origin, begin
 from holdfast.ledger.time_travel import Moment, state_at
 
-#: Why leases end, in the words of the event that ends them.
+#: The reason in the event that ends the leases.
 RESTORED = "restored"
 
 
 class RestoredLedger(msgspec.Struct, frozen=True):
-    """What a restored directory begins with."""
+    """The state with which a restored directory begins."""
 
-    #: Where the backup was left, and the digest of the state there.
+    #: The position of the backup's state, and its digest.
     position: int
     digest: int
     log_time_ms: int
-    #: How many jobs were running; they wait again.
+    #: The number of jobs that were running; they wait again.
     leases_ended: int
     jobs: dict[str, int]
 
@@ -37,7 +37,7 @@ class RestoredLedger(msgspec.Struct, frozen=True):
 def restore_ledger(
     backup: Disk, target: Disk, is_past: Moment, *, now_ms: int, cluster_id: bytes, epoch: int
 ) -> RestoredLedger:
-    """Begins a journal in an empty directory with the backup's state before the first event that `is_past`."""
+    """Starts a journal in an empty directory with the backup's state before the first event that `is_past`."""
     ledger = state_at(backup, is_past)
     book = ledger.book
     before = (ledger.position, ledger.digest, book.last_ms)
@@ -58,7 +58,7 @@ def restore_ledger(
 
 
 def end_leases(ledger: Ledger, at_ms: int) -> int:
-    """Takes every lease back, at nobody's cost; says how many there were."""
+    """Revokes every lease without spending a loss; returns their number."""
     leases = [ledger.book.leases[token] for token in sorted(ledger.book.leases)]
     if leases:
         rows = [revocation_of(lease.job, is_spent=False) for lease in leases]
@@ -67,6 +67,6 @@ def end_leases(ledger: Ledger, at_ms: int) -> int:
 
 
 def jobs_by_state(ledger: Ledger) -> dict[str, int]:
-    """How many jobs are in each state that has any."""
+    """Returns the number of jobs in each state, without empty states."""
     counted = {state.name: ledger.book.listing.count([state]) for state in State}
     return {name: count for name, count in counted.items() if count}

@@ -15,7 +15,7 @@ from holdfast.ports import ScheduleSpec, ScheduleView
 
 
 class LedgerSchedules:
-    """What is asked of schedules, answered by the ledger. `mint` makes the id of one job."""
+    """Operations on schedules, on the ledger. `mint` creates the id of one job."""
 
     def __init__(self, coordinator: Coordinator, mint: Callable[[], str]) -> None:
         self._coordinator = coordinator
@@ -23,12 +23,12 @@ class LedgerSchedules:
         self._mint = mint
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
-        """One event, or none if it is there as it is."""
+        """Creates or replaces a schedule: one event, or none if it is unchanged."""
         await self._caller.call(CommandLane.SUBMIT, commands.SetSchedule(spec))
         return await self.get(spec.name)
 
     async def get(self, name: str) -> ScheduleView:
-        """The schedule at one instant, all of it durable."""
+        """Returns the schedule at one instant, when that state is durable."""
 
         def query(ledger: Ledger, _: Now) -> object:
             schedule = ledger.book.schedules.get(name)
@@ -37,7 +37,7 @@ class LedgerSchedules:
         return cast("ScheduleView", await self._caller.read(CommandLane.SUBMIT, query))
 
     async def all(self) -> list[ScheduleView]:
-        """By name."""
+        """Returns all schedules, by name."""
 
         def query(ledger: Ledger, _: Now) -> object:
             schedules = ledger.book.schedules
@@ -46,20 +46,20 @@ class LedgerSchedules:
         return cast("list[ScheduleView]", await self._caller.read(CommandLane.LIST, query))
 
     async def delete(self, name: str) -> None:
-        """One event."""
+        """Deletes a schedule: one event."""
         await self._caller.call(CommandLane.SUBMIT, commands.DeleteSchedule(name))
 
     async def pause(self, name: str, *, is_paused: bool) -> ScheduleView:
-        """One event, or none if it is so already."""
+        """Pauses or resumes a schedule: one event, or none if it is unchanged."""
         await self._caller.call(CommandLane.SUBMIT, commands.PauseSchedule(name, is_paused))
         return await self.get(name)
 
     async def trigger(self, name: str) -> str:
-        """One event: the tick and its job."""
+        """Creates a job now: one event with the tick and its job."""
         return cast("str", await self._caller.call(CommandLane.SUBMIT, commands.TriggerSchedule(name, self._mint())))
 
     async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
-        """Computed here and now; nothing is decided."""
+        """Returns the next ticks, computed without a command."""
         ticks = preview(spec, self._coordinator.time.now().log_ms, after_ms, count)
         if isinstance(ticks, Refusal):
             raise ticks.error()

@@ -1,23 +1,23 @@
-"""What a search looks for, and the cursors by which it goes on: each names the last place that was looked at."""
+"""The filter of a search, and its cursors: each names the last place that the search has read."""
 
 from collections.abc import Callable
 
 from holdfast import limits
 from holdfast.core.cursors import cursor_at, place_in
 from holdfast.core.listing import Place
-from holdfast.core.model import Job
+from holdfast.core.model import JobRecord
 from holdfast.errors import InvalidArgumentError
 from holdfast.ports import JobQuery
 
-#: A place with the longest id, and the checksum, in base64 of its bytes.
+#: Enough for a place with the longest id and the checksum, in base64.
 _CURSOR_CHARS_MAX = 8 * limits.JOB_ID_CHARS_MAX
 
 
-def wanted_by(query: JobQuery) -> Callable[[Job], bool]:
-    """Whether a job has the queue, the type and the labels that are looked for."""
+def wanted_by(query: JobQuery) -> Callable[[JobRecord], bool]:
+    """Returns a filter for jobs with the queue, the type and the labels of the query."""
     labels = set(query.labels.items())
 
-    def wants(job: Job) -> bool:
+    def wants(job: JobRecord) -> bool:
         template = job.template
         if (query.queue and template.queue != query.queue) or (query.type and template.type != query.type):
             return False
@@ -27,18 +27,18 @@ def wanted_by(query: JobQuery) -> Callable[[Job], bool]:
 
 
 def cursor_of(query: JobQuery, place: Place | None) -> str:
-    """Where this query goes on; nothing, if it is at its end."""
+    """Returns the cursor to continue this query; empty at its end."""
     return "" if place is None else cursor_at(place, query)
 
 
 def place_of(query: JobQuery, cursor: str) -> Place | None:
-    """The place that a cursor of this query names; None for an empty one."""
+    """Returns the place in a cursor of this query; None for an empty cursor."""
     if not cursor:
         return None
     place = place_in(cursor, tuple[int, str], query) if len(cursor) <= _CURSOR_CHARS_MAX else None
     if place is None:
         raise InvalidArgumentError(
-            "expected the cursor to be one that the same search gave; begin again without one",
+            "the cursor is not from the same search; start again without a cursor",
             reason="CURSOR_INVALID",
         )
     return place

@@ -14,6 +14,7 @@ from holdfast import limits
 from holdfast.clock import system_clock
 from holdfast.core.condition import Condition
 from holdfast.core.digest import DIGEST_VERSION
+from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError
@@ -38,13 +39,13 @@ from holdfast.ledger.ports import Clock, Storage
 from holdfast.ledger.recovery import Progress, recover, tell_nobody
 from holdfast.ledger.schedule_api import LedgerSchedules
 from holdfast.ledger.sessions import SessionConfig
-from holdfast.ledger.snapshot_process import SnapshotProcess, index_command, maker_command
-from holdfast.ledger.snapshots import KeeperConfig, SnapshotHealth, SnapshotKeeper
+from holdfast.ledger.snapshot_keeper import KeeperConfig, SnapshotHealth, SnapshotKeeper
+from holdfast.ledger.snapshot_process import index_command, maker_command
 from holdfast.ledger.tick_timer import Ticker
 from holdfast.ledger.work_api import LedgerWork
-from holdfast.observe.bug_log import BugLog
 from holdfast.observe.logs import get_logger
 from holdfast.process import process_identity
+from holdfast.process.helper_process import HelperProcess
 from holdfast.process.machine_memory import memory_for_jobs
 from holdfast.process.memory import resident_bytes
 from holdfast.process.private_paths import prepare_directory
@@ -77,8 +78,8 @@ class LedgerCore:
         self._clock = clock or system_clock()
         self._open_disk = open_disk
         self._disk: Disk | None = None
-        self._maker: SnapshotProcess | None = None
-        self._indexer: SnapshotProcess | None = None
+        self._maker: HelperProcess | None = None
+        self._indexer: HelperProcess | None = None
         #: How its snapshots ended.
         self.snapshots = SnapshotHealth()
         #: The thread of the journal, and the one that deletes files.
@@ -127,7 +128,7 @@ class LedgerCore:
         for warning in recovered.warnings:
             self._log.warning("recovery", message=warning)
         try:
-            claim(Path(settings.data), self._ownership)  # once more: now nobody else can come in between
+            claim(Path(settings.data), self._ownership)  # again, now that no other process can interfere
         except BaseException:
             self.journal.close()
             raise
@@ -181,7 +182,7 @@ class LedgerCore:
         self.coordinator.start(process_identity.own(), process_identity.is_gone)
 
     def dismiss(self) -> None:
-        """Tells whoever waits for a job or reads the feed that this ledger stops."""
+        """Notifies clients that wait for a job or read the feed that this ledger stops."""
         self.jobs.close()
         self.feed.close()
 
@@ -214,7 +215,7 @@ class LedgerCore:
         if isinstance(self.journal, FileJournal) and self._disk is not None:
             index = JobIndex(self.journal, self._disk)
             directory = self.settings.data
-            self._indexer = SnapshotProcess(
+            self._indexer = HelperProcess(
                 asyncio.get_running_loop(),
                 lambda: index_command(directory),
                 self._descriptors(),
@@ -226,7 +227,7 @@ class LedgerCore:
 
     def welcome(self) -> "Welcome":
         """What every worker is told first."""
-        from holdfast.proto.holdfast_pb2 import Welcome  # noqa: PLC0415 - a ledger that nobody reaches needs no protobuf
+        from holdfast.proto.holdfast_pb2 import Welcome  # noqa: PLC0415 - a ledger without ports needs no protobuf
 
         return Welcome(
             lease_ms=self.settings.lease_ms,
@@ -241,15 +242,19 @@ class LedgerCore:
             assert self._disk is not None
             settings = self.settings
             book, loop = self.ledger.book, asyncio.get_running_loop()
-            self._maker = SnapshotProcess(
+            self._maker = HelperProcess(
                 loop,
                 lambda: maker_command(settings.data, book.bytes_held),
                 self._descriptors(),
             )
-            config = KeeperConfig(settings.snapshot_bytes, settings.history_ms, settings.history_bytes)
+            config = KeeperConfig(
+                snapshot_bytes=settings.snapshot_bytes,
+                history_ms=settings.history_ms,
+                history_bytes=settings.history_bytes,
+            )
             aside = SyncingThread(loop, name="holdfast-tidy")
             self._threads.append(aside)
-            keeper = SnapshotKeeper(self.coordinator, self.journal, self._disk, self._maker, aside, config)
+            keeper = SnapshotKeeper(self.coordinator.commit, self.journal, self._disk, self._maker, aside, config)
             self.snapshots = keeper.health
 
     def _descriptors(self) -> DescriptorReserve:
@@ -265,3 +270,17 @@ def _journal_config(segment_bytes: int) -> JournalConfig:
     """Never is more reserved ahead of need than a file is large."""
     config = JournalConfig(segment_bytes=segment_bytes, digest_version=DIGEST_VERSION)
     return replace(config, extent_bytes=min(config.extent_bytes, segment_bytes))
+
+
+class BugLog:
+    """An observer of a coordinator that logs only bugs."""
+
+    def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
+        """Does nothing."""
+
+    def durable(self, position: int) -> None:
+        """Does nothing."""
+
+    def bug(self, command: object, error: Exception) -> None:
+        """Logs the traceback; the client only got INTERNAL."""
+        get_logger().error("bug", message=f"the command {type(command).__name__} failed", exc_info=error)

@@ -26,7 +26,8 @@ from holdfast.core.lifecycle import RUNNING
 from holdfast.core.model import Note, Now
 from holdfast.core.progress import ProgressBoard
 from holdfast.core.workers import WorkerRegistry
-from holdfast.ledger.coordinator import BROKEN, EVENT_STEPS, NO_SPACE, CommandLane, Coordinator
+from holdfast.ledger.coordinator import BROKEN, EVENT_STEPS, CommandLane, Coordinator
+from holdfast.ledger.group_commit import NO_SPACE
 from holdfast.ledger.matcher import Matcher
 from holdfast.limits import LEASES_PER_GRANT_MAX, RECONNECT_GRACE_MS
 
@@ -57,7 +58,7 @@ class SessionPush(msgspec.Struct, frozen=True):
     """What the coordinator tells a worker.
 
     `reported` means that every report up to it is durable, `is_drained` that no lease is on its way any more,
-    `is_recalled` the same after a recall, `is_drain_asked` that somebody wants this worker to drain and end.
+    `is_recalled` the same after a recall, `is_drain_asked` that a caller wants this worker to drain and end.
     """
 
     is_welcome: bool = False
@@ -168,7 +169,7 @@ class SessionDispatcher:
             if self._current.get(hello.worker_id) is not session:
                 return
             if isinstance(reply, Heard):
-                # Since this was decided, some may have been reported or taken back; nobody would forget those again.
+                # Since this was decided, some may have been reported or revoked; those would never be removed.
                 held = self._coordinator.ledger.book.leases.keys() & reply.held
                 self._holders.update(dict.fromkeys(held, session))
                 session.is_attached = True
@@ -421,4 +422,4 @@ def _loss(worker_id: str) -> commands.Revoke:
 
 
 def _ignore(_: object) -> None:
-    """Whatever the answer is, nobody waits for it."""
+    """Ignores the reply."""

@@ -1,4 +1,4 @@
-"""Ticks of schedules: looked for in every turn, and waited for in between."""
+"""Fires due ticks of schedules in every turn, and sets a timer for the next one."""
 
 from collections.abc import Callable
 
@@ -6,16 +6,16 @@ from holdfast.core import commands
 from holdfast.core.model import Now
 from holdfast.ledger.coordinator import RECHECK_MS, Coordinator
 
-#: Ticks in one turn, so that a long absence does not keep the thread from its sockets.
+#: Ticks in one turn, so that many due ticks do not keep the thread from its sockets.
 _TICKS_MAX = 100
-#: How soon a tick that found no room is tried again, on the disk or in the frame that is open.
+#: The delay before a retry: of a tick that was refused, and of one that found the open frame full.
 _RETRY_MS, _NEXT_FRAME_MS = 1_000, 20
 
 
 class Ticker:
-    """A follower of the loop. `mint` makes the id of one job."""
+    """A follower of the coordinator. `mint` creates the id of one job."""
 
-    #: Time is waited for here, with a timer of its own.
+    #: False, because the ticker has a timer of its own.
     is_watching = False
 
     def __init__(self, coordinator: Coordinator, mint: Callable[[], str]) -> None:
@@ -25,7 +25,7 @@ class Ticker:
         coordinator.followers.append(self)
 
     def follow(self, now: Now) -> None:
-        """Lets everything that is due happen, one event a tick, and sees to the next."""
+        """Fires all due ticks, with one event each, and plans the next turn."""
         schedules = self._coordinator.ledger.schedules
         if not self._coordinator.ledger.book.schedules:
             return

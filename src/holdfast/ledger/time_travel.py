@@ -1,6 +1,6 @@
-"""The past of a journal: what happened to a job, what the state was, and whether it all holds together.
+"""The past of a journal: the history of a job, an earlier state, and the verification of all events.
 
-Everything here reads a directory and changes nothing in it.
+These functions read a directory; they change no data in it, and only pin the segments that they read.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,16 +21,16 @@ from holdfast.journal.port import Frame
 from holdfast.journal.reader import JournalReader
 from holdfast.ledger.recovery import apply_frame, restore
 
-#: Whether an event, at its position, is past the moment that is meant.
+#: Whether an event, at its position, is past the requested moment.
 Moment = Callable[[int, AnyEvent], bool]
 
 
 class BrokenInvariantError(JournalError):
-    """The journal's files are intact, but what they say cannot have happened."""
+    """The journal's files are intact, but their events contradict an invariant."""
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What a verification went through without finding anything."""
+    """The summary of a successful verification."""
 
     first_position: int
     end_position: int
@@ -41,14 +41,14 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 def all_events(disk: Disk, after: int = 0) -> Iterator[tuple[int, AnyEvent]]:
-    """Every event past `after` that the journal still holds, with its position."""
+    """Yields every event past `after` that is still in the journal, with its position."""
     with pin(disk, max(after, 1)):
         reader = JournalReader(disk)
         yield from events_of(reader.frames(max(after, reader.first_position - 1)), after)
 
 
 def events_of(frames: Iterable[Frame], after: int = 0) -> Iterator[tuple[int, AnyEvent]]:
-    """The events of these frames past `after`, with their positions."""
+    """Yields the events of these frames past `after`, with their positions."""
     for frame in frames:
         for position, event in enumerate(events.decode(frame.body), frame.first_position):
             if position > after:
@@ -56,8 +56,8 @@ def events_of(frames: Iterable[Frame], after: int = 0) -> Iterator[tuple[int, An
 
 
 def about(frames: Iterable[Frame], job_id: str) -> Iterator[Entry]:
-    """What these frames say of one job."""
-    # An event names its jobs as they are: one without these bytes need not be decoded.
+    """Yields the history entries of one job in these frames."""
+    # Events contain job ids verbatim, so an event without these bytes is not decoded.
     name = job_id.encode(errors="replace")
     for frame in frames:
         for at, event in events.decode_with(frame.body, name):
@@ -65,7 +65,7 @@ def about(frames: Iterable[Frame], job_id: str) -> Iterator[Entry]:
 
 
 def history(disk: Disk, job_id: str) -> list[Entry]:
-    """Everything that the journal still knows about one job, oldest first."""
+    """Returns all entries about one job that are still in the journal, oldest first."""
     with pin(disk, 1):
         reader = JournalReader(disk)
         found = list(about(reader.frames(reader.first_position - 1), job_id))
@@ -75,13 +75,13 @@ def history(disk: Disk, job_id: str) -> list[Entry]:
 
 
 def no_history(job_id: str, first_position: int) -> NotFoundError:
-    """The journal says nothing about this job, as far back as it reaches."""
-    message = f"the journal says nothing about a job {job_id!r}; it reaches back to position {first_position}"
+    """The error for a job without events in the journal."""
+    message = f"the journal has no events of job {job_id!r}; it reaches back to position {first_position}"
     return NotFoundError(message, reason="JOB_NOT_FOUND")
 
 
 def state_at(disk: Disk, is_past: Moment) -> Ledger:
-    """The state before the first event for which `is_past(position, event)` holds."""
+    """Returns the state before the first event for which `is_past(position, event)` holds."""
     with pin(disk, 1):
         reader = JournalReader(disk)
         if reader.first_position > 1:
@@ -93,15 +93,17 @@ def state_at(disk: Disk, is_past: Moment) -> Ledger:
 
 
 def _state_from_snapshot(disk: Disk, reader: JournalReader, is_past: Moment) -> Ledger:
-    """Where the beginning is gone: from the oldest good snapshot, if the time asked for is not before it."""
+    """Returns the state by replay from the oldest good snapshot; `NotFoundError` for a moment before it."""
     restored = restore(disk, LedgerConfig(), oldest_first=True)
     ledger = restored.ledger
     if ledger.position + 1 < reader.first_position:
-        raise NotFoundError(f"the journal begins with position {reader.first_position}, and no snapshot leads there")
+        raise NotFoundError(
+            f"the journal begins at position {reader.first_position}, and no snapshot covers the part before"
+        )
     start = ledger.position
     state = _replayed(ledger, reader, restored.link, is_past)
     if state.position == start and is_past(start, events.Started(state.book.last_ms, 0)):
-        raise NotFoundError(f"history reaches back to position {start} only; what came before was deleted")
+        raise NotFoundError(f"history reaches back to position {start} only; earlier events were deleted")
     return state
 
 
@@ -115,19 +117,19 @@ def _replayed(ledger: Ledger, reader: JournalReader, link: int | None, is_past: 
 
 
 def verify(disk: Disk, progress: Callable[[int, int], None]) -> Proof:
-    """Says what `verified` went through."""
+    """Verifies the journal as `verified` does, and returns only the proof."""
     return verified(disk, progress)[0]
 
 
 def verified(
     disk: Disk, progress: Callable[[int, int], None], digest_version: int = DIGEST_VERSION
 ) -> tuple[Proof, Ledger]:
-    """Replays all that is there and checks every promise that a log can keep; raises at the first broken one.
+    """Replays the whole journal and checks every invariant of the log; raises at the first violation.
 
-    Frames: checksums, links, positions, epochs. Events: legal moves only, tokens that only grow, one lease a job,
-    results under a lease that is there, time that never goes back. State: the digest that was written with each frame,
-    and at the end every cross-reference. `progress(position, end)` is called after each frame. The digest in the proof
-    is of the version that is asked for, whatever versions the files are of.
+    Frames: checksums, links, positions, epochs. Events: legal moves only, tokens that only grow, one lease per job,
+    results only under an existing lease, time that never goes back. State: the digest of each frame, and at the end
+    every cross-reference. `progress(position, end)` is called after each frame. The digest in the proof has the version
+    `digest_version`, whatever the versions of the files are.
     """
     with pin(disk, 1):
         reader = JournalReader(disk)
@@ -148,7 +150,7 @@ def verified(
     try:
         ledger.book.audit()
     except AssertionError as error:
-        raise BrokenInvariantError(f"the state at position {ledger.position} contradicts itself: {error}") from error
+        raise BrokenInvariantError(f"the state at position {ledger.position} is inconsistent: {error}") from error
     jobs = len(ledger.book.jobs)
     proof = Proof(reader.first_position, ledger.position, frames, jobs, ledger.digest, reader.epoch)
     return proof, ledger

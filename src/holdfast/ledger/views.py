@@ -1,15 +1,15 @@
-"""Records of the ledger as values that may leave it."""
+"""Immutable views of the ledger's records."""
 
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import RUNNING, State
-from holdfast.core.model import Job, Schedule
+from holdfast.core.model import JobRecord, Schedule
 from holdfast.core.outcomes import result_summary
 from holdfast.core.progress import ProgressBoard
 from holdfast.ports import JobView, Progress, ResultView, ScheduleView
 
 
-def job_view(ledger: Ledger, job: Job, board: ProgressBoard | None = None) -> JobView:
-    """What clients may see of a job, frozen; progress is that of its lease, while it runs."""
+def job_view(ledger: Ledger, job: JobRecord, board: ProgressBoard | None = None) -> JobView:
+    """Returns the view of a job for clients; a running job has the progress of its lease."""
     is_running = job.state == RUNNING
     said = board.get(job.token) if board is not None and is_running else None
     return JobView(
@@ -32,8 +32,8 @@ def job_view(ledger: Ledger, job: Job, board: ProgressBoard | None = None) -> Jo
     )
 
 
-def result_view(job: Job) -> ResultView:
-    """How a job ended, frozen; only its state while it has not."""
+def result_view(job: JobRecord) -> ResultView:
+    """Returns the result of a job; only its state if it has not ended."""
     result = job.result
     if result is None:
         return ResultView(State(job.state))
@@ -42,7 +42,7 @@ def result_view(job: Job) -> ResultView:
 
 
 def schedule_view(schedule: Schedule) -> ScheduleView:
-    """What clients may see of a schedule, frozen."""
+    """Returns the view of a schedule for clients."""
     return ScheduleView(
         schedule.spec,
         schedule.is_paused,

@@ -1,7 +1,7 @@
-"""Who waits for a job: woken when something about it is durable. Free while nobody waits.
+"""Waits for changes of a job: woken when a change is durable. It costs nothing while there are no waits.
 
-A watcher is woken by every change and looks again. One that waits for the end gets it handed over: the job and its
-result are frozen when they enter the state, because the job may be forgotten before anybody looks.
+A watcher is woken by every change and reads the job again. A wait for the end gets the job and its result from the
+event itself: they are copied when the event is applied, because the job may be removed before the waiter runs.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ class Waiters:
         self.failure: HoldfastError | None = None
 
     def watch(self, job_id: str) -> asyncio.Event:
-        """An event that is set at every change; `unwatch` gives it back."""
+        """Returns an event that is set at every change; end it with `unwatch`."""
         changed = asyncio.Event()
         self._watchers.setdefault(job_id, []).append(changed)
         return changed
 
     def unwatch(self, job_id: str, changed: asyncio.Event) -> None:
-        """Nobody looks at this event any more."""
+        """Stops setting this event."""
         _remove(self._watchers, job_id, changed)
 
     async def end_of(self, job_id: str) -> Settled:
-        """How a job that has not ended by now ends."""
+        """Waits for the end of a job that has not ended yet."""
         self.refuse_if_closed()
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
         self._futures.setdefault(job_id, []).append(future)
@@ -49,7 +49,7 @@ class Waiters:
             _remove(self._futures, job_id, future)
 
     def close(self, failure: HoldfastError) -> None:
-        """Nothing more becomes durable here: everybody is told, and nobody can begin to wait."""
+        """Fails all waits, and all that begin later, because nothing more becomes durable here."""
         self.failure = failure
         for futures in self._futures.values():
             for future in futures:
@@ -60,16 +60,16 @@ class Waiters:
                 changed.set()
 
     def refuse_if_closed(self) -> None:
-        """Raises what `close` was given."""
+        """Raises the error that `close` got, after `close`."""
         if self.failure is not None:
             raise self.failure
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
-        """Notes which of the jobs that somebody waits for have changed."""
+        """Records the changes of jobs that have waiters."""
         watchers, futures = self._watchers, self._futures
         if not watchers and not futures:
             return
-        if isinstance(event, Noted):  # moves no job, and still is something to see
+        if isinstance(event, Noted):  # changes no state, but watchers see the progress
             self._touched += [(position, note.job_id, None) for note in event.notes if note.job_id in watchers]
             return
         for job, _ in ledger.book.moves:
@@ -79,7 +79,7 @@ class Waiters:
                 self._touched.append((position, job.id, None))
 
     def durable(self, position: int) -> None:
-        """Wakes those whose jobs have changed for good."""
+        """Wakes the waiters whose changes are durable now."""
         touched = self._touched
         while touched and touched[0][0] <= position:
             _, job_id, end = touched.popleft()
@@ -91,7 +91,7 @@ class Waiters:
                 changed.set()
 
     def bug(self, command: object, error: Exception) -> None:
-        """Not a waiter's concern."""
+        """Does nothing: a failed command changes no job."""
 
 
 def _remove(waiting: dict[str, list[T]], job_id: str, one: T) -> None:

@@ -1,4 +1,4 @@
-"""The ledger's side of work: sessions of streaming workers, and calls of those that poll."""
+"""Work from a ledger: sessions of streaming workers, and calls of workers that poll."""
 
 from collections.abc import Iterable, Sequence
 from typing import cast
@@ -9,12 +9,12 @@ from holdfast.ledger.coordinator import CommandLane, Coordinator
 from holdfast.ledger.coordinator_calls import CoordinatorCaller
 from holdfast.ledger.sessions import SessionConfig, SessionDispatcher
 
-#: A grant younger than this may still be on its way to a worker whose heartbeat does not list it.
+#: A grant younger than this may be in flight to a worker whose heartbeat does not list it.
 FETCH_GRACE_MS = 3_000
 
 
 class LedgerWork:
-    """Hands out leases over one coordinator."""
+    """Grants leases of one coordinator."""
 
     def __init__(self, coordinator: Coordinator, config: SessionConfig) -> None:
         self._coordinator = coordinator
@@ -23,14 +23,14 @@ class LedgerWork:
         self.dispatcher = SessionDispatcher(coordinator, config)
 
     async def fetch(self, worker: str, routes: frozenset[str]) -> GrantedLease | None:
-        """One lease, or nothing for now. If the answer is lost, the worker's next heartbeat shows it."""
+        """Returns one lease, if there is a job. If the answer is lost, the worker's next heartbeat reveals it."""
         self._hear(worker)
         command = commands.GrantLeases(worker, routes, frozenset(), 1, self._config.lease_ms)
         granted = cast("list[GrantedLease]", await self._caller.call(CommandLane.WORK, command))
         return granted[0] if granted else None
 
     async def heartbeat(self, worker: str, capacity: int, running: Iterable[tuple[str, int]] | None) -> list[str]:
-        """Extends what the worker runs; what it was given and does not run goes back. Ids of jobs to stop."""
+        """Extends the leases of running jobs; leases of jobs that do not run go back. Returns ids of jobs to stop."""
         self.dispatcher.registry.hear(worker, self._served_ms()).slots = capacity
         held = None if running is None else frozenset(self._token(*job) for job in running)
         command = commands.Extend(worker, self._config.lease_ms, held, FETCH_GRACE_MS)
@@ -39,13 +39,13 @@ class LedgerWork:
         return [leases[token].job.id for token in cancels if token in leases]
 
     async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
-        """For each row an empty string if it counts, or why it does not."""
+        """Records outcomes; returns for each row an empty string, or the reason of its refusal."""
         self._hear(worker)
         reply = cast("ReportReply", await self._caller.call(CommandLane.WORK, commands.Report(worker, list(rows))))
         return reply.refused
 
     def _token(self, job_id: str, token: int) -> int:
-        """A worker of the bare contract knows no tokens: it means the job's current lease, if that is its own."""
+        """Returns the token; a worker of the frozen contract sends none, which means the job's current lease."""
         job = self._coordinator.ledger.job(job_id)
         return token or (job.token if job is not None else 0)
 

@@ -1,1 +1,1 @@
-"""What operators see: logs now, metrics and traces later."""
+"""Observability: logs, metrics and traces."""

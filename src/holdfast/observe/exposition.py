@@ -1,4 +1,4 @@
-"""The numbers of a `Meter`, and of the queues at this moment, as Prometheus families."""
+"""Prometheus metric families from a `Meter` and from the current queues."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -21,7 +21,7 @@ _PAIR = ("queue", "type")
 
 
 class ProcessVitals(msgspec.Struct, frozen=True):
-    """What the process holds, and how its snapshots ended."""
+    """Memory use of the process, and the outcomes of its snapshots."""
 
     bytes_held: int
     bytes_held_max: int
@@ -31,25 +31,25 @@ class ProcessVitals(msgspec.Struct, frozen=True):
 
 
 def _of_vitals(vitals: ProcessVitals) -> Iterator[Metric]:
-    yield GaugeMetricFamily("holdfast_held_bytes", "Memory that held jobs count for.", value=vitals.bytes_held)
+    yield GaugeMetricFamily("holdfast_held_bytes", "Counted memory of held jobs.", value=vitals.bytes_held)
     yield GaugeMetricFamily(
-        "holdfast_held_bytes_limit", "Above this size of held jobs submits are refused.", value=vitals.bytes_held_max
+        "holdfast_held_bytes_limit", "Submits are refused above this size of held jobs.", value=vitals.bytes_held_max
     )
-    snapshots = CounterMetricFamily("holdfast_snapshots", "Snapshots, by how they ended.", labels=("outcome",))
+    snapshots = CounterMetricFamily("holdfast_snapshots", "Snapshots, by outcome.", labels=("outcome",))
     snapshots.add_metric(("made",), vitals.snapshots_made)
     snapshots.add_metric(("failed",), vitals.snapshots_failed)
     yield snapshots
     yield GaugeMetricFamily(
         "holdfast_snapshot_failures_in_a_row",
-        "Snapshots that failed since the last one that was made.",
+        "Snapshots that failed since the last successful one.",
         value=vitals.snapshots_failed_in_a_row,
     )
 
 
 class MeterCollector(Collector):
-    """Makes families whenever somebody asks; on the thread of whoever calls, which must be the coordinator's.
+    """Creates the metric families of a scrape; must be called on the coordinator's thread.
 
-    Those of queues are not among them: `of_queues` makes them on any thread.
+    The families of queues are not included: `of_queues` creates them on any thread.
     """
 
     def __init__(self, meter: Meter, vitals: Callable[[], ProcessVitals], build: dict[str, str]) -> None:
@@ -58,23 +58,23 @@ class MeterCollector(Collector):
         self._build = build
 
     def collect(self) -> Iterator[Metric]:
-        """Every family, all of them as of now."""
+        """Yields every family with its current values."""
         yield from self._of_jobs()
         yield self._of_schedules()
         yield from self._of_the_journal()
         yield from _of_vitals(self._vitals())
-        yield InfoMetricFamily("holdfast_build", "Which build this is.", value=self._build)
+        yield InfoMetricFamily("holdfast_build", "Version and build of this process.", value=self._build)
         yield GaugeMetricFamily("holdfast_leader", "Whether this process decides about its jobs.", value=1)
 
     def _of_jobs(self) -> Iterator[Metric]:
         submitted = CounterMetricFamily("holdfast_jobs_submitted", "Jobs that were accepted.", labels=_PAIR)
         finished = CounterMetricFamily(
-            "holdfast_jobs_finished", "Jobs that ended, by how they ended.", labels=(*_PAIR, "outcome")
+            "holdfast_jobs_finished", "Jobs that ended, by outcome.", labels=(*_PAIR, "outcome")
         )
         wait = HistogramMetricFamily(
-            "holdfast_job_wait_seconds", "From when a job could be granted until it was.", labels=_PAIR
+            "holdfast_job_wait_seconds", "Time from when a job could be granted until it was.", labels=_PAIR
         )
-        run = HistogramMetricFamily("holdfast_job_run_seconds", "How long reported attempts ran.", labels=_PAIR)
+        run = HistogramMetricFamily("holdfast_job_run_seconds", "Run time of reported attempts.", labels=_PAIR)
         for series in self._meter.series():
             pair = (series.queue, series.type)
             submitted.add_metric(pair, series.submitted)
@@ -85,7 +85,7 @@ class MeterCollector(Collector):
         yield from (submitted, finished, wait, run)
 
     def _of_schedules(self) -> Metric:
-        text = "Ticks of schedules, by what became of them."
+        text = "Ticks of schedules, by outcome."
         ticks = CounterMetricFamily("holdfast_schedule_ticks", text, labels=("outcome",))
         for outcome, count in self._meter.ticks.items():
             ticks.add_metric((outcome,), count)
@@ -94,21 +94,25 @@ class MeterCollector(Collector):
     def _of_the_journal(self) -> Iterator[Metric]:
         meter = self._meter
         yield CounterMetricFamily(
-            "holdfast_leases_expired", "Leases that ran out before their worker spoke.", value=meter.leases_expired
+            "holdfast_leases_expired",
+            "Leases that expired without a heartbeat of their worker.",
+            value=meter.leases_expired,
         )
         yield CounterMetricFamily(
             "holdfast_reports_fenced",
-            "Late, stale or foreign reports, all ignored.",
+            "Reports that were ignored because they were late, stale or from another worker.",
             value=meter.reports_fenced,
         )
-        sync = HistogramMetricFamily("holdfast_journal_sync_seconds", "How long a frame took to become durable.")
+        sync = HistogramMetricFamily("holdfast_journal_sync_seconds", "Time to make a frame durable.")
         sync.add_metric((), *buckets(meter.sync_us, 1_000_000))
         yield sync
-        yield CounterMetricFamily("holdfast_journal_bytes", "Bytes of events made durable.", value=meter.journal_bytes)
+        yield CounterMetricFamily(
+            "holdfast_journal_bytes", "Bytes of events that were made durable.", value=meter.journal_bytes
+        )
 
 
 class _Collected(Collector):
-    """Families that were made before, so that another thread may write them out."""
+    """Families that were collected before, so that another thread can render them."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
@@ -118,7 +122,7 @@ class _Collected(Collector):
 
 
 def render(families: Iterable[Metric]) -> bytes:
-    """The text of the exposition format; slow with many series, so not on the coordinator's thread."""
+    """Renders the exposition format; slow with many series, so it does not run on the coordinator's thread."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(families))
     ProcessCollector(registry=registry)
@@ -126,10 +130,14 @@ def render(families: Iterable[Metric]) -> bytes:
 
 
 def of_queues(queues: Sequence[QueueView]) -> Iterator[Metric]:
-    """How many jobs wait and run in each queue, and how old the oldest is; never more than a few hundred series."""
-    jobs = GaugeMetricFamily("holdfast_queue_jobs", "Jobs that have not ended, now.", labels=("queue", "state"))
+    """Yields the numbers of jobs and the oldest age per queue; never more than a few hundred series."""
+    jobs = GaugeMetricFamily(
+        "holdfast_queue_jobs", "Current number of jobs that have not ended.", labels=("queue", "state")
+    )
     age = GaugeMetricFamily(
-        "holdfast_queue_oldest_job_age_seconds", "Age of the oldest job that could be granted, now.", labels=("queue",)
+        "holdfast_queue_oldest_job_age_seconds",
+        "Current age of the oldest job that could be granted.",
+        labels=("queue",),
     )
     for queue in _bounded(queues):
         jobs.add_metric((queue.name, "ready"), queue.ready)
@@ -140,7 +148,7 @@ def of_queues(queues: Sequence[QueueView]) -> Iterator[Metric]:
 
 
 def _bounded(queues: Sequence[QueueView]) -> list[QueueView]:
-    """The longest queues one by one, the rest together."""
+    """Returns the longest queues, and the sum of the others as one queue."""
     if len(queues) <= SERIES_MAX:
         return list(queues)
     ranked = sorted(queues, key=lambda queue: queue.ready + queue.delayed + queue.running, reverse=True)
@@ -158,7 +166,7 @@ def _bounded(queues: Sequence[QueueView]) -> list[QueueView]:
 
 
 def buckets(distribution: Distribution, per_second: int) -> tuple[list[tuple[str, float]], float]:
-    """Buckets as the format has them, each holding those below it too, and the sum in seconds."""
+    """Returns cumulative buckets as in the exposition format, and the sum in seconds."""
     buckets: list[tuple[str, float]] = []
     below = 0
     for bound, count in zip((*distribution.bounds, None), distribution.counts, strict=True):

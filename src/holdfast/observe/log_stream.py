@@ -1,8 +1,8 @@
-"""A byte stream written by a thread: whoever logs never waits for a slow or stuck reader.
+"""A byte stream that a thread writes, so that logging never waits for a slow or blocked reader.
 
-The descriptor is written to directly: behind a buffer of Python's, a write that is stuck holds a lock that
-the end of the process waits for. What waits is bounded: beyond that, whole lines are dropped and counted, and
-the count is said once there is room.
+The thread writes to the descriptor directly: a blocked write through a Python buffer would hold a lock that the exit of
+the process waits for. The waiting data is bounded: above the limit, whole lines are dropped and counted, and the count
+is logged once there is space again.
 """
 
 import os
@@ -16,7 +16,7 @@ _WAITING_BYTES_MAX = 16 << 20
 
 
 class BackgroundStream:
-    """Takes whole lines; a `ByteStream` for the loggers of this process."""
+    """A `ByteStream` of whole lines for the loggers of this process."""
 
     def __init__(self, descriptor: int, *, waiting_bytes_max: int = _WAITING_BYTES_MAX) -> None:
         self._descriptor = descriptor
@@ -29,7 +29,7 @@ class BackgroundStream:
         self._thread.start()
 
     def write(self, data: bytes, /) -> int:
-        """Hands the lines over; never waits, and never fails."""
+        """Queues the lines for the thread; never waits, and never fails."""
         with self._lock:
             if self._waiting_bytes + len(data) > self._waiting_bytes_max:
                 self._dropped += data.count(b"\n")
@@ -40,14 +40,14 @@ class BackgroundStream:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing: the thread is as quick as the reader lets it be."""
+        """Does nothing: the thread writes as fast as the reader reads."""
 
     def isatty(self) -> bool:
-        """Whether people read it."""
+        """Returns whether the stream is a terminal."""
         return os.isatty(self._descriptor)
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Writes what waits, unless the reader is stuck."""
+        """Writes the waiting lines, unless the reader is blocked."""
         self._queue.put(None)
         self._thread.join(timeout_s)
 
@@ -62,7 +62,7 @@ class BackgroundStream:
             while data:
                 data = data[os.write(self._descriptor, data) :]
         except OSError:
-            return  # nobody reads the logs any more: that must not stop the jobs
+            return  # the reader of the logs is gone: that must not stop the jobs
 
 
 def _confession(dropped: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on stderr, or the same events rendered for people on a terminal.
+"""Logs: one JSON object per line on stderr, or the same events as text on a terminal.
 
 Every line has `ts_ms, level, service, method, event, message`, and `job_id`, `worker_id`, `grpc_code` where
 they apply. Event names are stable. Neither payloads nor secrets are logged.
@@ -35,29 +35,29 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class ByteStream(Protocol):
-    """Where log lines go."""
+    """A destination of log lines."""
 
     def write(self, data: bytes, /) -> int:
-        """Takes whole lines; a stream that fails raises OSError."""
+        """Accepts whole lines; raises OSError if the stream fails."""
         ...
 
     def flush(self) -> None:
-        """Sends on what was taken."""
+        """Writes the accepted lines."""
         ...
 
     def isatty(self) -> bool:
-        """Whether people read it."""
+        """Returns whether the stream is a terminal."""
         ...
 
     def close(self) -> None:
-        """Sends on what was taken, and takes no more."""
+        """Writes the accepted lines, and accepts no more."""
         ...
 
 
 def configure(
     *, service: str, level: str = "info", log_format: Format = "auto", stream: ByteStream | None = None
 ) -> None:
-    """Sets up structlog for this process; the one place where that is done."""
+    """Configures structlog for this process; the only place that does so."""
     stream = stream or sys.stderr.buffer
     structlog.configure(
         processors=[
@@ -68,18 +68,18 @@ def configure(
             Renderer(service, line_writer(log_format, stream)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.BytesLoggerFactory(stream),  # type: ignore[arg-type]  # writes and flushes, no more
+        logger_factory=structlog.BytesLoggerFactory(stream),  # type: ignore[arg-type]  # only write and flush are used
         cache_logger_on_first_use=False,
     )
 
 
 def is_text(log_format: Format, stream: ByteStream) -> bool:
-    """Whether the lines are for people: as told, or by whether the stream is a terminal."""
+    """Returns whether lines are rendered as text: as configured, or for `auto` if the stream is a terminal."""
     return stream.isatty() if log_format == "auto" else log_format == "text"
 
 
 class Renderer:
-    """The last processor: one event as a line. Records that are already complete go to its `lines` instead."""
+    """The last processor: renders one event as a line. Complete records are written to its `lines` instead."""
 
     def __init__(self, service: str, lines: "LineWriter") -> None:
         self.service = service
@@ -90,24 +90,24 @@ class Renderer:
 
 
 class Repeated(msgspec.Struct, frozen=True):
-    """The same line for many jobs: `line` has an empty `job_id`, and is written once for each of these ids."""
+    """The same line for many jobs: `line` has an empty `job_id`, and is written once for each of `job_ids`."""
 
     line: msgspec.Struct
     job_ids: list[str]
 
 
 class LineWriter(Protocol):
-    """Where records that are already complete go, many at a time."""
+    """A writer of complete records, many at a time."""
 
     def write(self, records: Iterable[msgspec.Struct]) -> None:
-        """Writes one line a record. A failing stream raises OSError; some lines may have been written."""
+        """Writes one line per record. Raises OSError if the stream fails; some lines may have been written."""
 
     def rendered(self, fields: MutableMapping[str, Any]) -> bytes:
-        """One line of these fields, without its end."""
+        """Renders one line of these fields, without a newline."""
 
 
 class JsonLines:
-    """The fast path for records such as state transitions: one encode and one write for all of them."""
+    """The fast path for records such as state transitions: one write for many records."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -127,7 +127,7 @@ class JsonLines:
             return self._encoder.encode(record) + b"\n"
         if not _is_plain("".join(record.job_ids)):
             return self._encoder.encode_lines([_with_id(record.line, job_id) for job_id in record.job_ids])
-        # What surrounds the ids is encoded once. Quotes inside of values are escaped, so this is found nowhere else.
+        # Encode the text around the ids once. Quotes inside values are escaped, so `_NO_ID` occurs nowhere else.
         head, _, tail = self._encoder.encode(record.line).decode().partition(_NO_ID)
         head = f"{head}{_NO_ID[:-1]}"
         between = f'"{tail}\n{head}'
@@ -135,7 +135,7 @@ class JsonLines:
 
 
 class TextLines:
-    """The same records for people."""
+    """Records as text."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -156,7 +156,7 @@ _NO_ID = '"job_id":""'
 
 
 def _is_plain(text: str) -> bool:
-    """Whether JSON writes it as it is."""
+    """Returns whether JSON needs no escapes for the text."""
     return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
 
 
@@ -175,9 +175,9 @@ def line_writer(log_format: Format, stream: ByteStream) -> LineWriter:
 
 
 def render_text(fields: MutableMapping[str, Any]) -> str:
-    """`12:00:00.123 info  job_finished  job_id=… message`; a value's control characters are escaped.
+    """Renders `12:00:00.123 info  job_finished  job_id=… message`; control characters in values are escaped.
 
-    A traceback, the field `exception`, is a block of lines below.
+    A traceback (the field `exception`) follows on the lines below.
     """
     rest = " ".join(
         f"{name}={printable(str(value))}"
@@ -195,7 +195,7 @@ def render_text(fields: MutableMapping[str, Any]) -> str:
     return "\n".join([line, *(f"    {printable(text)}" for text in str(fields.get("exception", "")).splitlines())])
 
 
-#: What has a place of its own in a line for people.
+#: Fields with a place of their own in a text line.
 _TEXT_APART = frozenset({"ts_ms", "level", "event", "message", "exception"})
 
 

@@ -1,7 +1,7 @@
-"""Where Holdfast's own parts log to.
+"""The logger of Holdfast's modules.
 
-In a program of ours that is structlog, as `observe.logging` has set it up. In a program that embeds us it is the
-standard logger `holdfast`: whoever embeds us decides what becomes of it, and without a word sees warnings and errors.
+In the programs of Holdfast this is structlog, configured by `observe.logging`. In a program that embeds Holdfast it is
+the standard logger `holdfast`, which that program configures; by default Python prints its warnings and errors.
 """
 
 import logging
@@ -13,34 +13,34 @@ import structlog
 _OURS = "holdfast.observe.logging"
 
 
-class LineWriter(Protocol):
-    """Where records that are already complete go, many at a time: much cheaper than one call for each."""
+class RecordWriter(Protocol):
+    """A writer of complete records, many at a time: much cheaper than one call for each."""
 
     def write(self, records: Iterable[Any]) -> None:
-        """Writes one line a record."""
+        """Writes one line per record."""
         ...
 
 
 class LogLines(Protocol):
-    """The writer of a program of ours, and the service that its lines name."""
+    """The line writer of a Holdfast program, and its service name."""
 
     service: str
-    lines: LineWriter
+    lines: RecordWriter
 
 
 def get_lines() -> LogLines | None:
-    """The writer of complete records; None in a program that is not ours."""
+    """Returns the writer of complete records; None in a program that embeds Holdfast."""
     found = (one for one in structlog.get_config()["processors"] if getattr(type(one), "__module__", "") == _OURS)
     return next(found, None)
 
 
-def is_on(log: Any, level: int) -> bool:  # noqa: ANN401 - what `get_logger` gives, with fields bound to it
-    """Whether lines of this level are written."""
+def is_on(log: Any, level: int) -> bool:  # noqa: ANN401 - a logger of `get_logger`, with bound fields
+    """Returns whether lines of this level are written."""
     return bool(log.is_enabled_for(level) if hasattr(log, "is_enabled_for") else log.isEnabledFor(level))
 
 
 def get_logger() -> Any:  # noqa: ANN401 - a bound logger of structlog; which one depends on the program
-    """A logger that takes an event's name and its fields."""
+    """Returns a logger whose methods take an event name and fields."""
     processors = structlog.get_config()["processors"]
     if any(_is_ours(processor) for processor in processors):
         return structlog.get_logger()
@@ -60,12 +60,12 @@ _LINE = structlog.processors.KeyValueRenderer(key_order=["event"], drop_missing=
 
 
 def _with_traceback_below(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:  # noqa: ANN401 - structlog
-    """The fields on one line, and a traceback readable below; its control characters are escaped."""
+    """Renders the fields on one line, and a traceback below it with escaped control characters."""
     lines = str(event.pop("exception", "")).splitlines()
     shown = [line if line.isprintable() else repr(line)[1:-1] for line in lines]
     return "\n".join([str(_LINE(logger, method, event)), *shown])
 
 
 def _is_ours(processor: object) -> bool:
-    """Set up by our programs, or put there by a test that listens."""
+    """Returns whether a processor was configured by a Holdfast program, or by a test that captures logs."""
     return getattr(processor, "__module__", "") == _OURS or isinstance(processor, structlog.testing.LogCapture)

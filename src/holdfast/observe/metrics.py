@@ -1,8 +1,8 @@
-"""What happens, in numbers: an observer of the loop that only adds to integers.
+"""Counters of the coordinator's events: an observer that only adds to integers.
 
-A scrape turns the numbers into families (`exposition.py`); nothing here knows Prometheus. Labels are the queue and the
-type of a job and nothing else of it, and there are never more than `SERIES_MAX` pairs of them: jobs of further pairs
-are counted under `other`, so that a client who makes names up cannot fill the memory of whoever keeps the metrics.
+A scrape converts the numbers to metric families (`exposition.py`); this module does not depend on Prometheus. The only
+labels are the queue and the type of a job. There are at most `SERIES_MAX` pairs of them; jobs of further pairs are
+counted under `other`, so that a client that invents names cannot exhaust the memory of the metrics database.
 """
 
 from bisect import bisect_left
@@ -11,25 +11,25 @@ from collections.abc import Sequence
 from holdfast.core.events import AnyEvent, Created, Granted, Reported, Revoked, Ticked
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, TERMINAL
-from holdfast.core.model import Job, Template
+from holdfast.core.model import JobRecord, Template
 from holdfast.core.ticks import FIRED, MISSED, SKIPPED, TRIGGERED
 
 SERIES_MAX = 100
 OTHER = "other"
 OUTCOMES = {int(DONE): "done", int(FAILED): "failed", int(CANCELED): "canceled"}
 
-#: Upper bounds, in milliseconds: from a job that is started at once to one that takes hours.
+#: Upper bounds in milliseconds: from a job that starts at once to one that takes hours.
 JOB_BOUNDS_MS = (1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 600_000, 3_600_000)
-#: Upper bounds, in microseconds: from a fast disk to one that should worry somebody.
+#: Upper bounds in microseconds: from a fast disk to one that is too slow.
 SYNC_BOUNDS_US = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000)
 
 
-#: Jobs that an event changed, each with its state before.
-Moves = Sequence[tuple[Job, int]]
+#: Jobs that an event changed, each with its previous state.
+Moves = Sequence[tuple[JobRecord, int]]
 
 
 class Distribution:
-    """How often values fell below each bound, and their sum; all whole numbers."""
+    """A histogram of integers: the number of values in each bucket, and their sum."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -39,13 +39,13 @@ class Distribution:
         self.total = 0
 
     def add(self, value: int) -> None:
-        """One more value."""
+        """Counts one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
 
 class Series:
-    """All numbers of one pair of queue and type."""
+    """All counters of one pair of queue and type."""
 
     __slots__ = ("finished", "queue", "run_ms", "submitted", "type", "wait_ms")
 
@@ -58,7 +58,7 @@ class Series:
 
 
 class Meter:
-    """An observer of the loop that counts."""
+    """An observer of the coordinator that counts events."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, str], Series] = {}
@@ -70,12 +70,12 @@ class Meter:
         self.journal_bytes = 0
 
     def series(self) -> list[Series]:
-        """Every pair that was seen; the rest comes last, if there is any."""
+        """Returns the series of every pair; `other` is last, if the maximum is reached."""
         is_full = len(self._series) == SERIES_MAX
         return [*self._series.values(), *([self._other] if is_full else [])]
 
     def applied(self, _position: int, event: AnyEvent, ledger: Ledger) -> None:
-        """Adds what the event moved."""
+        """Counts the changes of the event."""
         moves = ledger.book.moves
         if isinstance(event, Created):
             self._created(moves)
@@ -91,17 +91,17 @@ class Meter:
                 self._ticked(event)
 
     def durable(self, position: int) -> None:
-        """Counted already: were it not to become durable, this process and its numbers would be gone."""
+        """Does nothing: events are counted before they are durable, because a failed write ends the process."""
 
     def bug(self, command: object, error: Exception) -> None:
-        """The log's concern."""
+        """Does nothing: `BugLog` logs it."""
 
     def synced(self, duration_us: int, size: int) -> None:
-        """A frame of this size was made durable. May be called beside the loop, by one thread at a time."""
+        """Counts a frame that was made durable. May be called outside the loop, by one thread at a time."""
         self.sync_us.add(duration_us)
         self.journal_bytes += size
 
-    # Equal templates are one object, and jobs of one batch stand together: a series is looked up once for them.
+    # Equal templates are one object, and jobs of a batch are adjacent: their series is looked up once.
 
     def _created(self, moves: Moves) -> None:
         template, series = None, self._other
@@ -112,7 +112,7 @@ class Meter:
             series.submitted += 1
 
     def _ticked(self, event: Ticked) -> None:
-        """Ticks that were passed over are counted one by one, whatever became of the one that says so."""
+        """Counts missed ticks one by one, in addition to the outcome of the tick that reports them."""
         self.ticks[MISSED] += event.missed
         if event.outcome != MISSED:
             self.ticks[event.outcome] += 1

@@ -1,12 +1,12 @@
-"""Spans of OpenTelemetry: `send <queue>` where jobs are submitted, `process <queue>` where they run.
+"""OpenTelemetry spans: `send <queue>` for submissions, `process <queue>` for attempts.
 
-A job carries the context of its `send` span in its headers, and every attempt links to it. A link, and no parent: a job
-may run a day later and several times, and each attempt is a trace that can be read, and sampled, by itself.
+A job carries the context of its `send` span in its headers, and every attempt links to that span. It is a link and not
+a parent, because a job may run a day later and several times: each attempt is a trace that is read and sampled alone.
 
 Invariants:
-- OpenTelemetry takes tens of milliseconds to import, and nothing here imports it before somebody else has: whoever has
-  a provider has imported it. Without one, a submission costs a look into `sys.modules`, and an attempt nothing.
-- A provider that raises loses its spans, and never a job.
+- The import of OpenTelemetry takes tens of milliseconds, so this module does not import it first: an application with a
+  provider has imported it. Without a provider, a submission costs a lookup in `sys.modules`, and an attempt nothing.
+- If a provider raises, its spans are lost, but never a job.
 """
 
 import logging
@@ -28,7 +28,7 @@ _LOG = logging.getLogger("holdfast")
 
 
 class About(NamedTuple):
-    """What a span tells of a job, or of the first of several."""
+    """The attributes of a span about a job, or about the first of several jobs."""
 
     queue: str
     type: str
@@ -37,7 +37,7 @@ class About(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """Why something failed; only the type is always known."""
+    """The error of a span; only the type is always known."""
 
     type: str
     message: str = ""
@@ -45,7 +45,7 @@ class Broken(NamedTuple):
 
 
 def provided() -> "TracerProvider | None":
-    """The provider of this process, if it has one."""
+    """Returns the provider of this process, or None."""
     trace: Any = sys.modules.get(_API)
     if trace is None:
         return None
@@ -54,23 +54,23 @@ def provided() -> "TracerProvider | None":
 
 
 def is_inside() -> bool:
-    """Whether there is a span around the caller, be it one of another process."""
+    """Returns whether the caller runs inside a span, possibly of another process."""
     trace: Any = sys.modules.get(_API)
     return trace is not None and trace.get_current_span().get_span_context().is_valid
 
 
 class Sending:
-    """A submission that is not traced: a block, in which jobs carry the `context`, if there is one."""
+    """A context manager around a submission that is not traced. Jobs carry its `context`, if there is one."""
 
     __slots__ = ()
 
     @property
     def context(self) -> TraceContext | None:
-        """What the jobs carry."""
+        """The trace context for the jobs."""
         return None
 
     def accepted(self, job_id: str) -> None:
-        """The one job is durable, under this id."""
+        """Records the id of the accepted job."""
 
     def __enter__(self) -> Self:
         return self
@@ -83,13 +83,13 @@ _UNTRACED = Sending()
 
 
 class Producer:
-    """Whoever submits. The provider is looked for until there is one: a program may submit before it sets one up."""
+    """Traces submissions. Looks for a provider until there is one: a program may submit before it sets one up."""
 
     def __init__(self) -> None:
         self._tracing: Tracing | None = None
 
     def sending(self, about: About, count: int = 0) -> Sending:
-        """A block around a submission of one job, or of `count` jobs together."""
+        """Returns a context manager around the submission of one job, or of `count` jobs together."""
         tracing = self._tracing
         if tracing is None:
             if _API not in sys.modules:
@@ -102,24 +102,24 @@ class Producer:
         if provider is not None:
             self._tracing = Tracing(provider)
             return self._tracing
-        # Nothing is recorded here, but a span of somebody else may be passed on.
+        # Nothing is recorded here, but the context of a surrounding span is passed on.
         return Tracing() if is_inside() else None
 
 
 class Tracing:
-    """The spans of one provider, or none but those passed on."""
+    """Creates the spans of one provider; without a provider it only passes on contexts."""
 
     def __init__(self, provider: "TracerProvider | None" = None) -> None:
         from opentelemetry import context, trace
 
         self._api = trace
         self._attach = context.attach
-        #: Where no span is around.
+        #: A context without a span.
         self._nowhere = context.Context()
         self._tracer = (provider or trace.NoOpTracerProvider()).get_tracer(_NAME)
 
     def sending(self, about: About, count: int = 0) -> Sending:
-        """Begins the span of a submission, under whatever span there is around it."""
+        """Begins the span of a submission, as a child of the current span."""
         attributes = _attributes("send", about)
         if count:
             del attributes["messaging.message.id"]
@@ -128,11 +128,11 @@ class Tracing:
             kind, links = self._api.SpanKind.PRODUCER, self._links(about)
             span = self._tracer.start_span(f"send {about.queue}", kind=kind, attributes=attributes, links=links)
             return TracedSending(self, span)
-        except Exception:  # noqa: BLE001 - of the provider, its sampler or its processors
+        except Exception:  # noqa: BLE001 - errors of the provider, its sampler or its processors
             return _lost(_UNTRACED)
 
     def begin(self, about: About, *, attempt: int, worker_id: str, start_ns: int) -> "Span | None":
-        """Begins the span of an attempt: a trace of its own, linked to where its job was made."""
+        """Begins the span of an attempt: a new trace, linked to the span of the submission."""
         attributes = _attributes("process", about)
         attributes |= {"holdfast.job.attempt": attempt, "messaging.client.id": worker_id}
         try:
@@ -148,7 +148,7 @@ class Tracing:
             return _lost(None)
 
     def end(self, span: "Span", *, outcome: str = "", broken: Broken | None = None, end_ns: int | None = None) -> None:
-        """Ends a span, and says how what it stands for ended."""
+        """Ends a span, with the outcome or the error of its operation."""
         try:
             if outcome:
                 span.set_attribute("holdfast.job.outcome", outcome)
@@ -170,11 +170,11 @@ class Tracing:
             span.add_event("exception", event, at_ns)
 
     def activate(self, span: "Span") -> None:
-        """Makes it the span around whatever runs in this context from now on."""
+        """Makes this the current span of the current context."""
         self._attach(self._api.set_span_in_context(span, self._nowhere))
 
     def context_of(self, span: "Span") -> TraceContext | None:
-        """Where the span is, as others are told of it."""
+        """Returns the span's trace context for other processes; None if it is invalid."""
         place = span.get_span_context()
         if not place.is_valid:
             return None
@@ -198,14 +198,14 @@ class TracedSending(Sending):
 
     @property
     def context(self) -> TraceContext | None:
-        """Where the jobs are made."""
+        """The context of the span."""
         return self._context
 
     def accepted(self, job_id: str) -> None:
-        """A job that was there before has another id than the one that was made for it."""
+        """Sets the job id; it differs from the id in the request if the submit found an existing job."""
         try:
             self._span.set_attribute("messaging.message.id", job_id)
-        except Exception:  # noqa: BLE001 - as above; the job is durable by now
+        except Exception:  # noqa: BLE001 - as above; the job is already durable
             _lost(None)
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
@@ -214,14 +214,14 @@ class TracedSending(Sending):
 
 
 def adopt(context: TraceContext) -> None:
-    """In a process that runs a job for another: the span around what runs here is the one over there."""
+    """Makes a span of the parent process the current span, in a child process that runs a job."""
     from opentelemetry.trace import NonRecordingSpan
 
     Tracing().activate(NonRecordingSpan(_place(context)))
 
 
 def _place(context: TraceContext) -> "SpanContext":
-    """Where a span of another process is."""
+    """Returns the span context of a span in another process."""
     from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
     _, trace_id, span_id, flags, *_ = context.traceparent.split("-")

@@ -1,10 +1,10 @@
-"""Traces that leave a program of ours, as OpenTelemetry's usual environment asks for: with the extra `traces`.
+"""Exports traces of the Holdfast programs as OpenTelemetry's environment variables configure it; needs `traces`.
 
-`OTEL_TRACES_EXPORTER` (`otlp`, `console` or `none`) or an endpoint of OTLP switches them on. Samplers, resources,
-headers and certificates are read from the environment by OpenTelemetry itself.
+`OTEL_TRACES_EXPORTER` (`otlp`, `console` or `none`) or an OTLP endpoint enables the export. OpenTelemetry itself reads
+samplers, resources, headers and certificates from the environment.
 
-Invariants: where an application has set up a provider of its own, that one is used. The end of a program waits for what
-is not sent yet, but not for long.
+Invariants: a provider that the application has set up is used. At its end the program waits a limited time until the
+remaining spans are sent.
 """
 
 import logging
@@ -28,15 +28,15 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL
 _OTLP, _CONSOLE, _NONE = "otlp", "console", "none"
 _EXPORTERS = (_OTLP, _CONSOLE, _NONE)
 _GRPC = "grpc"
-#: A collector that is there takes what is left in far less.
+#: A reachable collector accepts the remaining spans much faster.
 FLUSH_S = 3.0
 
 
 @contextmanager
 def exporting(environment: Mapping[str, str], service: str) -> Iterator[None]:
-    """Spans of what runs in the block are exported, if the environment asks for it.
+    """Exports the spans of the block, if the environment enables it.
 
-    `InvalidArgumentError` if it asks for what there is not, `FailedPreconditionError` if the extra is not installed.
+    `InvalidArgumentError` for an unsupported value, `FailedPreconditionError` if the extra `traces` is not installed.
     """
     wanted = wanted_exporter(environment)
     if wanted != _NONE and provided() is None:
@@ -49,17 +49,17 @@ def exporting(environment: Mapping[str, str], service: str) -> Iterator[None]:
 
 
 def wanted_exporter(environment: Mapping[str, str]) -> str:
-    """Where traces go; `none` if nothing is said of them."""
+    """Returns the configured exporter; `none` by default."""
     said = environment.get(_EXPORTER, "").strip().lower()
     if said and said not in _EXPORTERS:
-        message = f"expected {_EXPORTER} to be one of {', '.join(_EXPORTERS)}, got {said[:80]!r}"
+        message = f"{_EXPORTER} must be one of {', '.join(_EXPORTERS)}, got {said[:80]!r}"
         raise InvalidArgumentError(message, reason="TRACES_INVALID")
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return _NONE
     wanted = said or (_OTLP if any(environment.get(name) for name in _ENDPOINTS) else _NONE)
     protocol = next((environment[name] for name in _PROTOCOLS if environment.get(name)), _GRPC)
     if wanted == _OTLP and protocol != _GRPC:
-        message = f"expected {_PROTOCOLS[1]} to be {_GRPC}, the one that is spoken here, got {protocol[:80]!r}"
+        message = f"{_PROTOCOLS[1]} must be {_GRPC}, the only supported protocol, got {protocol[:80]!r}"
         raise InvalidArgumentError(message, reason="TRACES_INVALID")
     return wanted
 
@@ -73,14 +73,14 @@ def _provider(wanted: str, service: str) -> "TracerProvider":
         exporter = _exporter(wanted)
     except ImportError as error:
         message = (
-            f"the environment asks for traces ({_EXPORTER} or {_ENDPOINTS[1]}), and what sends them is not installed:"
-            f" pip install 'holdfast[traces]', or set {_EXPORTER}=none ({error})"
+            f"the environment enables traces ({_EXPORTER} or {_ENDPOINTS[1]}), but the exporter is not installed:"
+            f" run `pip install 'holdfast[traces]'`, or set {_EXPORTER}=none ({error})"
         )
         raise FailedPreconditionError(message, reason="TRACES_NOT_INSTALLED") from error
     named = SERVICE_NAME in OTELResourceDetector().detect().attributes
     provider = TracerProvider(
         resource=Resource.create({} if named else {SERVICE_NAME: service}),
-        shutdown_on_exit=False,  # which could take half a minute
+        shutdown_on_exit=False,  # it could take half a minute
     )
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
@@ -92,7 +92,7 @@ def _exporter(wanted: str) -> "SpanExporter":
 
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
-        return ConsoleSpanExporter(out=sys.stderr)  # standard output has one line, which programs read
+        return ConsoleSpanExporter(out=sys.stderr)  # standard output has only the ready line, which programs read
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter()
@@ -105,7 +105,7 @@ def _set(provider: "TracerProvider") -> None:
 
 
 def _flush() -> None:
-    """Sends what is left, of whatever provider there is: a process that is replaced does not do it at its end."""
+    """Sends the remaining spans of the current provider; a process that is replaced by exec would lose them."""
     flush: Callable[[], object] | None = getattr(provided(), "force_flush", None)
     if flush is None:
         return
@@ -113,11 +113,11 @@ def _flush() -> None:
     thread.start()
     thread.join(FLUSH_S)
     if thread.is_alive():
-        structlog.get_logger().warning("traces_lost", message=f"no collector has taken them within {FLUSH_S:g} s")
+        structlog.get_logger().warning("traces_lost", message=f"no collector accepted them within {FLUSH_S:g} s")
 
 
 class _Forwarded(logging.Handler):
-    """What OpenTelemetry has to say becomes lines of our log."""
+    """Forwards the log records of OpenTelemetry to our log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger()

@@ -1,8 +1,8 @@
-"""Every transition as a log line, from the coordinator's events or from a store's commits, once it is durable.
+"""Logs every durable state transition, from the coordinator's events or from a store's commits.
 
-The core never logs; this observer reads what an event moved. Lines are collected for a moment and go out in one write:
-a write for every frame would cost the coordinator more than the lines do. Refused reports are lines too, so that a late
-or stale result can be explained from the logs alone.
+The core never logs; this observer reads the changes of an event. Lines are collected for some milliseconds and written
+together: a write for every frame would cost the coordinator more than the lines do. Refused reports are logged too, so
+that a late or stale result can be explained from the logs alone.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ import msgspec
 from holdfast.core.events import AnyEvent, CancelAccepted, Evicted, Granted, QueuedCanceled, Reported, Retired, Revoked
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import RUNNING, name
-from holdfast.core.model import Job
+from holdfast.core.model import JobRecord
 from holdfast.core.state_change import LogChanges, StateChange
 from holdfast.observe.logging import Level, LineWriter, Repeated
 
@@ -33,7 +33,7 @@ class TransitionLine(msgspec.Struct, frozen=True, gc=False):
     new_state: str
     attempt: int
     priority: int
-    #: In the journal; 0 where there is none.
+    #: The position in the journal; 0 if the backend has no journal.
     position: int
     reason: str = ""
     level: str = "info"
@@ -62,7 +62,7 @@ Line = Repeated | RefusedLine
 
 
 def transition_lines(writer: LineWriter, service: str, level: Level) -> LogChanges | None:
-    """A function that logs changes of state; None where the level leaves them out, so that they are not even made."""
+    """Returns a function that logs state changes; None if the level excludes them, so that they are not created."""
     if level not in _LEVELS_OF_MOVES:
         return None
 
@@ -93,9 +93,9 @@ def _event(old: int, new: int) -> str:
 
 
 class TransitionLog:
-    """An observer of the loop that writes transitions. `later` makes a call after some milliseconds.
+    """An observer of the coordinator that logs transitions. `later` schedules a call after some milliseconds.
 
-    Below `level` nothing is written, as with every other line; a bug always is.
+    Lines below `level` are not written.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class TransitionLog:
         self._is_write_due = False
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
-        """Renders what the event moved, while it can still be seen."""
+        """Creates the lines of an event, while its changes are still available."""
         if isinstance(event, Evicted | Retired):
             return
         worker, reason = _who_and_why(event)
@@ -133,7 +133,7 @@ class TransitionLog:
                 self._lines.append((position, refused))
 
     def durable(self, position: int) -> None:
-        """Sees to it that what has become durable is written."""
+        """Schedules the write of the lines whose events are durable."""
         self._durable = position
         if self._lines and not self._is_write_due:
             self._is_write_due = True
@@ -149,16 +149,16 @@ class TransitionLog:
             self._writer.write(due)
 
     def bug(self, command: object, error: Exception) -> None:
-        """No transition."""
+        """Does nothing: a bug is not a transition."""
 
 
-def _alike(moves: list[tuple[Job, int]]) -> Iterator[tuple[tuple[int, int, int, int], list[str]]]:
-    """The jobs of one event whose lines differ in nothing but the id, in order; most events move all jobs alike."""
+def _alike(moves: list[tuple[JobRecord, int]]) -> Iterator[tuple[tuple[int, int, int, int], list[str]]]:
+    """Groups the jobs of one event whose lines differ only in the id, in order; most events change all jobs alike."""
     last: tuple[int, int, int, int] | None = None
     ids: list[str] = []
     for job, before in moves:
         state, result = job.state, job.result
-        # `Job.attempts`, without the call: this is done for every move of every job.
+        # `Job.attempts` inlined, because this runs for every change of every job.
         tries = job.failures + job.losses + (state == RUNNING or (result is not None and result.token != 0))
         how = (before, state, tries, job.template.priority)
         if how != last:

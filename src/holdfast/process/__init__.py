@@ -1,1 +1,1 @@
-"""Processes: supervisors, children, signals, private directories and private engines."""
+"""Processes: supervisor, children, signals, private directories and a private PostgreSQL."""

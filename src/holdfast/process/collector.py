@@ -1,15 +1,14 @@
-"""The collector of cycles in a process that holds very many jobs."""
+"""Tuning of the garbage collector for a process with very many jobs."""
 
 import gc
 
 
 def tune_collector() -> None:
-    """Keeps the collector of cycles from walking over all jobs again and again.
+    """Prevents the cyclic garbage collector from visiting all jobs repeatedly.
 
-    Jobs are not tracked by it, but the dicts and deques that hold a million of them are, and a full collection visits
-    every entry. What exists at the start is exempted, and full collections become rare; young garbage is
-    collected as ever.
+    It does not track jobs, but it tracks the dicts and deques that contain a million of them, and a full collection
+    visits every entry. Objects that exist at the start are exempted, and full collections become rare; young objects
+    are collected as usual. No collection precedes the freeze, because it would visit all jobs.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

@@ -1,16 +1,16 @@
-"""How many files and connections this process may have open at once."""
+"""The limit on open files and connections of this process."""
 
 import contextlib
 import resource
 
-#: More than all bounds on connections together; what goes through all of them one by one still ends.
+#: More than all limits on connections together, but few enough that a loop over all descriptors is fast.
 _WANTED = 65_536
 
 
 def allow_many() -> None:
-    """Takes as many as are allowed: where connections use them up, the journal could open no file, and would end."""
+    """Raises the limit as far as allowed, so that connections do not exhaust the descriptors that the journal needs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _WANTED if hard == resource.RLIM_INFINITY else min(hard, _WANTED)
     if soft != resource.RLIM_INFINITY and soft < most:
-        with contextlib.suppress(OSError, ValueError):  # then it is as it was
+        with contextlib.suppress(OSError, ValueError):  # the limit stays as it is
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

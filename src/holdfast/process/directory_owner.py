@@ -1,6 +1,6 @@
-"""Which topology a data directory belongs to: each keeps its jobs in a place of its own, and would not see another's.
+"""Detects the topology of a data directory: each topology has its own layout, and does not see the jobs of another.
 
-Nothing is written down for it: what a topology has made there is the sign.
+No marker file is written; the topology is recognised by its files.
 """
 
 from pathlib import Path
@@ -8,41 +8,34 @@ from pathlib import Path
 from holdfast.errors import FailedPreconditionError
 from holdfast.journal.manifest import MANIFEST_NAME
 from holdfast.journal.segment import segment_names
-
-#: The services that keep something, each in a folder of its name.
-_OWNERS = ("job", "queue", "result")
+from holdfast.topologies.table import TOPOLOGIES
 
 
 def holds_jobs(directory: Path) -> bool:
-    """Whether the journal of a ledger is there."""
+    """Returns whether the directory has the journal of a ledger."""
     names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
     return MANIFEST_NAME in names or bool(segment_names(names))
 
 
 def holds_database(directory: Path) -> bool:
-    """Whether the pipeline keeps its jobs there, in a private PostgreSQL."""
+    """Returns whether the directory has a private PostgreSQL with the jobs of the pipeline."""
     return (directory / "postgres" / "pg_hba.conf").exists()
 
 
 def topology_of(directory: Path) -> str:
-    """Its name, or nothing where no topology has kept anything yet."""
+    """Returns the name of the topology that uses the directory; empty if none does."""
     if holds_jobs(directory):
         return "embedded"
-    if (directory / "node-0" / "NODE").exists():
-        return "monolith"
-    if all((directory / owner / MANIFEST_NAME).exists() for owner in _OWNERS):
-        return "microservices"
-    if holds_database(directory):
-        return "pipeline"
-    return "zookeeper" if (directory / "zookeeper" / "ports.json").exists() else ""
+    marked = [entry for entry in TOPOLOGIES if entry.marks]
+    return next((entry.name for entry in marked if all((directory / mark).exists() for mark in entry.marks)), "")
 
 
 def refuse_another(directory: Path, topology: str) -> None:
-    """`FailedPreconditionError` where the jobs of another topology would be looked past."""
+    """Raises `FailedPreconditionError` if the directory has the jobs of another topology."""
     found = topology_of(directory)
     if found not in {"", topology}:
         raise FailedPreconditionError(
-            f"{str(directory)!r} has the jobs of the topology {found}, and {topology} would not see them: start it with"
+            f"{str(directory)!r} has jobs of the topology {found}, which {topology} cannot read: start it with"
             f" `holdfast up --topology {found} --data {directory}`, or choose another directory",
             reason="TOPOLOGY_MISMATCH",
         )

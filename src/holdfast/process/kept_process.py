@@ -1,8 +1,8 @@
-"""A process that is started again whenever it ends, until it is told to stop.
+"""A child process that is restarted whenever it ends, until `stop`.
 
-It ends with its parent, even one that is killed: its command has `--lifeline`, and its standard input is the line. It
-has a session of its own, so that a Ctrl-C at the terminal reaches it once, through its parent. What it prints is
-read up to the line that says that it is ready; what jobs print after that is nobody's. It logs where its parent does.
+The child ends with its parent, even if the parent is killed: its command has `--lifeline`, and it exits when its
+standard input closes. It has its own session, so that Ctrl-C at the terminal reaches it once, through its parent. Its
+standard output is read up to the ready line; later output is discarded. It logs to the same stderr as its parent.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from holdfast.observe.logs import get_logger
 
 _RESTART_S_MIN, _RESTART_S_MAX = 0.1, 1.0
 _CHUNK_BYTES = 65_536
-#: How long the output of a process that has exited is still read.
+#: How long the output of an exited process is still read.
 _LAST_WORDS_S = 0.5
 
-#: How a program ends that was told something it cannot do; started again, it would say the same.
+#: Exit codes of a program that refuses its options or environment; a restart would fail in the same way.
 _REFUSALS: Mapping[int, type[HoldfastError]] = MappingProxyType(
     {
         ExitCode.USAGE: InvalidArgumentError,
@@ -35,20 +35,20 @@ _REFUSALS: Mapping[int, type[HoldfastError]] = MappingProxyType(
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What to run; `environment` comes on top of this process's own."""
+    """The command of a child; `environment` is added to the environment of this process."""
 
     name: str
     command: list[str]
     environment: dict[str, str] = {}
-    #: Take the ports of its first ready line, so that it comes back where it was.
+    #: Variables that receive the ports of the first ready line, so that a restarted child listens on the same ports.
     port_variable: str = ""
     http_port_variable: str = ""
-    #: One that ends with 0 was asked to, and is not replaced.
+    #: Whether exit code 0 is an intended end, after which the process is not restarted.
     may_leave: bool = False
 
 
 class KeptProcess:
-    """One role. `settled` is set once it was ready for the first time (`line`), or said that it cannot (`refusal`)."""
+    """One role. `settled` is set after its first ready line (`line`), or when it refuses to start (`refusal`)."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -61,21 +61,21 @@ class KeptProcess:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Starts it, and the task that keeps it."""
+        """Starts the process, and the task that restarts it."""
         self._task = asyncio.create_task(self._keep())
 
     def stop(self) -> None:
-        """TERM: the first one ends it in good order, and what a second one means it knows itself."""
+        """Sends TERM: the first one stops the process gracefully; the process defines the effect of a second one."""
         self._stopping.set()
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kills the process."""
         self._stopping.set()
         self._send(signal.SIGKILL)
 
     async def ended(self) -> None:
-        """Until it has ended after a stop."""
+        """Waits until the process has ended after `stop`."""
         if self._task is not None:
             await asyncio.shield(self._task)
 
@@ -94,22 +94,22 @@ class KeptProcess:
                 self._refuse(status)
                 return
             if self.role.may_leave and status == 0:
-                get_logger().info("role_left", role=self.role.name, message="it was asked to; it is not replaced")
+                get_logger().info("role_left", role=self.role.name, message="it ended on request; it is not restarted")
                 self.settled.set()
                 return
             delay_s = _RESTART_S_MIN if was_ready else min(2 * delay_s, _RESTART_S_MAX)
             pid = self._process.get_pid() if self._process is not None else 0
-            get_logger().warning("role_died", role=self.role.name, pid=pid, status=status, message="starting another")
+            get_logger().warning("role_died", role=self.role.name, pid=pid, status=status, message="restarting it")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay_s)
 
     def _refuse(self, status: int) -> None:
-        message = f"the {self.role.name} cannot start; what it said stands above"
+        message = f"the {self.role.name} cannot start; see its message above"
         self.refusal = _REFUSALS[status](message, reason="ROLE_REFUSED", details={"role": self.role.name})
         self.settled.set()
 
     async def _live(self) -> tuple[bool, int]:
-        """One life: whether it was ready, and its exit status."""
+        """Runs the process once; returns whether it was ready, and its exit status."""
         loop = asyncio.get_running_loop()
         try:
             process, life = await loop.subprocess_exec(
@@ -121,11 +121,11 @@ class KeptProcess:
                 env=self._environment,
                 start_new_session=True,
             )
-        except OSError as error:  # no process to be had just now
+        except OSError as error:  # the process cannot be created at the moment
             get_logger().warning("role_unstarted", role=self.role.name, message=str(error))
             return False, -1
         self._process = process
-        if self._stopping.is_set():  # it came while the process was being made
+        if self._stopping.is_set():  # stop was called while the process was being created
             self._send(signal.SIGTERM)
         await life.exited.wait()
         with contextlib.suppress(TimeoutError):
@@ -146,9 +146,9 @@ class KeptProcess:
 
 
 class _Life(asyncio.SubprocessProtocol):
-    """One life of a process: passes its ready line on, and tells when it has ended.
+    """One run of a process: passes on its ready line, and signals its end.
 
-    The process has `exited` before its pipes are `silent` where a process that a job has forked still holds them.
+    `exited` may be set long before `silent` if a process that a job forked still holds the pipes.
     """
 
     def __init__(self, take_line: Callable[[dict[str, Any]], None]) -> None:
@@ -159,28 +159,28 @@ class _Life(asyncio.SubprocessProtocol):
         self._text = b""
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Looks for the ready line; what comes after it is dropped."""
+        """Searches for the ready line; later output is dropped."""
         if self.is_ready:
             return
         *whole, text = (self._text + data).split(b"\n")
-        self._text = text[-_CHUNK_BYTES:]  # an app may print without an end
+        self._text = text[-_CHUNK_BYTES:]  # an app may print an endless line
         line = next(filter(None, map(ready_line, whole)), None)
         if line is not None:
             self.is_ready = True
             self._take_line(line)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Standard output has ended."""
+        """Notes the end of standard output."""
         if fd == 1:
             self.silent.set()
 
     def process_exited(self) -> None:
-        """The exit status is known."""
+        """Notes that the exit status is known."""
         self.exited.set()
 
 
 def ready_line(text: bytes) -> dict[str, Any] | None:
-    """The line that says that a program works; None for any other."""
+    """Returns the decoded ready line of a program; None for any other text."""
     try:
         line = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

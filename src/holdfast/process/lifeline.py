@@ -1,7 +1,7 @@
-"""Children that do not outlive their parent.
+"""Child processes that do not outlive their parent.
 
-The kernel is asked to kill the child when its parent dies; where it cannot be asked, the end of the child's standard
-input tells it.
+On Linux the kernel kills the child when its parent dies. In addition, and on other systems, the child exits when its
+standard input closes.
 """
 
 import ctypes
@@ -14,13 +14,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Asks Linux to kill this process when its parent's thread ends; elsewhere does nothing."""
+    """Requests Linux to kill this process when the thread that started it ends; does nothing elsewhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def lifeline() -> None:
-    """From now on this process ends, at once, when its standard input does."""
+    """Lets this process exit at once when its parent does, or when its standard input closes."""
+    die_with_parent()
     threading.Thread(target=_watch, name="holdfast-lifeline", daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""How much of the machine's memory the jobs of a server may take."""
+"""The memory limit for the jobs of a server."""
 
 from holdfast import limits
 from holdfast.process.memory import available_bytes
@@ -6,5 +6,5 @@ from holdfast.settings import Settings
 
 
 def memory_for_jobs(settings: Settings) -> int:
-    """What is set, or a part of what the machine or the container has."""
+    """Returns the configured limit, or a share of the memory of the machine or container."""
     return settings.memory_bytes or available_bytes() // limits.MEMORY_SHARE

@@ -1,4 +1,4 @@
-"""How much memory there is, and how much of it this process holds."""
+"""Memory of the machine, limit of the container, and resident size of this process."""
 
 import os
 from collections.abc import Iterator
@@ -9,17 +9,17 @@ _CGROUPS, _CGROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def physical_bytes() -> int:
-    """The memory of the machine."""
+    """Returns the memory of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def available_bytes(cgroups: Path = _CGROUPS, root: Path = _CGROUP_ROOT) -> int:
-    """The memory that this process may use: that of the machine, or less where its container has a limit."""
+    """Returns the memory that this process may use: that of the machine, or the limit of its container if lower."""
     return min([physical_bytes(), *_limits(cgroups, root)])
 
 
 def _limits(cgroups: Path, root: Path) -> Iterator[int]:
-    """The limits of the control groups of this process and of the groups around them, of version 2 and 1."""
+    """Yields the limits of the process's control groups and of their parent groups, versions 1 and 2."""
     try:
         lines = cgroups.read_text().splitlines()
     except OSError:
@@ -39,14 +39,14 @@ def _limits(cgroups: Path, root: Path) -> Iterator[int]:
 def _limit(file: Path) -> Iterator[int]:
     try:
         text = file.read_text().strip()
-    except OSError:  # no such group is seen from here
+    except OSError:  # the group is not visible to this process
         return
     if text.isdigit() and int(text):
         yield int(text)
 
 
 def resident_bytes() -> int:
-    """What this process holds in memory now; 0 where the system does not tell."""
+    """Returns the resident size of this process; 0 if the system does not provide it."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

@@ -1,30 +1,31 @@
-"""A PostgreSQL of our own in a directory, for whoever has none.
+"""A private PostgreSQL server in a directory, for users without a PostgreSQL.
 
-It is durable (fsync, page checksums), listens on a socket inside its directory and nowhere else, and lets in only the
-user who started it. It does not outlive the process that started it, even a killed one, and comes back if it ends.
+It is durable (fsync, page checksums), listens only on a socket inside its directory, and accepts only the user that
+started it. It does not outlive the process that started it, even a killed one, and is restarted if it ends.
 
-Invariants: whoever runs a server in the directory holds its lock, and the server holds it too, so that the next one
-waits until the last one is gone; `data` is there only if it is complete; root writes nothing where its server may.
+Invariants: the process that runs a server in the directory holds its lock, and the server inherits the lock, so that
+the next server waits until the last one has ended; `data` exists only if it is complete; root writes no file where its
+server may write.
 """
 
 import contextlib
-import fcntl
 import os
 import pwd
 import shutil
 import signal
-import subprocess
-import threading
-import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import BinaryIO
 from urllib.parse import quote
 
 import psycopg
 
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from holdfast.observe.logs import get_logger
+from holdfast.process.engine_directory import EngineDirectory
+from holdfast.process.engine_process import EngineProcess, Popen
 from holdfast.process.postgres_programs import INSTALLED, PostgresPrograms, find_programs
 from holdfast.process.private_paths import check_directory, make_directory
 
@@ -39,9 +40,9 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "synchronous_commit": "on",
         "timezone": "UTC",
         "log_timezone": "UTC",
-        # Statements are short and many; compiling them costs more than it saves.
+        # Statements are short; compiling them costs more than it saves.
         "jit": "off",
-        # A queue's rows come and go: they are swept up early.
+        # The rows of a queue are short-lived: vacuum them early.
         "autovacuum_naptime": "15s",
         "checkpoint_timeout": "15min",
         "max_wal_size": "2GB",
@@ -50,23 +51,18 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
 
 _USER = _DATABASE = "holdfast"
 _SOCKET = "socket/.s.PGSQL.5432"
-#: What Linux takes as the path of a socket.
+#: The maximum length of a socket path on Linux.
 _SOCKET_CHARS_MAX = 107
-#: Its own directory alone is open, to be searched by the account of a server that root starts; nothing more.
+#: Forbidden mode bits: others may search the directory, because root runs the server as another user; nothing more.
 _FORBIDDEN = 0o066
-_LOG_BYTES_MAX = 4 * 1_048_576
 _STATUS_LINE = 7
 
 _START_S = 60.0
-#: A server whose starter was killed takes a moment to end.
-_LOCK_S = 15.0
 _STOP_S = 60.0
-_POLL_S = 0.02
-_RESTART_S = 0.2
 
 
 class PrivatePostgres:
-    """One server in one directory; `settings` are PostgreSQL's, on top of ours."""
+    """One server in one directory; `settings` of PostgreSQL override the defaults."""
 
     def __init__(
         self, directory: Path, settings: Mapping[str, str] = MappingProxyType({}), *, installed: Path = INSTALLED
@@ -74,35 +70,32 @@ class PrivatePostgres:
         self._directory = directory.absolute()
         self._settings = {**SETTINGS, **settings}
         self._installed = installed
-        self._open_directory = -1
-        self._changing = threading.Lock()
-        self._stopping = threading.Event()
-        self._was_ready = False
-        self._process: subprocess.Popen[bytes] | None = None
-        self._thread: threading.Thread | None = None
+        self._claim = EngineDirectory(
+            self._directory, holds="a database", engine="PostgreSQL", advice=": stop it first, or use another --data"
+        )
+        self._server = EngineProcess("holdfast-postgres", self._log, _on_death)
 
     @property
     def pid(self) -> int:
-        """Of the server that runs now."""
-        assert self._process is not None
-        return self._process.pid
+        """The pid of the running server."""
+        return self._server.pid
 
     @property
     def socket(self) -> Path:
-        """Where it listens."""
+        """The path of its socket."""
         return self._directory / _SOCKET
 
     def url(self, database: str = _DATABASE) -> str:
-        """Where one of its databases is found, from this machine and by this user."""
+        """Returns the URL of one of its databases, for this user on this machine."""
         return f"postgresql://{_USER}@/{database}?host={quote(f'{self._directory}/socket', safe='')}&port=5432"
 
     def start(self) -> str:
-        """Starts it, in a directory that is made if need be; returns the URL once it answers."""
+        """Starts the server, creates its directory if necessary, and returns the URL once it answers."""
         if len(f"{self._directory}/{_SOCKET}") > _SOCKET_CHARS_MAX:
-            message = f"expected a path short enough for a socket in it, got {self._directory}"
+            message = f"expected a shorter path for the socket in it, got {self._directory}; choose another --data"
             raise InvalidArgumentError(message, reason="DIRECTORY_TOO_LONG")
         programs = find_programs(self._data, self._installed)
-        self._lock(programs)
+        self._claim.open(partial(_prepare, programs))
         try:
             if not self._data.exists():
                 self._initialise(programs)
@@ -115,23 +108,14 @@ class PrivatePostgres:
         return self.url()
 
     def stop(self) -> None:
-        """Ends it in good order; connections that are open are cut."""
-        with self._changing:
-            self._stopping.set()
-            self._send(signal.SIGINT)
-        if self._thread is not None:
-            self._thread.join(_STOP_S)
-            if self._thread.is_alive():
-                self._send(signal.SIGQUIT)
-                self._thread.join()
-            self._thread = None
-        if self._open_directory >= 0:
-            os.close(self._open_directory)
-            self._open_directory = -1
+        """Stops the server gracefully; open connections are closed."""
+        self._server.end(signal.SIGINT)
+        self._server.ended(_STOP_S, signal.SIGQUIT)
+        self._claim.close()
 
     def crash(self) -> None:
-        """Ends it at once, as a power cut would; it comes back by itself."""
-        self._send(signal.SIGQUIT)
+        """Ends the server at once, as a power cut would; it is restarted."""
+        self._server.send(signal.SIGQUIT)
 
     # -- the directory
 
@@ -143,32 +127,8 @@ class PrivatePostgres:
     def _log(self) -> Path:
         return self._directory / "postgres.log"
 
-    def _lock(self, programs: PostgresPrograms) -> None:
-        try:
-            make_directory(self._directory)
-            check_directory(self._directory, forbidden=_FORBIDDEN)
-            self._open_directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-            self._directory.chmod(0o711 if programs.account.is_other else 0o700)
-        except OSError as error:
-            message = f"cannot keep a database in {self._directory}: {error.strerror}"
-            raise FailedPreconditionError(message, reason="DIRECTORY_UNUSABLE") from error
-        deadline_s = time.monotonic() + _LOCK_S
-        while not self._has_locked():
-            if time.monotonic() > deadline_s:
-                self.stop()
-                message = f"another process runs PostgreSQL in {self._directory}: stop it first, or use another --data"
-                raise FailedPreconditionError(message, reason="DIRECTORY_LOCKED")
-            time.sleep(_POLL_S)
-
-    def _has_locked(self) -> bool:
-        try:
-            fcntl.flock(self._open_directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
     def _initialise(self, programs: PostgresPrograms) -> None:
-        """Makes the data, whole or not at all."""
+        """Creates the data directory atomically."""
         new = self._directory / "new"
         if new.exists():
             shutil.rmtree(new)
@@ -177,14 +137,14 @@ class PrivatePostgres:
         arguments += ["--encoding", "UTF8", "--no-locale"]
         self._log.touch(mode=0o600)
         with self._log.open("ab") as log:
-            made = programs.start("initdb", *arguments, directory=self._open_directory, output=log)
+            made = programs.start("initdb", *arguments, directory=self._claim.descriptor, output=log)
             if made.wait() != 0:
-                raise FailedPreconditionError(f"initdb failed: {self._last_words()}", reason="POSTGRES_FAILED")
+                raise FailedPreconditionError(f"initdb failed: {self._server.last_words()}", reason="POSTGRES_FAILED")
         new.rename(self._data)
-        os.fsync(self._open_directory)
+        os.fsync(self._claim.descriptor)
 
     def _let_in(self, programs: PostgresPrograms) -> None:
-        """Only this user, through the socket."""
+        """Configures access: only this user, through the socket."""
         name = pwd.getpwuid(os.geteuid()).pw_name
         rules = {"hba": f"local all {_USER} peer map=holdfast", "ident": f'holdfast "{name}" {_USER}'}
         for kind, line in rules.items():
@@ -195,7 +155,7 @@ class PrivatePostgres:
             programs.give(self._directory / "socket")
 
     def _forget_the_dead(self) -> None:
-        """PostgreSQL would take any process for its predecessor that has got that one's number since."""
+        """Removes a stale postmaster.pid; PostgreSQL would take a process that reuses the pid for a running server."""
         left = self._data / "postmaster.pid"
         with contextlib.suppress(OSError, ValueError):
             pid = int(left.read_text().split("\n", 1)[0])
@@ -204,44 +164,20 @@ class PrivatePostgres:
 
     @property
     def _inside(self) -> str:
-        """The directory as its programs see it."""
-        return f"/proc/self/fd/{self._open_directory}"
-
-    def _last_words(self) -> str:
-        lines = self._log.read_text(errors="replace").strip().splitlines()
-        return " / ".join(lines[-5:])
+        """The path of the directory for its programs."""
+        return f"/proc/self/fd/{self._claim.descriptor}"
 
     # -- the server
 
     def _begin(self, programs: PostgresPrograms) -> None:
-        self._stopping.clear()
-        self._was_ready = False
-        self._thread = threading.Thread(target=self._keep, args=(programs,), name="holdfast-postgres", daemon=True)
-        self._thread.start()
-        deadline_s = time.monotonic() + _START_S
-        while not self._is_ready():
-            if not self._thread.is_alive() or time.monotonic() > deadline_s:
-                raise UnavailableError(f"PostgreSQL does not start: {self._last_words()}", reason="POSTGRES_FAILED")
-            time.sleep(_POLL_S)
-        self._was_ready = True
+        self._server.was_ready = False
+        self._server.keep(partial(self._launch, programs))
+        if not self._server.becomes_ready(self._is_ready, _START_S):
+            message = f"PostgreSQL does not start: {self._server.last_words()}"
+            raise UnavailableError(message, reason="POSTGRES_FAILED")
 
-    def _keep(self, programs: PostgresPrograms) -> None:
-        """Starts it again whenever it ends. It lives as long as this thread does, so this thread waits for it."""
-        while True:
-            with self._changing:
-                if self._stopping.is_set():
-                    return
-                process = self._process = self._launch(programs)
-            process.wait()
-            if self._stopping.is_set() or not self._was_ready:
-                return
-            get_logger().warning("database_died", status=process.returncode, message="starting it again")
-            self._stopping.wait(_RESTART_S)
-
-    def _launch(self, programs: PostgresPrograms) -> "subprocess.Popen[bytes]":
+    def _launch(self, programs: PostgresPrograms, log: BinaryIO) -> Popen:
         self._forget_the_dead()
-        if self._log.exists() and self._log.stat().st_size > _LOG_BYTES_MAX:
-            self._log.replace(self._log.with_suffix(".log.1"))
         settings = {
             **self._settings,
             "unix_socket_directories": f"{self._inside}/socket",
@@ -250,29 +186,28 @@ class PrivatePostgres:
         }
         arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         data = f"{self._inside}/data"
-        with self._log.open("ab") as log:
-            return programs.start("postgres", "-D", data, *arguments, directory=self._open_directory, output=log)
+        return programs.start("postgres", "-D", data, *arguments, directory=self._claim.descriptor, output=log)
 
     def _is_ready(self) -> bool:
-        """Whether the server of now says so in its file."""
+        """Returns whether the running server reports ready in its pid file."""
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except OSError:
             return False
-        process = self._process
-        return (
-            process is not None
-            and len(lines) > _STATUS_LINE
-            and lines[0] == str(process.pid)
-            and lines[_STATUS_LINE].strip() == "ready"
-        )
-
-    def _send(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(number)
+        return len(lines) > _STATUS_LINE and lines[0] == str(self.pid) and lines[_STATUS_LINE].strip() == "ready"
 
     def _create_database(self) -> None:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             known = connection.execute("SELECT FROM pg_database WHERE datname = %s", [_DATABASE])
             if known.fetchone() is None:
                 connection.execute(f"CREATE DATABASE {_DATABASE}".encode())
+
+
+def _prepare(programs: PostgresPrograms, directory: Path) -> None:
+    make_directory(directory)
+    check_directory(directory, forbidden=_FORBIDDEN)
+    directory.chmod(0o711 if programs.account.is_other else 0o700)
+
+
+def _on_death(status: int) -> None:
+    get_logger().warning("database_died", status=status, message="restarting it")

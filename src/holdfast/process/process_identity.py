@@ -1,27 +1,27 @@
-"""Names of processes that outlast them: which one served a directory, and whether it still runs.
+"""Unique names of processes, to check later whether the process that served a directory still runs.
 
-A name is the boot of the machine, the PID namespace, the PID and the start time of the process. A process of another
-boot or another namespace cannot be looked up; it counts as gone, because this one holds the lock of the directory. So
-does one that is ending: its lock is free before its parent has heard of its end.
+A name consists of the boot id, the PID namespace, the PID and the start time of the process. A process of another boot
+or namespace cannot be looked up; it counts as gone, because this process holds the lock of the directory. A process
+that is exiting counts as gone too: its lock is released before its parent is notified.
 """
 
 import os
 from pathlib import Path
 
 _PROC = Path("/proc")
-#: Places in /proc/PID/stat, after the name of the program.
+#: Indexes of fields in /proc/PID/stat, after the program name.
 _STATE, _FLAGS, _START_TIME = 0, 6, 19
 _DEAD = frozenset({"Z", "X"})
 _PF_EXITING = 0x4
 
 
 def own() -> str:
-    """The name of this process."""
+    """Returns the name of this process."""
     return f"{_place()}/{os.getpid()}/{_stat(os.getpid())[_START_TIME]}"
 
 
 def is_gone(name: str) -> bool:
-    """Whether the process of this name has ended, as far as this machine can tell."""
+    """Returns whether the process of this name has ended, as far as this process can see."""
     place, pid, started = (["", "", *name.rsplit("/", 2)])[-3:]
     if place != _place() or not pid.isdecimal():
         return True
@@ -30,7 +30,7 @@ def is_gone(name: str) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass  # it is another user's
+        pass  # it belongs to another user
     try:
         stat = _stat(int(pid))
     except OSError:  # processes of other users may be hidden

@@ -1,4 +1,4 @@
-"""The one line on standard output that says that a program works."""
+"""The ready line: the line on standard output that a program prints when it is ready."""
 
 import json
 import sys
@@ -8,20 +8,20 @@ _NAMES_MAX = 8
 
 
 def announce(line: Mapping[str, object], sentence: str) -> None:
-    """JSON for the program that waits for it; on a terminal a sentence. In one piece, whatever else is printed."""
+    """Prints the ready line: JSON for the parent process, or a sentence on a terminal, in a single write."""
     sys.stdout.write(f"{sentence if sys.stdout.isatty() else json.dumps(line)}\n")
     sys.stdout.flush()
 
 
 def few(names: Collection[str]) -> str:
-    """The first names, and how many there are beside them."""
+    """Returns the first names, and the number of the others."""
     shown = sorted(names)[:_NAMES_MAX]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def places(addresses: Mapping[str, str], *, is_secure: bool) -> str:
-    """Where jobs are submitted and seen, as people are told; addresses by protocol, of gRPC perhaps several."""
+    """Returns a sentence on how to connect. `addresses` are by protocol; that of gRPC may be a list."""
     secure, grpc = "s" if is_secure else "", addresses["grpc"]
     page = f"; http{secure}://{addresses['http']}/ shows them" if "http" in addresses else ""
     return f'Holdfast("holdfast{secure}://{grpc}"), or --connect {grpc}{page}'

@@ -1,7 +1,7 @@
-"""All processes of a topology: started in order, kept alive, ended in the reverse order, and none left behind.
+"""Starts the processes of a topology in stages, restarts them when they end, and stops them in reverse order.
 
-What is started together is a stage: its roles do not need each other, and they end together, before those that were
-started earlier. So workers hand back or finish what they have while whoever they tell it to is still there.
+A stage is a group of roles that do not depend on each other; they are started together, and stopped together before the
+stages that were started earlier. So workers finish or hand back their jobs while the servers still run.
 """
 
 import asyncio
@@ -14,18 +14,18 @@ from holdfast.process.kept_process import KeptProcess, Role
 
 Lines = dict[str, dict[str, Any]]
 
-#: How long a stage may take to end once somebody is in a hurry.
+#: How long a stage may take to end after a second stop request.
 _HURRY_S = 3.0
-#: After this long, whoever watches is told again what is waited for.
+#: Interval at which the names of processes that are not ready are printed again.
 _PATIENCE_S = 5.0
 
 
 class StoppedError(Exception):
-    """Somebody asked for the end before everything was ready."""
+    """Stop was requested before all processes were ready."""
 
 
 class Supervisor:
-    """Processes that are kept until `stop`. Whoever started anything here has to `stop` and `wait`."""
+    """Processes that are restarted until `stop`. After `start`, the caller must `stop` and `wait`."""
 
     def __init__(self, roles: Sequence[Role]) -> None:
         self._first = roles
@@ -36,13 +36,13 @@ class Supervisor:
         self._ending: asyncio.Task[None] | None = None
 
     async def start(self) -> Lines:
-        """Starts the first stage: each role's ready line, by its name. Fails as `add` does."""
+        """Starts the first stage and returns the ready lines by role name. Raises as `add` does."""
         return await self.add(self._first)
 
     async def add(self, roles: Sequence[Role]) -> Lines:
-        """Starts one more stage, for roles that need those before it.
+        """Starts another stage, for roles that depend on the earlier ones; returns its ready lines by role name.
 
-        Raises what a role refused before it was ready, with everything ended by then; `StoppedError` after a stop.
+        If a role refuses to start, all processes are stopped and its refusal is raised; `StoppedError` after a stop.
         """
         if self._stopping.is_set():
             raise StoppedError
@@ -58,7 +58,7 @@ class Supervisor:
         return {process.role.name: process.line for process in stage if process.line is not None}
 
     def stop(self) -> None:
-        """Once: all end in good order, the last stage first. Again: each stage has little time. Once more: at once."""
+        """First call: stops gracefully, the last stage first. Second: limits the time of each stage. Third: kills."""
         self._stops += 1
         if self._ending is None:
             self._stopping.set()
@@ -70,11 +70,11 @@ class Supervisor:
                 process.kill()
 
     async def stopping(self) -> None:
-        """Until somebody asks for the end."""
+        """Waits until stop is requested."""
         await self._stopping.wait()
 
     async def wait(self) -> None:
-        """Until everything has ended after a stop."""
+        """Waits until all processes have ended after a stop."""
         await self._stopping.wait()
         assert self._ending is not None
         await self._ending
@@ -83,7 +83,7 @@ class Supervisor:
         return [process for stage in self._stages for process in stage]
 
     async def _until_settled(self, stage: Sequence[KeptProcess]) -> None:
-        """Until each is ready or one has refused; on a terminal it is said who is waited for."""
+        """Waits until all are ready or one has refused; on a terminal it prints the roles that are not ready yet."""
         stopping = asyncio.create_task(self._stopping.wait())
         settling = {asyncio.create_task(process.settled.wait()): process for process in stage}
         waiting = set(settling)
@@ -99,7 +99,7 @@ class Supervisor:
                 task.cancel()
 
     async def _give_up(self) -> None:
-        """What is there is of no use without the role that refused."""
+        """Stops all processes, because a role has refused to start."""
         if self._ending is None:
             self.stop()
         await self.wait()
@@ -118,7 +118,7 @@ class Supervisor:
             await ended
 
     async def _calmly(self, ended: "asyncio.Future[Any]") -> bool:
-        """Whether it ended before anybody was in a hurry."""
+        """Waits for the end of a stage; returns False if a second stop request comes first."""
         hurry = asyncio.create_task(self._hurry.wait())
         await asyncio.wait([ended, hurry], return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
@@ -126,12 +126,12 @@ class Supervisor:
 
 
 def _together(refusals: Sequence[HoldfastError]) -> HoldfastError:
-    """One error of the first one's kind that names all who refused."""
+    """Returns one error of the first refusal's type with the messages of all refusals."""
     message = "\n".join(refusal.message for refusal in refusals)
     return type(refusals[0])(message, reason=refusals[0].reason, details=refusals[0].details)
 
 
 def _tell(sentence: str) -> None:
     if sys.stderr.isatty():
-        # One write: `print` would make two, and the line of another process could come in between.
+        # One write: `print` makes two, and the output of another process could come in between.
         sys.stderr.write(f"holdfast: {sentence}\n")

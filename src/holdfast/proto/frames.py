@@ -87,7 +87,7 @@ class FramedProtocol(asyncio.Protocol):
         """What came cannot be read; the connection is being dropped."""
 
     def send(self, message: bytes) -> None:
-        """Sends a message; what cannot leave at once is kept, so whoever sends much waits for `writable` first."""
+        """Sends a message, or buffers it; a caller that sends much awaits `writable` first."""
         if self._has_sent:
             self._pending.append(_LENGTH.pack(len(message)) + message)
         elif self._transport is not None:
@@ -143,7 +143,7 @@ class FramedProtocol(asyncio.Protocol):
     # -- for the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """There is somebody."""
+        """Stores the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Where an app can be imported from, for child processes that run its jobs."""
+"""The import path of an app, for child processes that run its jobs."""
 
 import sys
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def path_of(app: object, modules: Iterable[str]) -> str:
-    """`module:attribute` of the app, if one of these modules holds it in a variable; else nothing."""
+    """Returns `module:attribute` of the app if one of these modules has it in a variable; else an empty string."""
     for name in dict.fromkeys(modules):
         module = sys.modules.get(name)
         for attribute, value in vars(module).items() if module is not None else ():
@@ -17,7 +17,7 @@ def path_of(app: object, modules: Iterable[str]) -> str:
 
 
 def _importable(name: str) -> str:
-    """The name under which another process finds the module: a program itself is known by its file."""
+    """The name by which another process can import the module; for the main module, that of its spec or file."""
     if name != "__main__":
         return name
     main = sys.modules[name]

@@ -1,8 +1,8 @@
-"""Arguments and results as JSON, by the annotations of a job's function.
+"""Arguments and results as JSON, by the annotations of a job function.
 
 A payload is an object with a member for each parameter; `*args` is a list and `**kwargs` an object, each under its own
-name. An array stands for positional arguments, and nothing for no arguments. What is sent is decoded again before it
-leaves, so that whatever is accepted here can be read there; defaults are filled in by the side that runs the job.
+name. An array holds positional arguments, and an empty payload means no arguments. The sender decodes every payload
+before it sends it, so that the worker can decode it, too. The worker fills in defaults.
 """
 
 import inspect
@@ -21,7 +21,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.sdk.errors import ArgumentsError, ResultTypeError
 
 _ENCODER = msgspec.json.Encoder()
-#: Where JSON would quietly make one type of another, the given value itself is looked at.
+#: JSON would silently convert other types to these, so the given value itself is checked.
 _EXACT: dict[Any, tuple[type, ...]] = {
     str: (str,),
     bytes: (bytes, bytearray, memoryview),
@@ -29,7 +29,7 @@ _EXACT: dict[Any, tuple[type, ...]] = {
     float: (float, int),
     bool: (bool,),
 }
-#: How much of a value an error message shows.
+#: Maximum length of a value in an error message.
 _VALUE_CHARS_MAX = 200
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _VALUE_CHARS_MAX
@@ -40,14 +40,14 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`")
 
 
 class Arguments(msgspec.Struct, frozen=True):
-    """What a function is called with."""
+    """The arguments of a call."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
 
 class Codec:
-    """The one place that knows how a function's arguments and result travel."""
+    """Encodes and decodes the arguments and the result of one function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = getattr(function, "__qualname__", repr(function)).replace("<locals>.", "")
@@ -71,7 +71,7 @@ class Codec:
         return _decoder(struct, f"the parameters of {self._name}()")
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """The payload of a call; raises ArgumentsError that names the parameter, what was expected and what came."""
+        """Returns the payload of a call; ArgumentsError names the parameter, what was expected and what was given."""
         arguments = self._bind(args, kwargs)
         for name, kinds in self._exact.items():
             if name in arguments:
@@ -81,18 +81,21 @@ class Codec:
         return payload
 
     def decode(self, payload: bytes) -> Arguments:
-        """What the function is to be called with; raises ArgumentsError for a payload that does not fit it."""
+        """Returns the arguments in a payload; raises ArgumentsError if they do not fit the function."""
         body = payload.strip()
         if body.startswith(b"["):
             body = self._by_name(body)
         return self._spread(self._decode(body or b"{}"))
 
-    def decode_result(self, output: bytes) -> Any:  # noqa: ANN401 - as the function says
-        """A result by the return annotation; raises ResultTypeError if it does not fit."""
+    def decode_result(self, output: bytes) -> Any:  # noqa: ANN401 - of the function's return type
+        """Decodes a result by the return annotation; raises ResultTypeError if it does not fit."""
         try:
             return self._result_decoder.decode(output) if output else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ResultTypeError(f"the result of {self._name}() does not fit its annotation: {error}") from error
+            raise ResultTypeError(
+                f"the result of {self._name}() does not fit its return annotation: {error}; use the same annotation in"
+                " the worker and in the caller"
+            ) from error
 
     def check_result(self, value: object, output: bytes) -> None:
         """Raises ResultTypeError if the value, whose JSON is `output`, does not fit the return annotation."""
@@ -109,17 +112,17 @@ class Codec:
             else:
                 return
         raise ResultTypeError(
-            f"expected {self._name}() to return {inspect.formatannotation(kind)}, as it is annotated;"
-            f" got {type(value).__name__}: {_shown(value)}{place}"
+            f"{self._name}() must return {inspect.formatannotation(kind)}, as it is annotated;"
+            f" got {type(value).__name__}: {_shown(value)}{place}; change the function or its annotation"
         )
 
-    # -- to the payload
+    # -- encoding
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if not kwargs and self._is_plain and len(args) <= len(self._names):
             return dict(zip(self._names, args, strict=False))
         if self._is_plain and len(args) <= len(self._names) and not kwargs.keys() & self._names[: len(args)]:
-            # Unknown and missing names are found when the payload is read back.
+            # Unknown and missing names are found when the payload is decoded again.
             return {**dict(zip(self._names, args, strict=False)), **kwargs}
         try:
             return dict(self._signature.bind(*args, **kwargs).arguments)
@@ -130,7 +133,7 @@ class Codec:
         if not _is_exact(value, kinds):
             raise self._problem(f"parameter {name!r}: expected {kinds[0].__name__}, got {type(value).__name__}")
 
-    # -- from the payload
+    # -- decoding
 
     def _decode(self, payload: bytes) -> Any:  # noqa: ANN401 - a struct made for this function
         try:
@@ -138,15 +141,15 @@ class Codec:
         except msgspec.ValidationError as error:
             raise self._problem(_sentence(str(error), self._names)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._problem(f"the payload is not JSON: {error}") from None
+            raise self._problem(f"the payload must be JSON: {error}; send an object or an array of arguments") from None
 
     def _by_name(self, body: bytes) -> bytes:
-        """An array of arguments as the object that says the same."""
+        """Converts an array of positional arguments to an object by parameter name."""
         try:
             values = msgspec.json.decode(body, type=list[msgspec.Raw])
             arguments = self._signature.bind_partial(*values).arguments
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._problem(f"the payload is not JSON: {error}") from None
+            raise self._problem(f"the payload must be JSON: {error}; send an object or an array of arguments") from None
         except TypeError as error:
             raise self._problem(str(error)) from None
         return _ENCODER.encode(arguments)
@@ -158,7 +161,7 @@ class Codec:
         for parameter in self._parameters:
             value = getattr(values, parameter.name)
             if value is msgspec.UNSET:
-                is_positional = False  # its default applies, so that what follows must be named
+                is_positional = False  # its default applies, so later arguments must be passed by name
             elif parameter.kind is Parameter.VAR_POSITIONAL:
                 args += value
             elif parameter.kind is Parameter.VAR_KEYWORD:
@@ -174,31 +177,34 @@ class Codec:
 
 
 def encode(value: object, problem: Callable[[str], InvalidArgumentError] = InvalidArgumentError) -> bytes:
-    """Arguments as JSON of at most the size of a payload; `problem` makes the error of what cannot be."""
+    """Encodes arguments as JSON, up to the size limit of payloads; `problem` makes the error."""
     data = as_json(value, problem)
     if len(data) > limits.PAYLOAD_BYTES_MAX:
         raise problem(
-            f"expected the arguments to take at most {limits.PAYLOAD_BYTES_MAX} bytes as JSON, got {len(data)};"
-            " store large data elsewhere, and pass where it is"
+            f"the arguments must take at most {limits.PAYLOAD_BYTES_MAX} bytes as JSON, got {len(data)};"
+            " store large data elsewhere, and pass a reference to it"
         )
     return data
 
 
 def as_json(value: object, problem: Callable[[str], InvalidArgumentError] = InvalidArgumentError) -> bytes:
-    """A value as JSON of any size; `problem` makes the error of what cannot be."""
+    """Encodes a value as JSON of any size; `problem` makes the error."""
     try:
         data = _ENCODER.encode(value)
         if b"null" in data and _has_odd_number(msgspec.to_builtins(value)):
-            raise problem("expected every number to be finite, got NaN or infinity, which JSON cannot say")
+            raise problem("every number must be finite, got NaN or infinity; JSON has no such numbers, use None")
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
-        raise problem(f"cannot be sent as JSON: {error}{_culprit(value)}") from None
+        raise problem(
+            f"the value cannot be sent as JSON: {error}{_culprit(value)};"
+            " use JSON types, dataclasses or msgspec structs"
+        ) from None
     return data
 
 
 def decode_any(output: bytes) -> Any:  # noqa: ANN401 - whatever it holds
-    """An output as plain values; what is not JSON stays bytes."""
+    """Decodes an output to plain values; returns bytes if it is not JSON."""
     try:
         return msgspec.json.decode(output) if output else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -211,7 +217,8 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         return typing.get_type_hints(target, include_extras=True)
     except (NameError, AttributeError, TypeError) as error:
         raise InvalidArgumentError(
-            f"the annotations of {name}() cannot be read: {error}; define what they name at the top of its module",
+            f"the annotations of {name}() cannot be read: {error}; define the types that they name at the top level of"
+            " its module",
             reason="ANNOTATION_INVALID",
         ) from error
 
@@ -220,7 +227,10 @@ def _decoder(kind: Any, what: str) -> msgspec.json.Decoder[Any]:  # noqa: ANN401
     try:
         return msgspec.json.Decoder(kind)
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"{what} cannot be JSON: {error}", reason="ANNOTATION_INVALID") from error
+        raise InvalidArgumentError(
+            f"{what} cannot be sent as JSON: {error}; use JSON types, dataclasses or msgspec structs as annotations",
+            reason="ANNOTATION_INVALID",
+        ) from error
 
 
 def _field(parameter: Parameter, hint: Any) -> tuple[str, Any, Any]:  # noqa: ANN401 - any annotation
@@ -238,11 +248,11 @@ def _or_unset(hint: Any) -> Any:  # noqa: ANN401 - any annotation
 
 
 def _sentence(text: str, names: Sequence[str]) -> str:
-    """What msgspec found, with the parameter's name first."""
+    """Rewrites an error message of msgspec, with the parameter's name first."""
     if missing := _MISSING.fullmatch(text):
         return f"parameter {missing['name']!r}: expected a value, got none"
     if unknown := _UNKNOWN.fullmatch(text):
-        return f"expected parameters to be among {', '.join(names) or 'none'}; got {unknown['name']!r}"
+        return f"unknown parameter {unknown['name']!r}; the parameters are: {', '.join(names) or 'none'}"
     found = _PLACE.match(text)
     if found is None:
         return text
@@ -254,13 +264,13 @@ def _sentence(text: str, names: Sequence[str]) -> str:
 
 
 def _culprit(value: object) -> str:
-    """Which of several arguments it is that cannot be sent."""
+    """Names the argument that cannot be encoded."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             try:
                 _ENCODER.encode(part)
             except Exception:  # noqa: BLE001 - a second look at what failed before
-                return f" (parameter {name!r}, a {type(part).__name__})"
+                return f" (parameter {name!r} of type {type(part).__name__})"
     return ""
 
 
@@ -270,7 +280,7 @@ def _is_exact(value: object, kinds: tuple[type, ...]) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A value in an error message, cut to a length that leaves room for the rest."""
+    """The `repr` of a value, cut to a readable length."""
     try:
         return _REPR.repr(value)[:_VALUE_CHARS_MAX]
     except Exception:  # noqa: BLE001 - its `__repr__` may raise anything

@@ -1,4 +1,4 @@
-"""What one app has open: a portal, and on it a link to whoever answers. Nothing is opened before the first use."""
+"""The connection of an app: a portal, and on it a link to the backend. Nothing is opened before the first use."""
 
 import ctypes
 import os
@@ -31,33 +31,33 @@ class AppConnection:
         self._link: Link | None = None
         self._is_closed = False
         self._closers: list[Closer] = []
-        #: Workers of this process that were made and have not ended; one that is dropped unused leaves by itself.
+        #: Workers of this process that were made and have not ended. The set drops a worker that is garbage-collected.
         self.workers: weakref.WeakSet[Any] = weakref.WeakSet()
-        #: Causes of a wait that were logged before.
+        #: Causes of a wait that were logged already.
         self.warned: set[str] = set()
-        #: What a forked child keeps, so that nothing of its parent's is ever finalized there.
+        #: Objects of the parent that a forked child keeps alive, so that they are never finalized there.
         self._inherited: list[object] = []
 
     def portal(self) -> "Portal":
-        """The portal, started if need be."""
+        """Returns the portal; starts it if necessary."""
         portal = self._portal
         if portal is not None:
             return portal
         with self._lock:
             if self._is_closed:
-                raise UnavailableError("the app is closed", reason="APP_CLOSED")
+                raise UnavailableError("the app is closed; make another Holdfast(...)", reason="APP_CLOSED")
             if self._portal is None:
                 from holdfast.sdk.portal import Portal
 
-                # As long as its thread lives, this is kept: an app that is dropped unclosed is closed at the end.
+                # The portal's thread keeps this object alive, so an app that was not closed is closed at exit.
                 self._portal = Portal(owner=self)
             return self._portal
 
     def link(self) -> "Link":
-        """On the portal's loop: the link, opened if need be."""
+        """Returns the link; opens it if necessary. Only for the portal's loop."""
         if self._link is None:
             if self._is_closed:
-                raise UnavailableError("the app is closed", reason="APP_CLOSED")
+                raise UnavailableError("the app is closed; make another Holdfast(...)", reason="APP_CLOSED")
             self._link = self._open_link()
         return self._link
 
@@ -69,11 +69,11 @@ class AppConnection:
     async def call(
         self, use: "Callable[[LinkPorts], Awaitable[T]]", *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
-        """On the portal's loop: the answer of whoever answers."""
+        """Calls the backend. Only for the portal's loop."""
         return await self.link().call(use, is_repeatable=is_repeatable, is_waiting=is_waiting)
 
     def near(self) -> "Near | None":
-        """On a caller's own thread: whoever can be asked there. Nobody before the link is open."""
+        """Returns the API for calls on the caller's own thread; None if there is none or the link is not open yet."""
         link, portal = self._link, self._portal
         if link is None or portal is None:
             return None
@@ -81,30 +81,30 @@ class AppConnection:
         return link.near()
 
     def stream(self, use: "Callable[[LinkPorts], AsyncIterator[T]]") -> AsyncIterator[T]:
-        """On the portal's loop: what a stream yields."""
+        """Reads a stream of the backend. Only for the portal's loop."""
         return self.link().stream(use)
 
     async def work(self) -> "WorkApi":
-        """On the portal's loop: where a worker gets its work now."""
+        """Returns the API from which a worker gets its leases. Only for the portal's loop."""
         return await self.link().work()
 
     def mint(self) -> str:
-        """An id that nobody else has."""
+        """Returns a new unique id."""
         return uuid4(os.urandom(16))
 
     def mint_many(self, count: int) -> list[str]:
-        """So many of them, from one draw."""
+        """Returns `count` new unique ids, from one read of the random source."""
         return mint(os.urandom, count)
 
     def before_close(self, closer: Closer) -> None:
-        """Has something ended first: what works for this app ends before what it works with."""
+        """Registers a function that `close` calls first: workers end before the link that they use."""
         self._closers.append(closer)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Hands over what this process serves, and ends the thread. Harmless when closed or never opened.
+        """Hands over the directory that this process serves, and ends the thread. Harmless to repeat.
 
-        Workers of this process finish what they run, within the timeout if there is one. Who closes while another
-        thread does waits for it: what works for this app still needs what it works with.
+        Workers of this process finish their running jobs, within the timeout if there is one. If another thread is
+        closing the app, this waits for it, because the workers still need the link.
         """
         with self._closing:
             self._close(timeout_s)
@@ -123,7 +123,7 @@ class AppConnection:
                 portal.close()
 
     def redirect(self, open_link: "Callable[[], Link]") -> "Callable[[], Link]":
-        """Closes what is open, and from now on opens this; what was opened before is returned."""
+        """Closes the connection, and uses `open_link` from now on; returns the function that was used before."""
         self.close()
         with self._lock:
             before, self._open_link = self._open_link, open_link
@@ -136,7 +136,7 @@ class AppConnection:
             await link.close()
 
     def disown(self) -> None:
-        """In a forked child: the portal, its loop and what it served are the parent's; begins afresh."""
+        """Starts afresh in a forked child: the portal, its loop and the link belong to the parent."""
         self._inherited += [self._portal, self._link]
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._inherited))
         if self._link is not None:

@@ -1,4 +1,4 @@
-"""What a decorator says of a function and its jobs."""
+"""Declarations of job functions by `@app.job`."""
 
 import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class Declaration(SharedOptions, total=False):
-    """What a function's decorator may say of its jobs."""
+    """The arguments of `@app.job`."""
 
     name: str | None
     no_retry: tuple[type[BaseException], ...]
@@ -23,7 +23,7 @@ class Declaration(SharedOptions, total=False):
 
 
 class Decorator:
-    """What `app.job(...)` gives: takes a function, returns it as a job function."""
+    """The result of `app.job(...)`: takes a function, and returns a job function."""
 
     def __init__(self, make: Callable[[Callable[..., Any]], JobFunction[Any, Any, Any]]) -> None:
         self._make = make
@@ -37,27 +37,32 @@ class Decorator:
 
 
 def type_name(function: Callable[..., Any]) -> str:
-    """The function's name as a type; what stands around it is not part of it."""
+    """The function's name as a job type, without the names of its module and class."""
     name = getattr(function, "__name__", type(function).__name__)
     if not _is_type(name):
-        raise InvalidArgumentError(f"{name!r} cannot be the type of a job; give a name=", reason="JOB_TYPE_INVALID")
+        raise InvalidArgumentError(
+            f'{name!r} is not a valid job type; give the function a name, such as @app.job(name="resize")',
+            reason="JOB_TYPE_INVALID",
+        )
     return name
 
 
 def exceptions(given: object) -> tuple[type[BaseException], ...]:
-    """What `no_retry` names, checked."""
+    """Checks the `no_retry` option, and returns it as a tuple."""
     some = given if isinstance(given, tuple) else (given,)
     if not all(isinstance(one, type) and issubclass(one, BaseException) for one in some):
-        raise InvalidArgumentError(f"expected no_retry to be classes of exceptions, got {given!r}")
+        raise InvalidArgumentError(
+            f"no_retry must be an exception class or a tuple of them, got {given!r}; for example no_retry=(ValueError,)"
+        )
     return some
 
 
 def alias_names(given: object) -> tuple[str, ...]:
-    """What `aliases` names, checked."""
+    """Checks the `aliases` option, and returns it as a tuple."""
     some: list[Any] = [*given] if isinstance(given, Iterable) and not isinstance(given, str) else [None]
     if not all(map(_is_type, some)):
         raise InvalidArgumentError(
-            f'expected aliases to be a list of job types such as ["old_name"], got {given!r}', reason="OPTION_INVALID"
+            f'aliases must be a list of job types such as ["old_name"], got {given!r}', reason="OPTION_INVALID"
         )
     return tuple(dict.fromkeys(some))
 
@@ -67,7 +72,7 @@ def _is_type(name: object) -> bool:
 
 
 def is_redefinition(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """A module that is loaded again, or a cell that is run again, defines the same function anew."""
+    """Whether the new function replaces the old one: a reloaded module or a notebook cell that was run again."""
     return _place(old) == _place(new)
 
 

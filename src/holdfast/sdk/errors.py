@@ -1,4 +1,4 @@
-"""What the SDK raises beyond the errors that every interface shares."""
+"""Errors of the SDK, beyond those that all interfaces share."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.sdk.job import Job
 
 
-#: What to do about a job in memory that no worker will run.
+#: Advice for a job in memory that no worker will run.
 NO_WORKER_TEXT = (
     "the app keeps its jobs in memory, and no worker runs in this process; start one with `with app.worker(): ...`,"
     " or in a test call `holdfast.testing.run_jobs(app)` before `result()`"
@@ -28,16 +28,16 @@ class ArgumentsError(InvalidArgumentError, TypeError):
 
 
 class JobFailedError(HoldfastError):
-    """The job ended as FAILED. The traceback of the worker is part of the text."""
+    """The job ended as FAILED. The message contains the worker's traceback."""
 
     code = Code.FAILED_PRECONDITION
 
     def __init__(
         self, job_id: str, reason: str, error_type: str = "", remote_traceback: str = "", summary: str = ""
     ) -> None:
-        """`reason` is why the job failed, and `summary` says more of it where there is more to say.
+        """`reason` is why the job failed; `summary` may add details.
 
-        The type of the exception and its traceback are empty where no exception was raised.
+        The type and the traceback of the exception are empty if no exception was raised.
         """
         self.job_id = job_id
         self.error_type = error_type
@@ -66,10 +66,10 @@ class JobCanceledError(HoldfastError):
 
 
 class ResultTimeoutError(DeadlineExceededError, TimeoutError):
-    """The job has not ended in the time that the caller would wait; the job itself goes on."""
+    """The job has not ended within the caller's timeout; the job itself continues."""
 
     def __init__(self, job_id: str, timeout_s: float, why: str = "") -> None:
-        """`why` says where the job is meanwhile."""
+        """`why` explains the job's current state."""
         self.job_id = job_id
         self.timeout_s = timeout_s
         self.why = why
@@ -92,14 +92,14 @@ class NoWorkerError(FailedPreconditionError):
 
 
 class ResultTypeError(FailedPreconditionError, TypeError):
-    """What the job returned does not fit the return annotation that its caller knows."""
+    """The job's result does not fit the return annotation of its function."""
 
 
 class SubmitManyError(HoldfastError):
-    """Some jobs of many were not accepted.
+    """Some of the submitted jobs were not accepted.
 
-    `jobs` has a handle for each accepted item and None for each other; `errors` says by index why it was refused, or
-    that it is unknown whether it was accepted.
+    `jobs` has a handle for each accepted job and None for each of the others. `errors` has the error of each of the
+    others by index: it was refused, or it is unknown whether it was accepted.
     """
 
     code = Code.FAILED_PRECONDITION
@@ -111,18 +111,18 @@ class SubmitManyError(HoldfastError):
         accepted = sum(job is not None for job in jobs)
         super().__init__(
             f"{accepted} of {len(self.jobs)} jobs were accepted, {len(self.errors)} were not;"
-            f" the first of these is number {index}: {first.message}",
+            f" the first error is at index {index}: {first.message}",
             reason=first.reason,
         )
 
 
-class Retry(Exception):  # noqa: N818 - an order of the job's own, more than an error
-    """Raised by a job: this attempt failed; try again after so many seconds (by its backoff, if none are given)."""
+class Retry(Exception):  # noqa: N818 - a request of the job rather than an error
+    """Raised by a job to fail this attempt and be retried after `after_s` seconds; by default after its back-off."""
 
     def __init__(self, message: str = "", *, after_s: float | None = None) -> None:
         self.after_s = after_s
-        super().__init__(message or "the job asked to be tried again")
+        super().__init__(message or "the job requested a retry")
 
 
 class PermanentError(Exception):
-    """Raised by a job: it failed, and no other attempt can help."""
+    """Raised by a job to fail without another attempt."""

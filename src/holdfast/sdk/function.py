@@ -1,4 +1,4 @@
-"""A function whose calls can be jobs."""
+"""Job functions, whose calls can be submitted as jobs."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
-#: What other queues call it.
+#: Names of our methods in other job queues.
 _ELSEWHERE = {
     "apply_async": "submit, after with_options for options",
     "defer": "submit",
@@ -34,7 +34,7 @@ _ELSEWHERE = {
 
 
 class FunctionInfo:
-    """What all variants of one job function share."""
+    """The data that all variants of one job function share."""
 
     __slots__ = ("_codec", "aliases", "function", "isolation", "name", "no_retry")
 
@@ -48,36 +48,37 @@ class FunctionInfo:
     ) -> None:
         if isolation not in ("thread", "process"):
             raise InvalidArgumentError(
-                f"expected isolation to be 'thread' or 'process', got {isolation!r}", reason="OPTION_INVALID"
+                f"isolation must be 'thread' or 'process', got {isolation!r}", reason="OPTION_INVALID"
             )
         if isolation == "process" and inspect.iscoroutinefunction(function):
             raise InvalidArgumentError(
-                f"{name} is a coroutine, which runs on the worker's loop; make it an ordinary function for a process",
+                f"isolation='process' needs an ordinary function, got the coroutine function {name}; use def instead of"
+                " async def, or remove isolation",
                 reason="OPTION_INVALID",
             )
         self.function = function
         self.name = name
-        #: Other types whose jobs it runs: names that it had before.
+        #: Other types whose jobs it runs: its former names.
         self.aliases = aliases
         self.no_retry = no_retry
         self.isolation = isolation
         self._codec: Codec | None = None
 
     def codec(self) -> Codec:
-        """Made at the first use: annotations may name what is defined further down in the module."""
+        """Returns the codec, made at the first use: annotations may name types that the module defines later."""
         if self._codec is None:
             self._codec = Codec(self.function)
         return self._codec
 
     def handler(self) -> "Handler":
-        """How a worker runs it."""
+        """Returns the handler by which a worker runs the function."""
         from holdfast.sdk.function_handler import handler_of
 
         return handler_of(self.function, self.codec, self.no_retry, self.isolation)
 
 
 class JobFunction(Generic[P, C, R]):
-    """Still an ordinary callable; `submit` makes a job of a call instead."""
+    """A job function: still an ordinary callable, and `submit` runs a call as a job."""
 
     def __init__(self, submitter: Submitter, info: FunctionInfo, options: JobOptions) -> None:
         self._submitter = submitter
@@ -86,22 +87,22 @@ class JobFunction(Generic[P, C, R]):
         update_wrapper(self, info.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
-        """Calls the function here and now; no job is made."""
+        """Calls the function directly; no job is made."""
         result: C = self._info.function(*args, **kwargs)
         return result
 
     def __repr__(self) -> str:
         return f"<JobFunction {self._info.name}>"
 
-    if not TYPE_CHECKING:  # a type checker would take every attribute for one that is there
+    if not TYPE_CHECKING:  # a type checker would accept every attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Refuse an attribute that is not there, with the method that other queues call so."""
+            """Raises AttributeError, and suggests our method for the name that another job queue uses."""
             hint = suggestion(name, (), _ELSEWHERE)  # Python itself suggests a similar name
             raise AttributeError(f"a job function has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __reduce__(self) -> str:
-        """Pickled by its name, as any function is."""
+        """Pickles the function by its name, like any function."""
         return str(getattr(self, "__qualname__", self._info.name))
 
     def __get__(self, instance: object, owner: type | None = None) -> "JobFunction[P, C, R]":
@@ -114,48 +115,48 @@ class JobFunction(Generic[P, C, R]):
 
     @property
     def info(self) -> FunctionInfo:
-        """What all its variants share; for the app that declared it."""
+        """The data that all its variants share; for the app that declared it."""
         return self._info
 
     @property
     def plan(self) -> Plan:
-        """How its jobs are kept and run, checked."""
+        """The checked options of its jobs."""
         return self._plan
 
     @property
     def options(self) -> JobOptions:
-        """How its jobs are kept and run."""
+        """The options of its jobs."""
         return self._plan.options
 
     def with_options(self, **changes: Unpack[OptionChanges]) -> "JobFunction[P, C, R]":
-        """The same function with some options said anew."""
+        """Returns the same function with some options changed."""
         return JobFunction(self._submitter, self._info, changed(self._plan.options, changes))
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Has the call run as a job; durable when this returns."""
+        """Submits the call as a job; the job is durable when this returns."""
         return self._submitter.one(self._item(args, kwargs))
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """The same, to be awaited."""
+        """Async version of `submit`."""
         return await self._submitter.aone(self._item(args, kwargs))
 
     def submit_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
-        """A job for each call: a tuple of positional arguments, or a dict of named ones.
+        """Submits a job for each call: a tuple of positional arguments, or a dict of named ones.
 
-        Raises SubmitManyError if some are refused; it has the handles of those that are not.
+        Raises SubmitManyError if some are not accepted; the error has the handles of the others.
         """
         item_of = self._item_maker()
         return self._submitter.many([item_of(call) for call in calls])
 
     async def asubmit_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
-        """The same, to be awaited."""
+        """Async version of `submit_many`."""
         import asyncio
 
         items, item_of = [], self._item_maker()
         for call in calls:
             items.append(item_of(call))
             if len(items) % limits.BATCH_JOBS_MAX == 0:
-                await asyncio.sleep(0)  # others on the caller's loop have their turn
+                await asyncio.sleep(0)  # lets other tasks on the caller's loop run
         return await self._submitter.amany(items)
 
     def _item_maker(self) -> Callable[[Sequence[Any] | Mapping[str, Any]], Item]:
@@ -163,14 +164,14 @@ class JobFunction(Generic[P, C, R]):
         encode = codec().encode
 
         def item_of(call: Sequence[Any] | Mapping[str, Any]) -> Item:
-            if type(call) is tuple:  # by far the most common, and instance checks of abstract types are slow
+            if type(call) is tuple:  # the most common case first: instance checks of abstract types are slow
                 return Item(plan, encode(call, _NONE), codec)
             if isinstance(call, Mapping):
                 return Item(plan, encode((), call), codec)
             if isinstance(call, str | bytes) or not isinstance(call, Sequence):
                 raise InvalidArgumentError(
-                    f"expected each call to be a tuple or a dict of arguments, got {type(call).__name__};"
-                    " a single argument is (value,)",
+                    f"each call must be a tuple or a dict of arguments, got {type(call).__name__};"
+                    " write a single argument as (value,)",
                     reason="ARGUMENTS_INVALID",
                 )
             return Item(plan, encode(call, _NONE), codec)

@@ -1,4 +1,4 @@
-"""A job function as a worker's handler: payload in, output out, and every exception as a failure that can be read."""
+"""The handler of a job function: decodes the payload, encodes the output, and describes every exception."""
 
 import inspect
 from collections.abc import Callable, Coroutine
@@ -16,7 +16,7 @@ from holdfast.worker.handlers import AttemptFailedError, Handler, Mode, output_t
 def handler_of(
     function: Callable[..., Any], codec: Callable[[], Codec], no_retry: tuple[type[BaseException], ...], isolation: str
 ) -> Handler:
-    """The handler of a job function; `codec` is asked for when the first job runs."""
+    """Returns the handler of a job function; `codec` is first called when a job runs."""
     if inspect.iscoroutinefunction(function):
         return Handler(_awaiting(function, codec, no_retry), Mode.ASYNC)
     return Handler(_calling(function, codec, no_retry), Mode(isolation))
@@ -69,7 +69,7 @@ def _output(codec: Callable[[], Codec], result: object) -> bytes:
     try:
         output = as_json(result)
     except InvalidArgumentError as error:
-        message = f"RESULT_NOT_SERIALIZABLE: a result of type {type(result).__name__} {error.message}"
+        message = f"RESULT_NOT_SERIALIZABLE: the result is of type {type(result).__name__}: {error.message}"
         raise AttemptFailedError(message, is_retryable=False) from error
     if len(output) > limits.OUTPUT_BYTES_MAX:
         raise output_too_large(len(output))

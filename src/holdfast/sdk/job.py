@@ -1,4 +1,4 @@
-"""A handle of one job: ask it, wait for it, stop it, from a thread or from any event loop."""
+"""A handle of one job: read it, wait for it or cancel it, from a thread or from any event loop."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Generator
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Whoever has waited as long as it wanted looks once more, and waits so long for an answer at most.
+#: After its timeout, `result()` reads the job once more, and waits at most this long for the answer.
 _LAST_LOOK_S = 1.0
-#: Some years; not every clock can count to more, and infinity.
+#: Some years. A longer timeout, such as infinity, means no timeout: not every clock can count that far.
 _FOR_EVER_S = 1e8
 
 
 class Job(Generic[T]):
-    """One job that was accepted. Every method `name` that asks for something has a twin `aname` to be awaited."""
+    """One job that was accepted. Every method `name` that calls the backend has an async version `aname`."""
 
     __slots__ = ("_codec", "_connection", "id", "is_existing", "seen")
 
@@ -45,9 +45,9 @@ class Job(Generic[T]):
         self._connection = connection
         self._codec = codec
         self.id = job_id
-        #: The job as it was when a search found it.
+        #: The job as `get` or `find` read it.
         self.seen = seen
-        #: It was there before it was submitted now: by its request id or its unique key.
+        #: Whether the submission found this job, by its request id or unique key, instead of making it.
         self.is_existing = is_existing
 
     def __repr__(self) -> str:
@@ -63,47 +63,47 @@ class Job(Generic[T]):
         return self.aresult().__await__()
 
     async def _view(self) -> JobView:
-        """Everything that is kept of the job, as it is now."""
+        """Returns everything that is stored about the job, as it is now."""
         return await self._connection.call(lambda ports: ports.jobs.get(self.id))
 
     async def _status(self) -> State:
-        """Its state now."""
+        """Returns the current state."""
         return (await self._view()).state
 
     async def _progress(self) -> Progress | None:
-        """How far its attempt says it is; None if it says nothing."""
+        """Returns the progress that the running attempt has reported; None if it has reported none."""
         return (await self._view()).progress
 
     async def _why(self) -> str:
-        """A sentence that says why the job is where it is."""
+        """Returns a sentence that explains the job's current state."""
         return (await self._connection.call(lambda ports: ports.jobs.explain(self.id))).sentence
 
     async def _history(self) -> list[Entry]:
-        """Everything that happened to it, oldest first."""
+        """Returns everything that happened to the job, oldest first."""
         return await self._connection.call(lambda ports: ports.feed.history(self.id))
 
     async def _cancel(self, reason: str = "") -> State:
-        """Ends it if it is queued, asks it to stop if it runs; its state after that."""
+        """Cancels a queued job, or requests that a running one stop; returns the state after that."""
         return (await self._connection.call(lambda ports: ports.jobs.cancel(self.id, reason))).state
 
     async def _retry(self) -> "Job[T]":
-        """A new job like this one, which has ended."""
-        # The name of the request makes it repeatable; each call asks for a job of its own.
+        """Submits a new job like this one, which must have ended."""
+        # The request id lets the link repeat the request; each call of this method makes a job of its own.
         request_id = f"retry-{self._connection.mint()}"
         job_id = await self._connection.call(lambda ports: ports.jobs.retry(self.id, request_id))
         return Job(self._connection, job_id, self._codec)
 
     async def _forget(self) -> None:
-        """Takes it away with its result, once it has ended; with `zk://` only: others keep it until its time is up."""
-        with suppress(NotFoundError):  # a call that is repeated may find it gone
+        """Deletes an ended job and its result. Only with `zk://`; other backends delete jobs after their retention."""
+        with suppress(NotFoundError):  # a repeated request may find it deleted
             await self._connection.call(lambda ports: _forgetting(ports.jobs).forget(self.id))
 
     def result(self, timeout_s: float | None = None) -> T:
-        """What the job returned, once it has ended.
+        """Waits for the end of the job, and returns its result.
 
-        Raises JobFailedError or JobCanceledError if it ended so, ResultTimeoutError if it has not ended in time; with
-        `timeout_s=0` nothing is waited for. Without a timeout, raises NoWorkerError for a job in memory that no worker
-        of this process will run.
+        Raises JobFailedError or JobCanceledError if it ended so, and ResultTimeoutError if it has not ended in time;
+        `timeout_s=0` does not wait. Without a timeout, raises NoWorkerError for a job in memory that no worker of this
+        process will run.
         """
         timeout_s = _bounded(timeout_s)
         near = self._connection.near() if timeout_s is None or timeout_s > 0 else None
@@ -121,12 +121,12 @@ class Job(Generic[T]):
         return self._portal().run(lambda: self._result(left_s, timeout_s))
 
     async def aresult(self, timeout_s: float | None = None) -> T:
-        """The same, to be awaited."""
+        """Async version of `result`."""
         bounded_s = _bounded(timeout_s)
         return await self._portal().arun(lambda: self._result(bounded_s, bounded_s))
 
     async def _result(self, timeout_s: float | None, asked_s: float | None) -> T:
-        """`asked_s` is how long the caller wanted to wait, of which some may be over."""
+        """Waits for `timeout_s`. `asked_s` is the caller's whole timeout, of which some may have passed already."""
         if timeout_s is None:
             return self._outcome(*await self._settled_unhurried())
         import asyncio
@@ -141,7 +141,7 @@ class Job(Generic[T]):
         return self._outcome(job, result)
 
     def _settled_near(self, near: "Near", timeout_s: float | None) -> tuple[JobView, ResultView] | None:
-        """On the caller's thread; a wait without a timeout looks now and then whether a worker is there."""
+        """Waits on the caller's thread; without a timeout, checks repeatedly whether there is a worker."""
         if timeout_s is not None:
             return near.settled(self.id, timeout_s)
         if not self._connection.is_private():
@@ -155,7 +155,7 @@ class Job(Generic[T]):
         return settled
 
     async def _settled_unhurried(self) -> tuple[JobView, ResultView]:
-        """The same on the portal's loop."""
+        """Waits without a timeout, on the portal's loop."""
         import asyncio
 
         while True:
@@ -200,7 +200,7 @@ class Job(Generic[T]):
         raise JobFailedError(self.id, reason, failure.type, failure.traceback, result.summary)
 
     async def _events(self) -> AsyncIterator[JobView]:
-        """The job now and after each change, until it has ended; changes may be merged, the last one never is."""
+        """Yields the job now and after each change, until it has ended; changes may be merged, but never the last."""
         last: JobView | None = None
         async for view in self._connection.stream(lambda ports: ports.jobs.watch(self.id)):
             if view != last:
@@ -223,11 +223,11 @@ class Job(Generic[T]):
 
 def _forgetting(jobs: object) -> ForgetApi:
     if not isinstance(jobs, ForgetApi):
-        message = "jobs cannot be taken away here one by one: they go by themselves when their time is over"
+        message = "only zk:// can delete single jobs; here, ended jobs are deleted after their retention time"
         raise UnimplementedError(message, reason="FORGET_UNSUPPORTED")
     return jobs
 
 
 def _bounded(timeout_s: float | None) -> float | None:
-    """None for ever, however that was said."""
+    """The timeout; None if there is none or if it is very long."""
     return None if timeout_s is None or timeout_s > _FOR_EVER_S else timeout_s

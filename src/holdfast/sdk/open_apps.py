@@ -1,6 +1,6 @@
-"""What is open in this process: closed when the interpreter ends, let go of in a forked child.
+"""The open connections of this process: closed at interpreter exit, disowned in a forked child.
 
-The one state that belongs to the process and to no app, because both hooks do.
+This is the only state that belongs to the process and not to an app, because both hooks belong to the process.
 """
 
 import atexit
@@ -14,7 +14,7 @@ OPEN: "weakref.WeakSet[AppConnection]" = weakref.WeakSet()
 
 def _close_all() -> None:
     for connection in list(OPEN):
-        connection.close(timeout_s=0)  # who wants running jobs to be finished closes the app before the program ends
+        connection.close(timeout_s=0)  # a program that wants running jobs to finish closes its app before it ends
 
 
 def _disown_all() -> None:

@@ -1,9 +1,8 @@
-"""How jobs of one function are kept and run: what a decorator or `with_options` may say, checked at once."""
+"""Options of jobs, as given to `@app.job` or `with_options`; they are checked at once."""
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from inspect import formatannotation
+from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 import msgspec
@@ -19,28 +18,28 @@ from holdfast.ports import JobDraft
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """How long a failed job waits before it is tried again: made by `fixed`, `exponential` or `quadratic`."""
+    """The wait before the retry of a failed job: made by `fixed`, `exponential` or `quadratic`."""
 
     rule: model.BackoffRule = model.BackoffRule()
 
     @classmethod
     def fixed(cls, wait_s: float) -> "Backoff":
-        """Always the same time."""
+        """Waits `wait_s` seconds before every retry."""
         return cls(model.BackoffRule(FIXED, _ms("wait_s", wait_s), _ms("wait_s", wait_s)))
 
     @classmethod
     def exponential(cls, base_s: float = 1, max_s: float = limits.BACKOFF_MS_MAX / 1_000) -> "Backoff":
-        """Up to base, 2 base, 4 base ... seconds: a random part of it, so that those who failed together part."""
+        """Waits up to base, 2 base, 4 base ... seconds, at random, so that jobs that failed together spread out."""
         return cls(model.BackoffRule(EXPONENTIAL, _ms("base_s", base_s), _ms("max_s", max_s)))
 
     @classmethod
     def quadratic(cls, base_s: float = 10, max_s: float = limits.BACKOFF_MS_MAX / 1_000) -> "Backoff":
-        """Base, 4 base, 9 base ... seconds."""
+        """Waits base, 4 base, 9 base ... seconds."""
         return cls(model.BackoffRule(QUADRATIC, _ms("base_s", base_s), _ms("max_s", max_s)))
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that can be said of a job beside its arguments."""
+    """All options of a job."""
 
     queue: str = limits.QUEUE_DEFAULT
     priority: int = limits.PRIORITY_DEFAULT
@@ -57,7 +56,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SharedOptions(TypedDict, total=False):
-    """The options that all jobs of a function may share, by name."""
+    """The options that `@app.job` accepts for all jobs of a function."""
 
     queue: str
     priority: int
@@ -68,7 +67,7 @@ class SharedOptions(TypedDict, total=False):
 
 
 class OptionChanges(SharedOptions, total=False):
-    """All options by name, for `with_options` and `app.submit`."""
+    """The options that `with_options` and `app.submit` accept."""
 
     delay_s: float
     at: datetime
@@ -79,7 +78,7 @@ class OptionChanges(SharedOptions, total=False):
 
 
 class Plan:
-    """Options, checked, as the template and the extras of a job of one type."""
+    """Checked options, as the template and the extras of jobs of one type."""
 
     __slots__ = ("_extra", "options", "template")
 
@@ -101,7 +100,7 @@ class Plan:
         _due_ms(options.at)
 
     def draft(self, job_id: str, payload: bytes, template: int = 0, context: TraceContext | None = None) -> JobDraft:
-        """One job of this kind, made in the context of a trace if there is one."""
+        """Returns the draft of one job, with the context of a trace if there is one."""
         options = self.options
         delay_ms = _ms("delay_s", options.delay_s) if options.delay_s else 0
         extra = self._extra if context is None else carrying(self._extra, context)
@@ -109,17 +108,17 @@ class Plan:
 
 
 def changed(options: JobOptions, changes: Mapping[str, Any]) -> JobOptions:
-    """The options with some of them said anew; raises InvalidArgumentError that names what is wrong."""
+    """Returns the options with some of them changed; InvalidArgumentError names the wrong one."""
     given = {name: value for name, value in changes.items() if value is not None}
     unknown = given.keys() - set(JobOptions.__struct_fields__)
     if unknown:
         known = ", ".join(JobOptions.__struct_fields__)
         raise InvalidArgumentError(
-            f"expected options to be among {known}; got {', '.join(name + _hint(name) for name in sorted(unknown))}",
+            f"unknown option {', '.join(name + _hint(name) for name in sorted(unknown))}; the options are: {known}",
             reason="OPTION_UNKNOWN",
         )
     try:
-        # Built anew from plain values, so that each is checked by its type.
+        # Rebuilt from plain values, so that msgspec checks the type of each.
         values = {name: getattr(options, name) for name in JobOptions.__struct_fields__} | given
         return msgspec.convert(values, JobOptions, builtin_types=(datetime,), from_attributes=False)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
@@ -127,14 +126,14 @@ def changed(options: JobOptions, changes: Mapping[str, Any]) -> JobOptions:
 
 
 def _hint(unknown: str) -> str:
-    """What whoever knows another queue, or misspelt a name, may have meant."""
+    """A hint for an unknown option: the option that was probably meant, or that only `@app.job` accepts it."""
     if unknown in _DECLARED:
-        return " (said in @app.job(...) alone)"
+        return " (allowed in @app.job(...) only)"
     return suggestion(unknown, [*JobOptions.__struct_fields__, *_DECLARED], _ELSEWHERE)
 
 
 def suggestion(unknown: str, known: Sequence[str], elsewhere: Mapping[str, str]) -> str:
-    """The name that was probably meant: by what other queues call it, else by its spelling."""
+    """Suggests the name that was probably meant: by its name in other job queues, else by its spelling."""
     from difflib import get_close_matches
 
     meant = elsewhere.get(unknown) or next(iter(get_close_matches(unknown, known, n=1)), "")
@@ -142,18 +141,41 @@ def suggestion(unknown: str, known: Sequence[str], elsewhere: Mapping[str, str])
 
 
 def _sentence(text: str, given: Mapping[str, object]) -> str:
-    """The option that msgspec stumbled over, what it should be, and what was given."""
+    """Names the option that msgspec refused, what it must be, what was given, and what to write instead."""
     found = _PLACE.search(text)
     if found is None:
         return f"an option is wrong: {text}"
     name = found["name"]
-    return f"expected {name} to be {formatannotation(JobOptions.__annotations__[name])}, got {given[name]!r}"
+    return f"{name} must be {_KINDS[name][0]}, got {given[name]!r}; use {_remedy(name, given[name])}"
+
+
+def _remedy(name: str, value: object) -> str:
+    if isinstance(value, timedelta) and name.endswith("_s"):
+        return str(value.total_seconds())
+    if name == "backoff" and type(value) in (int, float):
+        return f"Backoff.fixed({value!r})"
+    return _KINDS[name][1]
 
 
 _PLACE = re.compile(r" - at `\$\.(?P<name>\w+)")
-#: What a function is declared with, and its jobs do not change.
+#: Of each option: its type in words, and an example.
+_KINDS = {
+    "queue": ("a string", 'a name such as "emails"'),
+    "priority": ("a whole number", f"a number from {limits.PRIORITY_MIN} to {limits.PRIORITY_MAX}"),
+    "max_attempts": ("a whole number", f"a number from 1 to {limits.ATTEMPTS_MAX}"),
+    "max_losses": ("a whole number", f"a number from 0 to {limits.LOSSES_MAX}"),
+    "timeout_s": ("a number of seconds", "a number such as 30 or 0.5"),
+    "backoff": ("a Backoff", "Backoff.fixed(), Backoff.exponential() or Backoff.quadratic()"),
+    "delay_s": ("a number of seconds", "a number such as 30 or 0.5"),
+    "at": ("a datetime", "a datetime with a time zone"),
+    "unique_key": ("a string", 'a key such as "report-2030"'),
+    "request_id": ("a string", 'an id such as "order-17"'),
+    "labels": ("a dict of strings", 'a dict such as {"team": "night"}'),
+    "headers": ("a dict of strings", 'a dict such as {"tenant": "a"}'),
+}
+#: Options of `@app.job` that `with_options` cannot change.
 _DECLARED = ("name", "aliases", "no_retry", "isolation")
-#: What other queues call it.
+#: Names of our options in other job queues.
 _ELSEWHERE = {
     "countdown": "delay_s",
     "eta": "at",
@@ -180,9 +202,9 @@ def _extra(options: JobOptions) -> Extra | None:
 
 
 def _ms(name: str, seconds: float) -> int:
-    if not 0 <= seconds <= limits.DELAY_MS_MAX / 1_000:  # also what is no number
+    if not 0 <= seconds <= limits.DELAY_MS_MAX / 1_000:  # also refuses NaN
         rule = f"from 0 to {limits.DELAY_MS_MAX // 1_000} seconds"
-        raise InvalidArgumentError(f"expected {name} to be {rule}, got {seconds!r}", reason="OPTION_OUT_OF_RANGE")
+        raise InvalidArgumentError(f"{name} must be {rule}, got {seconds!r}", reason="OPTION_OUT_OF_RANGE")
     return max(1, round(seconds * 1_000)) if seconds else 0
 
 
@@ -191,7 +213,7 @@ def _due_ms(at: datetime | None) -> int:
         return 0
     if at.tzinfo is None:
         raise InvalidArgumentError(
-            f"expected at to have a time zone, got {at.isoformat()}; say datetime.now(timezone.utc) or astimezone()",
+            f"at must have a time zone, got {at.isoformat()}; use datetime.now(timezone.utc) or astimezone()",
             reason="OPTION_INVALID",
         )
     return max(0, round(at.timestamp() * 1_000))

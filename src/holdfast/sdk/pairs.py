@@ -1,6 +1,6 @@
-"""One coroutine, two methods: the sync one waits for it, the async one awaits it.
+"""Pairs of methods from one coroutine: a sync one that blocks, and an async one.
 
-A class writes what happens once, as a coroutine method (or an async generator), and names its two faces beside it:
+A class implements an operation once, as a coroutine method (or an async generator), and makes the pair from it:
 
     async def _status(self) -> State: ...
     status, astatus = waiting(_status), awaiting(_status)
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class OnPortal(Protocol):
-    """Something whose coroutines run on a portal."""
+    """An object whose coroutines run on a portal."""
 
     def _portal(self) -> "Portal":
-        """The portal, started if need be."""
+        """Returns the portal; starts it if necessary."""
         ...
 
 
@@ -29,7 +29,7 @@ S = TypeVar("S", bound=OnPortal)
 
 
 def waiting(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
-    """The face for callers without a loop: blocks until the answer is there."""
+    """Makes the sync method, which blocks until the result is there."""
 
     @wraps(method)
     def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -41,7 +41,7 @@ def waiting(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Call
 def awaiting(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The face for callers on any event loop."""
+    """Makes the async method, for callers on any event loop."""
 
     @wraps(method)
     async def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -51,7 +51,7 @@ def awaiting(
 
 
 def iterating(method: Callable[Concatenate[S, P], AsyncIterator[T]]) -> Callable[Concatenate[S, P], Iterator[T]]:
-    """The face of a stream for `for`."""
+    """Makes the sync method of a stream, for `for`."""
 
     @wraps(method)
     def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -61,7 +61,7 @@ def iterating(method: Callable[Concatenate[S, P], AsyncIterator[T]]) -> Callable
 
 
 def aiterating(method: Callable[Concatenate[S, P], AsyncIterator[T]]) -> Callable[Concatenate[S, P], AsyncIterator[T]]:
-    """The face of a stream for `async for`."""
+    """Makes the async method of a stream, for `async for`."""
 
     @wraps(method)
     def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:

@@ -1,6 +1,6 @@
-"""The portal: one background thread with an event loop, on which everything of an app happens.
+"""The portal: one background thread with an event loop, on which all calls of an app run.
 
-Invariants: a caller never waits on the portal's own thread; a caller that gives up takes its call with it.
+Invariants: a caller never waits on the portal's own thread; a caller that gives up cancels its call.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _END = object()
 
 
 class _Waiter(Generic[T]):
-    """One sync caller, asleep on a lock: cheaper than a future, and a signal wakes it."""
+    """One sync caller that waits on a lock: cheaper than a future, and a signal wakes it."""
 
     __slots__ = ("_lock", "error", "task", "value")
 
@@ -33,32 +33,32 @@ class _Waiter(Generic[T]):
     async def run(self, call: Call[T]) -> None:
         try:
             self.value = await call()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the caller waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             self.error = error
         self._lock.release()
 
     def wait(self) -> T:
         self._lock.acquire()
         if isinstance(self.error, asyncio.CancelledError):
-            raise _closed()  # nobody else gives a call up while its caller waits
+            raise _closed()  # only the close of the portal cancels a call while its caller waits
         if self.error is not None:
             try:
                 raise self.error
             finally:
-                self.error = None  # the traceback refers to this frame: no cycle is left behind
+                self.error = None  # breaks the reference cycle of the traceback and this frame
         return cast("T", self.value)
 
 
 class Portal:
-    """Runs coroutines for callers of any thread and of any loop. It starts when made, and keeps its owner alive."""
+    """Runs coroutines for callers on any thread or loop. The thread starts at once, and keeps `owner` alive."""
 
     def __init__(self, name: str = "holdfast", owner: object = None) -> None:
         self._owner = owner
         self._loop = new_loop()
         self._is_closed = False
         self._pid = os.getpid()
-        #: Whatever was handed over before the end is begun, and so is ended; nothing is handed over after it.
-        #: Held again by the same thread where a signal's handler calls while its thread does.
+        #: Separates calls from `close`: a call that was scheduled before it is started and cancelled, and none is
+        #: scheduled after it. Reentrant, because a signal handler may call while its thread holds the lock.
         self._closing = threading.RLock()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -68,20 +68,20 @@ class Portal:
         return self._loop
 
     def run(self, call: Call[T]) -> T:
-        """Waits for the call; an interrupt ends the wait and the call."""
+        """Runs the call and waits for it; an interrupt ends the wait and cancels the call."""
         self.refuse_own_thread()
         waiter: _Waiter[T] = _Waiter()
         self._soon(self._start, waiter, call)
         try:
             return waiter.wait()
-        except BaseException as error:  # an interrupt, of a person or of a worker; an error of the call is over already
+        except BaseException as error:  # an interrupt of the thread; after an `Exception` the call is over already
             if not isinstance(error, Exception):
                 with contextlib.suppress(UnavailableError):
                     self._soon(self._give_up, waiter)
             raise
 
     async def arun(self, call: Call[T]) -> T:
-        """Awaits the call from whatever loop, without blocking it."""
+        """Runs the call and awaits it on the caller's loop, without blocking that loop."""
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return await call()
@@ -102,7 +102,7 @@ class Portal:
             raise
 
     def iterate(self, stream: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        """What the stream yields, one at a time; leaving the loop early ends the stream."""
+        """Yields the items of a stream; leaving the loop early closes the stream."""
         iterator = stream()
         try:
             while (item := self.run(lambda: _next(iterator))) is not _END:
@@ -111,7 +111,7 @@ class Portal:
             self.run(lambda: _close(iterator))
 
     async def aiterate(self, stream: Callable[[], AsyncIterator[T]]) -> AsyncIterator[T]:
-        """The same from any loop."""
+        """Async version of `iterate`, for any loop."""
         iterator = stream()
         try:
             while (item := await self.arun(lambda: _next(iterator))) is not _END:
@@ -120,7 +120,7 @@ class Portal:
             await self.arun(lambda: _close(iterator))
 
     def close(self) -> None:
-        """Ends the loop and its thread; what is still under way is given up."""
+        """Ends the loop and its thread; cancels the calls that still run."""
         if self._pid != os.getpid():
             return  # a forked child has the object, but not the thread
         with self._closing:
@@ -147,11 +147,11 @@ class Portal:
             self._loop.close()
 
     def refuse_own_thread(self) -> None:
-        """Raises on the portal's own thread, where nobody may wait for it."""
+        """Raises on the portal's own thread, which must not wait for itself."""
         if self.is_here:
             raise FailedPreconditionError(
-                "a call that waits was made on the thread that would have to answer it;"
-                " use the async one (asubmit, aresult, ...) with await",
+                "a blocking call was made on Holdfast's own thread, which would wait for itself;"
+                " await the async version (asubmit, aresult, ...) instead",
                 reason="BLOCKING_CALL",
             )
 
@@ -161,7 +161,7 @@ class Portal:
         with self._closing:
             if self._is_closed:
                 raise _closed()
-            # An empty context: the caller's variables are its own, and are not kept alive by what runs here.
+            # An empty context, so that the call neither sees the caller's context variables nor keeps them alive.
             self._loop.call_soon_threadsafe(function, *args, context=contextvars.Context())
 
     def _start(self, waiter: _Waiter[T], call: Call[T]) -> None:
@@ -176,7 +176,7 @@ class Portal:
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """The quick loop, where there is one."""
+    """Returns a loop of uvloop if it is installed, else of asyncio."""
     try:
         import uvloop
     except ImportError:
@@ -196,7 +196,7 @@ def _settle(future: "asyncio.Future[T]", waiter: _Waiter[T]) -> None:
 
 
 def _closed() -> UnavailableError:
-    return UnavailableError("the app is closed", reason="APP_CLOSED")
+    return UnavailableError("the app is closed; make another Holdfast(...)", reason="APP_CLOSED")
 
 
 async def _next(iterator: AsyncIterator[T]) -> T | object:
@@ -209,7 +209,7 @@ async def _close(iterator: AsyncIterator[T]) -> None:
 
 
 async def _end_all() -> None:
-    """Ends every task that is still there, and waits for them."""
+    """Cancels the remaining tasks, and waits for them."""
     tasks = asyncio.all_tasks() - {cast("asyncio.Task[Any]", asyncio.current_task())}
     for task in tasks:
         task.cancel()

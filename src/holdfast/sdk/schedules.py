@@ -1,4 +1,4 @@
-"""Schedules of an app: what `@app.schedule` declares, and what can be asked of those that are there."""
+"""Schedules of an app: the declarations by `@app.schedule`, and the methods for existing schedules."""
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ _SECOND_MS = 1_000
 
 
 class ScheduleRules(TypedDict, total=False):
-    """What a decorator may say of a schedule, beside its cron expression."""
+    """The options of `@app.schedule`, beside its cron expression."""
 
     tz: str
     every: timedelta | float
@@ -42,7 +42,7 @@ class ScheduleRules(TypedDict, total=False):
 
 
 class ScheduleDecorator:
-    """What `app.schedule(...)` gives: takes a job function, or makes one of a function."""
+    """The result of `app.schedule(...)`: takes a job function, or makes one from a function."""
 
     def __init__(self, make: Callable[[Callable[..., Any]], JobFunction[Any, Any, Any]]) -> None:
         self._make = make
@@ -58,18 +58,18 @@ class ScheduleDecorator:
 
 
 class Calendar:
-    """The schedules that an app declares, in their order. A name is used once."""
+    """The schedules that an app declares, in their order, with unique names."""
 
     def __init__(self) -> None:
         self._declared: dict[str, tuple[Callable[..., Any], ScheduleSpec, tuple[Sequence[Any], Mapping[str, Any]]]] = {}
 
     def add(self, function: Callable[..., Any], template: "Template", cron: str, rules: Mapping[str, Any]) -> None:
-        """Raises InvalidArgumentError for what cannot be right, where it is written."""
+        """Adds a schedule; raises InvalidArgumentError at its declaration if it is invalid."""
         spec = _spec(template, cron, rules)
         known = self._declared.get(spec.name)
         if known is not None and (known[0] is function or not is_redefinition(known[0], function)):
             raise InvalidArgumentError(
-                f"two schedules of this app are called {spec.name!r}; give one of them another name=",
+                f"two schedules of this app are called {spec.name!r}; give one of them another name with name=",
                 reason="SCHEDULE_NAME_TAKEN",
             )
         self._declared[spec.name] = function, spec, (rules.get("args", ()), rules.get("kwargs", {}))
@@ -77,7 +77,7 @@ class Calendar:
     def specs(
         self, found: "Callable[[Callable[..., Any]], tuple[Template, Callable[[], Codec]]]"
     ) -> Iterator[ScheduleSpec]:
-        """As they are set; `found` tells how jobs of a function are kept and what their arguments look like."""
+        """Yields the schedules to set; `found` returns the template and the codec of a function."""
         from msgspec.structs import replace
 
         for function, spec, (args, kwargs) in self._declared.values():
@@ -91,7 +91,7 @@ def _spec(template: "Template", cron: str, rules: Mapping[str, Any]) -> Schedule
     unknown = sorted(rules.keys() - ScheduleRules.__annotations__.keys())
     if unknown:
         known = ", ".join(ScheduleRules.__annotations__)
-        raise InvalidArgumentError(f"expected a schedule to say some of {known}; got {', '.join(unknown)}")
+        raise InvalidArgumentError(f"unknown schedule option {', '.join(unknown)}; the options are: {known}")
     zone = rules.get("tz", "UTC")
     window_s = rules.get("catch_up_window_s", limits.CATCH_UP_WINDOW_MS / _SECOND_MS)
     spec = ScheduleSpec(
@@ -116,75 +116,81 @@ def _spec(template: "Template", cron: str, rules: Mapping[str, Any]) -> Schedule
 def _span_ms(name: str, span: timedelta | float) -> int:
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < limits.DELAY_MS_MAX:
-        raise InvalidArgumentError(f"expected {name} to be a timedelta or a number of seconds, got {span!r}")
+        raise InvalidArgumentError(
+            f"{name} must be a timedelta or a number of seconds, not negative, got {span!r}; for example"
+            f" {name}=timedelta(minutes=5) or {name}=300"
+        )
     return round(seconds * _SECOND_MS)
 
 
 def _instant_ms(at: datetime, zone: str) -> int:
-    """A time without a zone of its own is one of the schedule's."""
+    """The time in milliseconds; a time without a zone is in the schedule's zone."""
     from holdfast.core import cron
 
     if not isinstance(at, datetime):
-        raise InvalidArgumentError(f"expected at to be a datetime, got {at!r}", reason="AT_INVALID")
+        raise InvalidArgumentError(
+            f"the time must be a datetime, got {at!r}; for example datetime(2030, 12, 31, 9, 0)",
+            reason="AT_INVALID",
+        )
     if at.tzinfo is None:
         try:
             at = at.replace(tzinfo=cron.zone(zone))
         except ValueError as error:
-            raise InvalidArgumentError(f"expected tz to be {error}, got {zone!r}", reason="TIMEZONE_INVALID") from None
-    return ceil(at.timestamp()) * _SECOND_MS  # ticks are whole seconds, and none comes early
+            raise InvalidArgumentError(f"tz must be {error}, got {zone!r}", reason="TIMEZONE_INVALID") from None
+    return ceil(at.timestamp()) * _SECOND_MS  # ticks are whole seconds, and no tick fires early
 
 
 class _Planned(Protocol):
-    """What these faces need of an app."""
+    """The part of an app that these methods need."""
 
     _connection: "AppConnection"
 
     def _portal(self) -> "Portal": ...
 
-    def _codec_of(self, type_name: str) -> Any: ...  # noqa: ANN401 - what makes a codec, or None
+    def _codec_of(self, type_name: str) -> Any: ...  # noqa: ANN401 - a function that makes a codec, or None
 
     def declared_schedules(self) -> list[ScheduleSpec]: ...
 
 
 class SchedulingFaces:
-    """What an app can be asked about schedules; each has a twin with an `a` in front, to be awaited."""
+    """The methods of an app for schedules; each has an async version with an `a` in front."""
 
     async def _set_schedules(self: _Planned) -> list[ScheduleView]:
-        """Sets what `@app.schedule` declares, as every worker of the app does when it starts; safe to repeat."""
+        """Sets the schedules of `@app.schedule`, as every worker of the app does when it starts; safe to repeat."""
         specs = self.declared_schedules()
         # B023: `spec` is bound in the loop, but the call is over before it is bound anew.
         return [await self._connection.call(lambda ports: ports.schedules.set(spec)) for spec in specs]  # noqa: B023
 
     async def _schedules(self: _Planned) -> list[ScheduleView]:
-        """Every schedule that is there, declared here or not, by name."""
+        """Returns all schedules by name, whether this app declares them or not."""
         return await self._connection.call(lambda ports: ports.schedules.all())
 
     async def _schedule_view(self: _Planned, name: str) -> ScheduleView:
-        """One schedule; NotFoundError if there is none."""
+        """Returns one schedule; NotFoundError if there is none of this name."""
         return await self._connection.call(lambda ports: ports.schedules.get(name))
 
     async def _schedule_pause(self: _Planned, name: str) -> ScheduleView:
-        """It makes no jobs until it is resumed; what falls into the pause is passed over."""
+        """Pauses a schedule: it makes no jobs until it is resumed, and the ticks of the pause never fire."""
         return await self._connection.call(lambda ports: ports.schedules.pause(name, is_paused=True))
 
     async def _schedule_resume(self: _Planned, name: str) -> ScheduleView:
-        """It goes on with its next tick."""
+        """Resumes a schedule with its next tick."""
         return await self._connection.call(lambda ports: ports.schedules.pause(name, is_paused=False))
 
     async def _schedule_trigger(self: _Planned, name: str) -> Job[Any]:
-        """The handle of a job that is made now, beside the plan."""
+        """Makes a job of the schedule now, independent of its ticks, and returns the handle."""
         view = await self._connection.call(lambda ports: ports.schedules.get(name))
         job_id = await self._connection.call(lambda ports: ports.schedules.trigger(name), is_repeatable=False)
         return Job(self._connection, job_id, self._codec_of(view.spec.template.type))
 
     async def _schedule_delete(self: _Planned, name: str) -> None:
-        """Forgets it; its jobs stay. One that is still declared comes back with the next worker."""
+        """Deletes a schedule; its jobs stay. If the app still declares it, the next worker sets it again."""
         await self._connection.call(lambda ports: ports.schedules.delete(name), is_repeatable=False)
 
     async def _schedule_preview(
         self: _Planned, name: str, count: int = 10, after: datetime | None = None
     ) -> list[datetime]:
-        """Its next ticks from then on, or from now on, in its own zone."""
+        """Returns the next ticks after `after` (by default after now), in the schedule's zone."""
         from holdfast.core import cron
 
         spec = (await self._connection.call(lambda ports: ports.schedules.get(name))).spec

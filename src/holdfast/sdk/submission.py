@@ -1,4 +1,4 @@
-"""Jobs on their way in: one, or many in batches of which several are on their way at a time."""
+"""Submission of jobs: one, or many in batches of which several are in flight at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from holdfast.sdk.connection import AppConnection
     from holdfast.sdk.portal import Portal
 
-#: More batches than this on their way at a time gain nothing: the coordinator joins their syncs.
+#: More batches in flight gain nothing: the coordinator commits concurrent batches as a group.
 _IN_FLIGHT = 4
 
 
 class Item(NamedTuple):
-    """One job to be: its kind, its payload, and how its result is to be read."""
+    """One job to submit: its options, its payload, and the codec of its result."""
 
     plan: Plan
     payload: bytes
@@ -32,14 +32,14 @@ class Item(NamedTuple):
 
 
 class Submitter:
-    """Sends jobs over one connection. The ids are made here, so that a submission can be repeated after a loss."""
+    """Submits jobs over one connection. It makes the job ids, so that it can repeat a submission without an answer."""
 
     def __init__(self, connection: "AppConnection") -> None:
         self._connection = connection
         self._producer = Producer()
 
     def one(self, item: Item) -> Job[Any]:
-        """Durable when it returns. Asked on this very thread if that is possible; the id makes a second try safe."""
+        """Submits a job; durable when this returns. Tries the caller's own thread first; the id makes a retry safe."""
         job_id = self._connection.mint()
         with self._producer.sending(_about(item, job_id)) as sending:
             job = self._one(item, [item.plan.draft(job_id, item.payload, context=sending.context)])
@@ -58,7 +58,7 @@ class Submitter:
         return self._portal().run(lambda: self._send_one(item, templates, drafts))
 
     async def aone(self, item: Item) -> Job[Any]:
-        """The same, to be awaited."""
+        """Async version of `one`."""
         job_id = self._connection.mint()
         with self._producer.sending(_about(item, job_id)) as sending:
             templates = [item.plan.template]
@@ -72,14 +72,14 @@ class Submitter:
         return self._accepted(submitted, 0, item)
 
     def many(self, items: list[Item]) -> list[Job[Any]]:
-        """All of them, or SubmitManyError with those that were accepted."""
+        """Submits all jobs; if some are not accepted, raises SubmitManyError with the others."""
         if not items:
             return []
         with self._producer.sending(_about(items[0]), len(items)) as sending:
             return self._portal().run(lambda: self._many(items, sending.context))
 
     async def amany(self, items: list[Item]) -> list[Job[Any]]:
-        """The same, to be awaited."""
+        """Async version of `many`."""
         if not items:
             return []
         with self._producer.sending(_about(items[0]), len(items)) as sending:
@@ -139,13 +139,13 @@ class Submitter:
 
 
 def _about(item: Item, job_id: str = "") -> About:
-    """What a span tells of it; all jobs of one call are of one kind."""
+    """The attributes of the span of a submission; all jobs of one call have the same type and queue."""
     template = item.plan.template
     return About(template.queue, template.type, job_id, item.plan.options.headers)
 
 
 def _batches(items: Sequence[Item]) -> Iterator[tuple[int, list[Item]]]:
-    """Parts that each fit into one submission, with the number of their first item."""
+    """Splits items into batches that each fit into one submission, with the index of their first item."""
     start, size = 0, 0
     for index, item in enumerate(items):
         size += len(item.payload)

@@ -1,4 +1,4 @@
-"""`app.worker()`: runs jobs in this process, on a loop of its own, so that no job's code can hold up a coordinator."""
+"""`app.worker()`: runs jobs in this process, on a separate loop, so that job code cannot block a coordinator."""
 
 import asyncio
 import contextlib
@@ -30,10 +30,10 @@ class AppWork:
         self._connection = connection
 
     async def open(self, introduction: Introduction) -> WorkSession:
-        """A session with the process that serves now, which may turn out to be this one.
+        """Opens a session with the process that currently serves, which may be this one.
 
-        `AbortedError` where no later try can succeed: the app is closed, or the directory is damaged, forbidden or not
-        one for jobs.
+        `AbortedError` if no later try can succeed: the app is closed, or the directory is damaged, forbidden or not
+        a data directory.
         """
         try:
             work: WorkApi = await self._connection.portal().arun(self._connection.work)
@@ -45,7 +45,7 @@ class AppWork:
 
 
 class AppWorker:
-    """One worker of this process: `run` it here, or use it in a `with` block to have it in the background."""
+    """One worker of this process: `run` it here, or use it in a `with` block to run it in the background."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class AppWorker:
         prepare: Callable[[], Awaitable[object]],
         report: Callable[[], Awaitable[None]],
     ) -> None:
-        """Once the worker is attached, it has to `prepare`, which sets the schedules of the app, and then `report`s."""
+        """Once attached, the worker calls `prepare`, which sets the app's schedules, and then `report`."""
         self._connection = connection
         self._prepare = prepare
         self._report = report
         self._handlers = handlers
         self._config = config
         self._portal: Portal | None = None
-        #: Of a worker that runs where it was told to.
+        #: The loop of a worker that runs in the thread that called `run`.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: Worker | None = None
         self._task: asyncio.Task[None] | None = None
@@ -70,11 +70,11 @@ class AppWorker:
 
     @property
     def id(self) -> str:
-        """Its name among the workers."""
+        """The worker's id."""
         return self._config.worker_id
 
     def run(self) -> None:
-        """Works until TERM or INT, or until `stop`; a second signal hands running jobs back."""
+        """Works until SIGTERM, SIGINT or `stop`; a second signal hands running jobs back."""
         self._refuse_second()
         self._connection.workers.add(self)
         try:
@@ -98,7 +98,7 @@ class AppWorker:
             await running
 
     async def _reach(self, worker: Worker, running: asyncio.Task[None]) -> None:
-        """Until jobs can be run, and the schedules are set; or until it has ended before that."""
+        """Waits until the worker is attached and has set the schedules, or until it has ended."""
         attached = asyncio.create_task(worker.attached.wait())
         await asyncio.wait([running, attached], return_when=asyncio.FIRST_COMPLETED)
         attached.cancel()
@@ -106,12 +106,12 @@ class AppWorker:
             return
         try:
             await self._prepare()
-        except PermissionDeniedError as error:  # no reason not to run jobs
-            warnings.warn(f"the schedules of this app are not set: {error.message}", RuntimeWarning, stacklevel=1)
+        except PermissionDeniedError as error:  # the worker can run jobs all the same
+            warnings.warn(f"the schedules of this app were not set: {error.message}", RuntimeWarning, stacklevel=1)
         await self._report()
 
     def start(self) -> Self:
-        """Works in the background; returns once jobs can be run."""
+        """Works in the background; returns once the worker can run jobs."""
         self._refuse_second()
         self._connection.workers.add(self)
         self._portal = Portal(f"holdfast-worker-{self.id}"[:15])
@@ -126,9 +126,9 @@ class AppWorker:
         return self
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Takes no more jobs and finishes those that run; those that take longer are handed back.
+        """Takes no more jobs and finishes the running ones; hands back those that take too long.
 
-        Waits for the end of a worker in the background. One that `run`s in another thread is told, and returns there.
+        Waits for the end of a background worker. For a worker that `run`s in another thread, this returns at once.
         """
         worker, loop = self._worker, self._loop
         if worker is not None and loop is not None:
@@ -151,7 +151,10 @@ class AppWorker:
 
     def _refuse_second(self) -> None:
         if self._worker is not None:
-            raise FailedPreconditionError("this worker runs already; make another for more", reason="WORKER_RUNNING")
+            raise FailedPreconditionError(
+                "this worker is already running; make another one with app.worker()",
+                reason="WORKER_RUNNING",
+            )
 
     def _make(self) -> Worker:
         self._worker = Worker(AppWork(self._connection), self._handlers, self._config)
@@ -179,5 +182,5 @@ class AppWorker:
         try:
             await self._task
         except AbortedError as error:
-            if error.reason != "APP_CLOSED":  # an app that another thread closes ends its worker, too
+            if error.reason != "APP_CLOSED":  # another thread closed the app, which ends the worker
                 raise

@@ -1,7 +1,7 @@
-"""Whether any worker can run the job that `result()` waits for.
+"""Checks whether any worker can run the job that `result()` waits for.
 
-Jobs of `memory://` are run by workers of this process alone. If there is none, `result()` would wait for ever, so it
-raises instead. Elsewhere a worker may be started at any time: `result()` goes on waiting and logs a warning once.
+Only workers of this process run jobs of `memory://`. If there is none, `result()` would wait for ever, so it raises
+instead. On other backends a worker may be started at any time, so `result()` continues to wait and logs a warning once.
 """
 
 from typing import TYPE_CHECKING
@@ -12,14 +12,14 @@ from holdfast.sdk.errors import NoWorkerError
 if TYPE_CHECKING:
     from holdfast.sdk.connection import AppConnection
 
-#: How long `result()` waits for a worker of this process to be made before it raises. Long enough for a program whose
-#: other threads are about to make one, short enough for a test that has forgotten to.
+#: How long `result()` waits for a worker of this process before it raises. Long enough for a program whose other
+#: threads are about to make a worker, short enough for a test that has none by mistake.
 ATTENDED_S = 1.0
-#: How long `result()` waits before it looks whether any worker can run the job at all.
+#: How long `result()` waits before it checks whether any worker can run the job.
 SERVED_S = 5.0
-#: Why a job waits that will not run until somebody starts or resumes something.
+#: Reasons of jobs that do not run until an operator starts a worker or resumes a queue.
 _STUCK = frozenset({"NO_WORKER", "TYPE_UNKNOWN", "QUEUE_UNSERVED", "QUEUE_PAUSED"})
-#: An explanation that takes longer than this is not worth waiting for.
+#: Time limit for reading the explanation.
 _EXPLAIN_S = 1.0
 
 
@@ -32,13 +32,13 @@ async def is_attended(connection: "AppConnection") -> bool:
 
 
 async def check_attended(connection: "AppConnection", job_id: str) -> None:
-    """Raise NoWorkerError if nothing will ever run a job of this process."""
+    """Raises NoWorkerError if no worker of this process can run the job."""
     if not await is_attended(connection):
         raise NoWorkerError(job_id)
 
 
 async def warn_if_stuck(connection: "AppConnection", job_id: str) -> None:
-    """Log a warning if no worker can run the job now, once for each cause."""
+    """Logs a warning if no worker can run the job now, once for each cause."""
     import asyncio
 
     from holdfast.observe.logs import get_logger

@@ -1,1 +1,1 @@
-"""Where requests come in: encoding, status codes and limits, written once over the ports of backends."""
+"""The server: request encoding, status codes and limits, on top of the ports of any backend."""

@@ -1,4 +1,4 @@
-"""The attempts of a job, whatever its backend keeps of them: from its history, or else the last one from its result."""
+"""The attempts of a job: all of them from its history, or else the last one from its result."""
 
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -18,16 +18,16 @@ _NO_LONGER_KEPT = "earlier attempts are no longer kept"
 
 
 class JobAttempts(msgspec.Struct, frozen=True):
-    """The attempts of a job, oldest first, and a sentence where earlier ones are missing."""
+    """The attempts of a job, oldest first; `missing` says why earlier ones are absent."""
 
     attempts: list[Attempt]
     missing: str = ""
 
 
 async def attempts_of(jobs: JobApi, history: History, job: JobView) -> JobAttempts:
-    """Every attempt that the backend knows; without a readable history, the last one.
+    """Returns all attempts that the backend knows; without a readable history, only the last one.
 
-    A history may be as long as the journal, so it is read only where the job itself does not tell all attempts.
+    A history may be as long as the journal, so it is read only if the job's own fields do not cover all attempts.
     """
     if _is_whole(job):
         return JobAttempts(await _last_attempt(jobs, job))
@@ -40,21 +40,21 @@ async def attempts_of(jobs: JobApi, history: History, job: JobView) -> JobAttemp
 
 
 def attempts_in(entries: Iterable[Entry], count: int) -> JobAttempts:
-    """The attempts in the history of a job that has had `count` of them."""
+    """Returns the attempts in the history of a job that has had `count` of them."""
     found = attempts(entries, count)
     return JobAttempts(found, _NO_LONGER_KEPT if len(found) < count else "")
 
 
 def _is_whole(job: JobView) -> bool:
-    """Whether the job tells all attempts: it never ran, or its only attempt runs or ended it.
+    """Whether the job's own fields cover all attempts: it never ran, or its only attempt is running or ended the job.
 
-    A CANCELED job may have been canceled after its only attempt had failed.
+    A CANCELED job is not covered: it may have been canceled after its only attempt had failed.
     """
     return job.attempts == 0 or (job.attempts == 1 and job.state in {RUNNING, DONE, FAILED})
 
 
 def _why_missing(error: HoldfastError) -> str:
-    """Why the history could not be read; raises the error if it is no reason to do without."""
+    """Returns why the history could not be read; re-raises an error that does not allow to do without it."""
     if isinstance(error, UnimplementedError):
         return _NOT_KEPT
     if isinstance(error, NotFoundError):

@@ -36,11 +36,7 @@ class Backend(msgspec.Struct, frozen=True):
     #: Only of those who have histories and no feed.
     histories: HistoryApi | None = None
     #: What a worker is told that looks for work here although there is none.
-    elsewhere: str = (
-        "workers of this topology connect to its coordinator: `holdfast up --topology microservices -A module:app`"
-        " starts one; `holdfast service worker -A module:app`, for services that were started one by one, needs"
-        " COORDINATOR_ADDR and its SERVICE_TOKEN"
-    )
+    elsewhere: str = ""
     short_retries: ShortRetries = ShortRetries()
 
     def __post_init__(self) -> None:
@@ -60,7 +56,7 @@ class Backend(msgspec.Struct, frozen=True):
 
     @property
     def history(self) -> HistoryApi:
-        """What happened to jobs; an error if nobody knows."""
+        """Returns the histories of jobs; raises an error if the backend has none."""
         return self.capability(self.feed or self.histories, Capability.HISTORY)
 
     @property

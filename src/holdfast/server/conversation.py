@@ -1,6 +1,6 @@
-"""The server's side of a conversation, whatever carries it: many calls at a time, answered as they get ready.
+"""The server's side of a conversation, for every carrier: many concurrent calls, each answered when it is ready.
 
-Invariants: every call gets one last reply, unless it was given up; no task outlives the conversation.
+Invariants: every call gets exactly one last reply, unless it was canceled; no task outlives the conversation.
 """
 
 import asyncio
@@ -23,36 +23,36 @@ from holdfast.server.auth.permissions import Visit
 from holdfast.server.calls import CallMethod, Table
 from holdfast.server.refusal_log import hidden, log_refusal
 
-#: Calls under way in one conversation. Those that wait for jobs stay for long, so there is room for many; each
-#: costs some kilobytes.
+#: Concurrent calls in one conversation. Calls that wait for jobs take long, so the limit is high; each call costs some
+#: kilobytes.
 CALLS_MAX = 50_000
-#: Requests under way beyond which no more are read.
+#: Size of the pending requests above which no more are read.
 PENDING_BYTES_MAX = 32 << 20
-#: What a reply's other fields may take.
+#: Space for the other fields of a reply.
 _REPLY_BYTES = 1_024
 
 
 class Outlet(Protocol):
-    """Where replies go."""
+    """The output of a carrier for replies."""
 
     def send(self, reply: pb.Reply) -> None:
-        """Sends it, or keeps it until it can be sent; never blocks."""
+        """Sends a reply, or keeps it until it can be sent; never blocks."""
         ...
 
     async def ready(self) -> None:
-        """Returns when the other side takes what it is sent."""
+        """Waits until the client accepts more replies."""
         ...
 
     def hold(self, *, is_held: bool) -> None:
-        """Stops taking calls in, or goes on with it."""
+        """Stops reading calls, or resumes it."""
         ...
 
 
 class Conversation:
-    """Calls under way, each a task."""
+    """The calls in progress of one client, each in its own task."""
 
     def __init__(self, table: Table, outlet: Outlet, peer: str, visit: Visit | None = None) -> None:
-        """`visit` is whoever calls; without one, everything is within its rights."""
+        """`visit` checks the permissions of the caller; without one, every call is permitted."""
         self._table = table
         self._outlet = outlet
         self._peer = peer
@@ -64,11 +64,13 @@ class Conversation:
         self._when_idle: Callable[[], None] | None = None
 
     def take(self, call: pb.Call) -> None:
-        """Starts a call, or gives one up. `InvalidArgumentError` where going on would mix answers up."""
+        """Starts or cancels a call. `InvalidArgumentError` if its id is in use: replies would be ambiguous."""
         if call.cancel:
             self._give_up(call.id)
         elif call.id in self._tasks:
-            raise InvalidArgumentError(f"the call {call.id} is under way already", reason="CALL_ID_IN_USE")
+            raise InvalidArgumentError(
+                f"the call id {call.id} is already in use; use a new id for every call", reason="CALL_ID_IN_USE"
+            )
         else:
             try:
                 method = self._admitted(call.method)
@@ -86,24 +88,24 @@ class Conversation:
     def _admitted(self, name: str) -> CallMethod:
         method = self._table.get(name)
         if method is None:
-            raise UnimplementedError(f"there is no method {name[:200]!r} here", reason="METHOD_UNKNOWN")
+            raise UnimplementedError(f"this server has no method {name[:200]!r}", reason="METHOD_UNKNOWN")
         if self._visit is not None:
             self._visit.admit(method.scope)
         if self._is_stopping:
-            raise UnavailableError("the server is stopping; try another, or again later", reason="STOPPING")
+            raise UnavailableError("the server is stopping; try another server, or try again later", reason="STOPPING")
         if len(self._tasks) >= CALLS_MAX:
-            message = f"more than {CALLS_MAX} calls are under way in this conversation; wait for some of them"
+            message = f"more than {CALLS_MAX} calls are in progress in this conversation; wait for some of them"
             raise ResourceExhaustedError(message, reason="TOO_MANY_CALLS")
         return method
 
     def stop(self, when_idle: Callable[[], None]) -> None:
-        """Takes no more calls, and says when all that are under way have been answered."""
+        """Refuses new calls, and calls `when_idle` once all calls in progress are answered."""
         self._is_stopping = True
         self._when_idle = when_idle
         self._settle()
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """Cancels all calls, because the client is gone."""
         for call_id in list(self._tasks):
             self._give_up(call_id)
 
@@ -127,7 +129,7 @@ class Conversation:
                 reply = _reply(call.id, await method.handler(request))
             self._outlet.send(reply)
         except DecodeError:
-            message = f"expected a message of this method, got {len(call.body)} bytes that are none"
+            message = f"expected a request message of this method, got {len(call.body)} bytes that cannot be decoded"
             self._refuse(call.id, method.name, InvalidArgumentError(message, reason="MESSAGE_MALFORMED"))
         except HoldfastError as error:
             self._refuse(call.id, method.name, error, request)
@@ -160,6 +162,6 @@ class Conversation:
 def _reply(call_id: int, response: Message) -> pb.Reply:
     body = response.SerializeToString()
     if len(body) > limits.MESSAGE_BYTES_MAX - _REPLY_BYTES:
-        message = f"the answer has {len(body)} bytes, more than one message may have; ask for less"
+        message = f"the response has {len(body)} bytes, more than a message may have; request less"
         raise ResourceExhaustedError(message, reason="ANSWER_TOO_LARGE")
     return pb.Reply(id=call_id, body=body)

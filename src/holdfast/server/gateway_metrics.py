@@ -1,7 +1,7 @@
-"""Metrics of a gateway whose jobs are kept elsewhere: what passed through it, how that ended, and the queues.
+"""Metrics of a gateway whose jobs are stored elsewhere: its calls, their outcomes, and the queues.
 
-Every process counts its own, and their sum is what clients asked for. The queues are those of the backend, the same in
-every process. How many jobs ended is not known here.
+Every process counts its own calls, so clients' calls are the sum over all processes. The queues are those of the
+backend, the same in every process. A gateway does not know how many jobs have ended.
 """
 
 import asyncio
@@ -35,15 +35,15 @@ from holdfast.server.backend import Backend
 
 T = TypeVar("T")
 
-#: Upper bounds, in microseconds: from an answer out of memory to one that a client gives up on.
+#: Upper bounds in microseconds, from a reply out of memory to one that a client no longer waits for.
 _CALL_BOUNDS_US = (500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000)
 _SECOND_US = 1_000_000
 
 
 class GatewayMetrics:
-    """Counts what passes through `backend`, which is the one to serve."""
+    """Counts the calls to a backend; serve its attribute `backend` in place of that backend."""
 
-    #: Not known.
+    #: Unknown to a gateway.
     totals = None
 
     def __init__(self, backend: Backend) -> None:
@@ -53,12 +53,12 @@ class GatewayMetrics:
         self.backend = msgspec.structs.replace(backend, jobs=self._jobs)
 
     async def page(self) -> bytes:
-        """The numbers as Prometheus reads them."""
+        """Returns the metrics in Prometheus format."""
         families = [*self._families(), *await self._queues()]
         return await asyncio.to_thread(render, families)
 
     async def _queues(self) -> list[Metric]:
-        """The queues of a backend that has administration; none while it does not answer."""
+        """Returns the queues of a backend with administration; none while it does not answer."""
         if self._admin is None:
             return []
         try:
@@ -72,32 +72,34 @@ class GatewayMetrics:
         for pair, count in jobs.submitted.items():
             submitted.add_metric(pair, count)
         calls = CounterMetricFamily(
-            "holdfast_gateway_calls", "What clients asked for, by how it ended.", labels=("call", "code")
+            "holdfast_gateway_calls", "Calls of clients, by call and status code.", labels=("call", "code")
         )
         for ended, count in jobs.calls.items():
             calls.add_metric(ended, count)
         times = HistogramMetricFamily(
-            "holdfast_gateway_call_seconds", "How long answers took that wait for no job.", labels=("call",)
+            "holdfast_gateway_call_seconds",
+            "Duration of calls, except those that wait for a job.",
+            labels=("call",),
         )
         for call, distribution in jobs.times_us.items():
             times.add_metric((call,), *buckets(distribution, _SECOND_US))
         yield from (submitted, calls, times)
-        yield InfoMetricFamily("holdfast_build", "Which build this is.", value=self._build)
+        yield InfoMetricFamily("holdfast_build", "Version and build of this process.", value=self._build)
 
 
 class CountedJobs:
-    """`JobApi`, counted; everything else is as the one behind it does it."""
+    """A `JobApi` that passes calls on, and counts and times them."""
 
     def __init__(self, jobs: JobApi) -> None:
         self._jobs = jobs
-        #: By queue and type; never more than a few of them, however many names clients make up.
+        #: By queue and type; the number of pairs is limited, because clients choose the names.
         self.submitted: dict[tuple[str, str], int] = {}
         #: By call and code.
         self.calls: dict[tuple[str, str], int] = {}
         self.times_us: dict[str, Distribution] = {}
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """Jobs that were there before are not counted again."""
+        """Submits jobs; counts only new ones."""
         submitted = await self._timed("submit", self._jobs.submit(templates, drafts))
         if len(templates) == 1 and not submitted.existing and not submitted.refusals:
             self._add(templates[0], len(drafts))
@@ -114,43 +116,43 @@ class CountedJobs:
         self.submitted[pair] = self.submitted.get(pair, 0) + count
 
     async def get(self, job_id: str) -> JobView:
-        """The job."""
+        """Returns the job."""
         return await self._timed("get", self._jobs.get(job_id))
 
     async def result(self, job_id: str) -> ResultView:
-        """Its result."""
+        """Returns its result."""
         return await self._timed("result", self._jobs.result(job_id))
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
-        """Ends it, or asks it to stop."""
+        """Cancels the job, or requests it to stop."""
         return await self._timed("cancel", self._jobs.cancel(job_id, reason))
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """Some jobs of a listing."""
+        """Returns one page of a listing."""
         return await self._timed("page", self._jobs.page(states, offset, size, newest_first=newest_first))
 
     async def explain(self, job_id: str) -> Explanation:
-        """Why it is where it is."""
+        """Explains the current state of the job."""
         return await self._timed("explain", self._jobs.explain(job_id))
 
     async def payload(self, job_id: str) -> bytes:
-        """What its handler is given."""
+        """Returns the payload of the job."""
         return await self._timed("payload", self._jobs.payload(job_id))
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """Jobs that match."""
+        """Returns matching jobs."""
         return await self._timed("find", self._jobs.find(query, cursor, size))
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
-        """A new job like one that has ended."""
+        """Submits a finished job again as a new job."""
         return await self._timed("retry", self._jobs.retry(job_id, request_id))
 
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
-        """The job and its result, once it has ended; who gives up waiting is not counted."""
+        """Waits until the job is terminal; a canceled wait is not counted."""
         return await self._counted("settled", self._jobs.settled(job_id))
 
     async def watch(self, job_id: str) -> AsyncIterator[JobView]:
-        """The job after each change; counted when it begins."""
+        """Yields the job after each change; counted at the beginning."""
         async with aclosing(cast("AsyncGenerator[JobView, None]", self._jobs.watch(job_id))) as views:
             self._end("watch", "OK")
             async for view in views:

@@ -1,9 +1,9 @@
-"""Values of the ports as messages of the internal contract, and back.
+"""Conversion between values of the ports and messages of the internal contract.
 
-Invariants: what is submitted comes back unchanged, labels and headers in the order of their names. A message without
-`options` comes from somebody who knows only the frozen fields: it means simulated work with every option at its
-default. With `options`, each number means itself; only an empty queue, an absent priority, no attempts and an absent
-backoff stand for their defaults.
+Invariants: submitted values come back unchanged, with labels and headers sorted by name. A message without `options`
+comes from a caller that knows only the frozen fields: it means simulated work with every option at its default. With
+`options`, each number means itself; only an empty queue, an absent priority, zero attempts and an absent backoff mean
+their defaults.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ _KINDS_BACK: dict[int, int] = {
     pb.BACKOFF_KIND_UNSPECIFIED: EXPONENTIAL,
 }
 
-# -- what is submitted
+# -- submissions
 
 
 def create_request(template: Template, draft: JobDraft, now_ms: int) -> pb.CreateJobRequest:
-    """One job to be made; `InvalidArgumentError` for what no message can hold."""
+    """Returns the request to create one job; `InvalidArgumentError` for values that no message can hold."""
     extra = draft.extra or Extra()
     with sendable():
         return pb.CreateJobRequest(
@@ -42,7 +42,7 @@ def create_request(template: Template, draft: JobDraft, now_ms: int) -> pb.Creat
 
 
 def spec_message(template: Template, extra: Extra) -> public_pb.JobSpec:
-    """The part of a job that the frozen contract knows."""
+    """Returns the fields of a job that are in the frozen contract."""
     return public_pb.JobSpec(
         job_type=template.type,
         work_duration_ms=extra.work_duration_ms,
@@ -52,7 +52,7 @@ def spec_message(template: Template, extra: Extra) -> public_pb.JobSpec:
 
 
 def options_message(template: Template, draft: JobDraft, now_ms: int) -> pb.JobOptions:
-    """The rest of it. A delay that is too long for its field is a time from `now_ms` on."""
+    """Returns the other fields. A delay that is too long for its field becomes a time relative to `now_ms`."""
     extra = draft.extra or Extra()
     delay_ms, not_before_ms = draft.delay_ms, draft.not_before_ms
     if delay_ms > UINT32_MAX:
@@ -77,7 +77,7 @@ def options_message(template: Template, draft: JobDraft, now_ms: int) -> pb.JobO
 
 
 def submission_of(request: pb.CreateJobRequest) -> tuple[Template, JobDraft]:
-    """What somebody wants made: the other way round."""
+    """Converts the request to create one job."""
     options = request.options
     template = template_of(request.spec, options if request.HasField("options") else None)
     extra = extra_of(request.spec, options, request.client_request_id)
@@ -85,7 +85,7 @@ def submission_of(request: pb.CreateJobRequest) -> tuple[Template, JobDraft]:
 
 
 def template_of(spec: public_pb.JobSpec, options: pb.JobOptions | None) -> Template:
-    """What its kind of jobs shares."""
+    """Returns the common fields of its kind of jobs."""
     if options is None:
         return Template(spec.job_type, simulated=True)
     return Template(
@@ -103,12 +103,14 @@ def template_of(spec: public_pb.JobSpec, options: pb.JobOptions | None) -> Templ
 def _backoff_of(backoff: pb.RetryBackoff) -> BackoffRule:
     kind = _KINDS_BACK.get(backoff.kind)
     if kind is None:
-        raise InvalidArgumentError(f"expected backoff.kind to be known, got {backoff.kind}", reason="BACKOFF_INVALID")
+        raise InvalidArgumentError(
+            f"backoff.kind must be FIXED, EXPONENTIAL or QUADRATIC, got {backoff.kind}", reason="BACKOFF_INVALID"
+        )
     return BackoffRule(kind, backoff.base_ms, backoff.max_ms)
 
 
 def extra_of(spec: public_pb.JobSpec, options: pb.JobOptions, request_id: str = "") -> Extra | None:
-    """What few jobs have; None if this one has nothing of it."""
+    """Returns the fields that few jobs have; None if all of them are empty."""
     extra = Extra(
         request_id=request_id,
         labels=tuple(sorted(spec.labels.items())),
@@ -121,13 +123,13 @@ def extra_of(spec: public_pb.JobSpec, options: pb.JobOptions, request_id: str = 
     return extra if extra != Extra() else None
 
 
-# -- what waits
+# -- waiting jobs
 
 
 def enqueue_request(
     job_id: str, template: Template, *, not_before_ms: int, order: int, created_ms: int
 ) -> pb.EnqueueJobRequest:
-    """The job's place among those that wait; the same each time it comes, and its age counts from its creation."""
+    """Returns the request to enqueue a job; a repetition is equal, and the age counts from the creation."""
     return pb.EnqueueJobRequest(
         job_id=job_id,
         enqueued_at_ms=created_ms,
@@ -140,7 +142,7 @@ def enqueue_request(
 
 
 def enqueue_again(record: pb.GetJobRecordResponse) -> pb.EnqueueJobRequest:
-    """The same, from the job's record."""
+    """Returns the same request, from the job's record."""
     return enqueue_request(
         record.summary.job_id,
         template_of(record.spec, record.options),
@@ -150,11 +152,11 @@ def enqueue_again(record: pb.GetJobRecordResponse) -> pb.EnqueueJobRequest:
     )
 
 
-# -- what is seen
+# -- views
 
 
 def job_view(record: pb.GetJobRecordResponse) -> JobView:
-    """A job as its clients see it."""
+    """Converts a record to a job as clients see it."""
     summary = record.summary
     state = State(summary.status)
     return JobView(
@@ -177,7 +179,7 @@ def job_view(record: pb.GetJobRecordResponse) -> JobView:
 
 
 def summary_view(summary: public_pb.JobSummary) -> JobView:
-    """As much of a job as a line of a listing says."""
+    """Converts one line of a listing; fields that it lacks stay empty."""
     return JobView(
         summary.job_id,
         Template(summary.job_type),
@@ -193,11 +195,11 @@ def summary_view(summary: public_pb.JobSummary) -> JobView:
     )
 
 
-# -- what workers are told and say
+# -- workers
 
 
 def assignment_of(fetched: pb.FetchWorkResponse) -> Assignment:
-    """A lease, as a worker runs it."""
+    """Converts a lease to an assignment of a worker."""
     spec, options = fetched.spec, fetched.options
     return Assignment(
         fetched.token,
@@ -212,13 +214,13 @@ def assignment_of(fetched: pb.FetchWorkResponse) -> Assignment:
         dict(spec.labels),
         dict(options.headers),
         options.queue,
-        # Attempts that were lost are counted here too: after a loss, a retry may be left that this does not know of.
+        # Lost attempts count here, too: after a loss, more retries may be left than this.
         max(0, options.max_attempts - fetched.attempt),
     )
 
 
 def report_request(worker_id: str, row: ReportRow) -> pb.ReportWorkOutcomeRequest:
-    """How an attempt ended; words that no message can hold, and waits that are too long for theirs, are cut."""
+    """Returns the report of an attempt; replaces characters that cannot be encoded, and limits too large numbers."""
     return pb.ReportWorkOutcomeRequest(
         worker_id=worker_id,
         job_id=row.job_id,
@@ -235,10 +237,12 @@ def report_request(worker_id: str, row: ReportRow) -> pb.ReportWorkOutcomeReques
 
 
 def report_row(request: pb.ReportWorkOutcomeRequest) -> ReportRow:
-    """The other way round; `InvalidArgumentError` for an outcome that is none."""
+    """Converts a report; `InvalidArgumentError` for an unknown outcome."""
     state = _OUTCOMES_BACK.get(request.outcome)
     if state is None:
-        raise InvalidArgumentError(f"expected an outcome, got {request.outcome}", reason="OUTCOME_INVALID")
+        raise InvalidArgumentError(
+            f"outcome must be SUCCEEDED, FAILED or CANCELED, got {request.outcome}", reason="OUTCOME_INVALID"
+        )
     return ReportRow(
         request.job_id,
         request.token,

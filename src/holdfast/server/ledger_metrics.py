@@ -1,4 +1,4 @@
-"""Metrics of a ledger server: what counts, and what is measured."""
+"""Metrics of a ledger server: counters and measurements."""
 
 import asyncio
 import platform
@@ -10,7 +10,7 @@ from holdfast import __version__
 from holdfast.core.overview import QueueCounts
 from holdfast.ledger.coordinator import Coordinator
 from holdfast.ledger.ports import Storage
-from holdfast.ledger.snapshots import SnapshotHealth
+from holdfast.ledger.snapshot_keeper import SnapshotHealth
 from holdfast.observe.exposition import MeterCollector, ProcessVitals, of_queues, render
 from holdfast.observe.metrics import JOB_BOUNDS_MS, OUTCOMES, Distribution, Meter
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredStorage:
-    """A journal whose writes are measured; everything else goes straight to it."""
+    """A journal that measures its writes, and passes on everything else."""
 
     def __init__(self, storage: Storage, meter: Meter) -> None:
         self._storage = storage
@@ -28,7 +28,7 @@ class MeasuredStorage:
 
     @property
     def epoch(self) -> int:
-        """The number of this opening."""
+        """The epoch of the journal."""
         return self._storage.epoch
 
     @property
@@ -37,7 +37,7 @@ class MeasuredStorage:
         return self._storage.end_position
 
     def write(self, body: bytes, count: int, digest: int, now_ms: int | None = None) -> int:
-        """Makes one frame durable, and notes how long that took; a failure is the journal's own."""
+        """Makes one frame durable, and measures how long it took; passes on errors of the journal."""
         start_ns = time.perf_counter_ns()
         position = self._storage.write(body, count, digest, now_ms)
         self._meter.synced((time.perf_counter_ns() - start_ns) // 1_000, len(body))
@@ -45,7 +45,7 @@ class MeasuredStorage:
 
 
 class Metrics:
-    """Counts from the beginning; can be read once there is a coordinator."""
+    """Counts from the start; can be read once there is a coordinator."""
 
     def __init__(self) -> None:
         self._meter = Meter()
@@ -53,18 +53,18 @@ class Metrics:
         self._collector: MeterCollector | None = None
 
     def measured(self, storage: Storage) -> Storage:
-        """The same storage, measured."""
+        """Returns the storage with measured writes."""
         return MeasuredStorage(storage, self._meter)
 
     def watch(self, coordinator: Coordinator, snapshots: SnapshotHealth) -> None:
-        """Counts what this coordinator does from now on."""
+        """Starts counting the events of this coordinator."""
         coordinator.observers.append(self._meter)
         build = {"version": __version__, "python": platform.python_version()}
         self._coordinator = coordinator
         self._collector = MeterCollector(self._meter, lambda: _vitals(coordinator, snapshots), build)
 
     def totals(self) -> "Totals":
-        """Everything that was counted, of all queues and types together."""
+        """Returns the totals of all queues and types."""
         from holdfast.server.http.system import Totals  # noqa: PLC0415 - metrics alone need no HTTP
 
         series = self._meter.series()
@@ -80,7 +80,7 @@ class Metrics:
         )
 
     async def page(self) -> bytes:
-        """The numbers as Prometheus reads them."""
+        """Returns the metrics in Prometheus format."""
         assert self._collector is not None
         assert self._coordinator is not None
         families = list(self._collector.collect())
@@ -89,7 +89,7 @@ class Metrics:
 
 
 def _added(parts: Sequence[Distribution]) -> list[int]:
-    """How many values fell below each bound, in all of them."""
+    """Adds up the counts of each bucket."""
     return [sum(counts) for counts in zip(*(part.counts for part in parts), strict=True)] or [0] * (
         len(JOB_BOUNDS_MS) + 1
     )

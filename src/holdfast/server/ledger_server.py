@@ -1,4 +1,4 @@
-"""One ledger server in this process: a ledger, gRPC, HTTP, and the socket of its directory."""
+"""A ledger server in this process: a ledger, gRPC, HTTP, and the socket of its directory."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class LedgerServer:
-    """Everything between a directory and a port. `start`, then `stop`; it cannot be started again."""
+    """The server of one directory, or of a ledger in memory. `start`, then `stop`; it cannot be started again."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class LedgerServer:
         socket: Path | None = None,
         open_disk: OpenDisk = OsDisk,
     ) -> None:
-        """`ownership` is that of a node; `socket` is where one listens that has no directory to have it in."""
-        #: A node owns a part of the jobs, and HTTP is for all of them.
+        """`ownership` is that of a node; `socket` is the socket's path for a server without a directory."""
+        #: A node owns only a part of the jobs, so it serves no HTTP.
         self._settings = settings if ownership is None else msgspec.structs.replace(settings, no_http=True)
         self._log_stream: ByteStream = log_stream or sys.stderr.buffer
         self._log = get_logger()
@@ -57,56 +57,56 @@ class LedgerServer:
         self._metrics: Metrics | None = None
         self._startup: Startup | None = None
         self._is_given_up = False
-        #: By protocol, from when it listens.
+        #: By protocol, once the ports listen.
         self.addresses: dict[str, str] = {}
         self._socket_path = socket if settings.is_in_memory else Path(settings.data).absolute() / SOCKET_NAME
-        #: Where processes of this user can ask, if anywhere.
+        #: The path of the socket for processes of this user; empty if there is none.
         self.socket = ""
 
     @property
     def address(self) -> str:
-        """Where gRPC is."""
+        """The address of gRPC."""
         return self.addresses.get("grpc", "")
 
     @property
     def http_address(self) -> str:
-        """Where HTTP is, if anywhere."""
+        """The address of HTTP; empty if there is none."""
         return self.addresses.get("http", "")
 
     @property
     def metrics_address(self) -> str:
-        """Where the port for metrics is, if anywhere."""
+        """The address of the metrics port; empty if there is none."""
         return self.addresses.get("metrics", "")
 
     @property
     def coordinator(self) -> Coordinator:
-        """Who decides."""
+        """The coordinator of the ledger."""
         return self._core.coordinator
 
     @property
     def jobs(self) -> LedgerJobs:
-        """What clients ask of."""
+        """The API for clients."""
         return self._core.jobs
 
     @property
     def work(self) -> LedgerWork:
-        """What workers ask of."""
+        """The API for workers."""
         return self._core.work
 
     @property
     def admin(self) -> LedgerAdmin:
-        """What operators ask of."""
+        """The API for administrators."""
         return self._core.admin
 
     @property
     def feed(self) -> LedgerFeed:
-        """What happens."""
+        """The feed of all events."""
         return self._core.feed
 
     async def start(self) -> str:
         """Listens, recovers, serves, and returns the address; errors say what to do, and change no job.
 
-        While it recovers, its ports answer probes and refuse everything else. `StartStoppedError` after `give_up`.
+        During recovery the ports answer probes and refuse everything else. Raises `StartStoppedError` after `give_up`.
         """
         protection = protect(self._settings)
         early = await self._recovered(protection)
@@ -119,7 +119,7 @@ class LedgerServer:
             raise
 
     async def _serve(self, protection: Protection, early: EarlyPorts | None) -> str:
-        """Serves what was recovered."""
+        """Serves the recovered ledger."""
         core = self._core
         self._observe(core.prepare(self._measured(core.journal)))
         core.start()
@@ -150,9 +150,9 @@ class LedgerServer:
             self._startup.stop()
 
     async def _recovered(self, protection: Protection) -> EarlyPorts | None:
-        """Recovers on a thread of its own, with the ports open meanwhile; a failure leaves nothing open.
+        """Recovers in a thread while the ports are open; a failure leaves nothing open.
 
-        The ports are opened once the directory is claimed, so that a second server is told that it is the second one.
+        The ports are opened after the directory is locked, so that a second server reports the lock and not the ports.
         """
         if self._settings.is_in_memory:
             self._core.open()
@@ -196,21 +196,21 @@ class LedgerServer:
         self.addresses = await self.face.start()
 
     async def _serve_near(self, path: Path) -> None:
-        """Whoever else opens the directory finds this server through the socket in it."""
+        """Serves the socket, by which other processes that open the directory find this server."""
         try:
             await self._socket.start(path)
             self.socket = str(path)
             if not self._settings.is_in_memory:
                 self.admin.socket = self.socket
-        except UnavailableError as error:  # not every file system can hold a socket
+        except UnavailableError as error:  # some file systems do not support sockets
             self._log.warning("socket_unavailable", message=error.message)
 
     async def drain(self) -> None:
-        """Says that it goes away soon, and serves on."""
+        """Reports that the server will stop soon, and continues to serve."""
         await self.face.drain()
 
     async def stop(self) -> None:
-        """Refuses new work, answers what was decided, closes the journal cleanly. Leases stay with their workers."""
+        """Refuses new work, answers decided requests, and closes the journal. Workers keep their leases."""
         await self.drain()
         self._core.dismiss()
         await asyncio.gather(self.face.stop(GRACE_S), self._socket.stop(GRACE_S))
@@ -223,16 +223,16 @@ class LedgerServer:
             self._transitions.flush()
 
     def _measured(self, journal: FileJournal | MemoryJournal) -> Storage:
-        """The journal, measured if anybody can ask for it; without metrics nothing is counted or imported."""
+        """Returns the journal, measured if metrics are served; otherwise nothing is counted or imported."""
         if not is_measured(self._settings):
             return journal
-        from holdfast.server.ledger_metrics import Metrics  # noqa: PLC0415 - costs a start that has no metrics nothing
+        from holdfast.server.ledger_metrics import Metrics  # noqa: PLC0415 - not loaded by a server without metrics
 
         self._metrics = Metrics()
         return self._metrics.measured(journal)
 
     def _die(self, error: BaseException) -> None:
-        """The journal failed: what is durable is unknown, so nothing more may be answered by this process."""
+        """Ends the process after a journal failure: it is unknown what is durable, so no more replies may be sent."""
         self._log.critical("journal_failed", message=str(error))
         self._log_stream.close()
         os._exit(70)

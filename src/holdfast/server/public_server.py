@@ -21,24 +21,34 @@ import msgspec
 from holdfast import __version__
 from holdfast.clock import system_clock
 from holdfast.core.condition import Conditions, no_conditions
-from holdfast.observe.metrics_endpoint import Endpoint
 from holdfast.process.descriptors import allow_many
 from holdfast.proto.holdfast_pb2 import Welcome
 from holdfast.server.backend import Backend
+from holdfast.server.early_ports import http_server, metrics_server
 from holdfast.server.grpc.server import GrpcServer
-from holdfast.server.http.host_names import HostNames
-from holdfast.server.network_metrics import front_page
 from holdfast.server.protection import Protection, protect
 from holdfast.settings import Settings
 
 if TYPE_CHECKING:
     from holdfast.server.early_ports import EarlyPorts
     from holdfast.server.http.application import Application
+    from holdfast.server.http.browser_security import BrowserShield
+    from holdfast.server.http.metrics_application import MetricsApplication
     from holdfast.server.http.server import HttpServer
-    from holdfast.server.http.system import Totals
+    from holdfast.server.http.system import Probes, Totals
 
 #: How long calls under way may take when a server stops.
 GRACE_S = 2.0
+#: The numbers of the network front, the same for every topology, as Prometheus reads them.
+_FRONT_PAGE = """\
+# HELP holdfast_certificate_reloads_total Changed certificates, by whether they could be used.
+# TYPE holdfast_certificate_reloads_total counter
+holdfast_certificate_reloads_total{{outcome="taken"}} {taken}
+holdfast_certificate_reloads_total{{outcome="refused"}} {refused}
+# HELP holdfast_grpc_connections_ended_total Connections without a call that was let in, ended for there were too many.
+# TYPE holdfast_grpc_connections_ended_total counter
+holdfast_grpc_connections_ended_total {ended}
+"""
 
 
 class Measures(Protocol):
@@ -95,7 +105,8 @@ class Face:
         self._grpc = self._grpc_server(welcome or Welcome()) if has_grpc else None
         self._application = None if settings.no_http else self._http_application()
         self._http = self._http_server(self._application) if self._application is not None else None
-        self._endpoint = self._metrics_endpoint() if self._measures is not None else None
+        self._metrics_application = self._make_metrics_application() if settings.metrics_port else None
+        self._metrics = self._metrics_server(self._metrics_application) if self._metrics_application else None
 
     async def start(self) -> dict[str, str]:
         """Listens, and returns the addresses by protocol; `UnavailableError` if a port cannot be had."""
@@ -105,7 +116,7 @@ class Face:
             await self.stop(0)
             raise
         self.protection.start()
-        self._set_ready(is_ready=True)
+        self.is_ready = True
         return self.addresses
 
     async def _listen(self) -> None:
@@ -113,8 +124,8 @@ class Face:
             await self._take_over(self._early)
             return
         settings, metrics, http, grpc = self._settings, "", "", ""
-        if self._endpoint is not None and settings.metrics_port:
-            metrics = await self._endpoint.start(settings.host, settings.metrics_port)
+        if self._metrics is not None:
+            metrics = await self._metrics.start(settings.host, settings.metrics_port)
         if self._http is not None:
             http = await self._http.start(settings.host, settings.http_port)
         if self._grpc is not None:
@@ -127,25 +138,20 @@ class Face:
         early.startup.is_over = True
         if self._http is not None and self._application is not None:
             self._http.serve(self._application)
-        if self._endpoint is not None and self._measures is not None:
-            self._endpoint.serve(self._page, self._conditions)
+        if self._metrics is not None and self._metrics_application is not None:
+            self._metrics.serve(self._metrics_application)
         if self._grpc is not None:
             await self._grpc.start(self._settings.host, self._settings.port)
         self.addresses = early.addresses
 
-    def _set_ready(self, *, is_ready: bool) -> None:
-        self.is_ready = is_ready
-        if self._endpoint is not None:
-            self._endpoint.is_ready = is_ready
-
     @property
     def measures(self) -> Measures | None:
-        """Who counts what passes through here, if anybody does."""
+        """The metrics of this server, if it has any."""
         return self._measures
 
     async def drain(self) -> None:
         """Says that it goes away soon, and serves on."""
-        self._set_ready(is_ready=False)
+        self.is_ready = False
         if self._grpc is not None:
             await self._grpc.drain()
 
@@ -155,8 +161,8 @@ class Face:
         stopping: list[Awaitable[None]] = [one.stop(grace_s) for one in (self._grpc, self._http) if one is not None]
         await asyncio.gather(*stopping)
         self.protection.stop()
-        if self._endpoint is not None:
-            await self._endpoint.stop()
+        if self._metrics is not None:
+            await self._metrics.stop(0)
 
     def _grpc_server(self, welcome: Welcome) -> GrpcServer:
         server = self._early.grpc if self._early is not None else None
@@ -170,43 +176,51 @@ class Face:
         server.add(self.backend, welcome)
         return server
 
-    def _metrics_endpoint(self) -> Endpoint:
-        early = self._early.endpoint if self._early is not None else None
-        names = HostNames(self._settings.host, self._settings.allowed_hosts.split(","))
-        return early or Endpoint(self._page, names.check, self._conditions)
-
     def _http_server(self, application: "Application") -> "HttpServer":
         if self._early is not None and self._early.http is not None:
             return self._early.http
-        from holdfast.server.http.server import HttpServer  # noqa: PLC0415 - as below
+        return http_server(application, self.protection)
 
-        return HttpServer(application, tls=self.protection.certificates)
+    def _metrics_server(self, application: "MetricsApplication") -> "HttpServer":
+        if self._early is not None and self._early.metrics is not None:
+            return self._early.metrics
+        return metrics_server(application)
 
     def _http_application(self) -> "Application":
         """HTTP over the same ports."""
-        # Who serves gRPC alone pays nothing for it.
+        # A server with gRPC alone does not import HTTP.
         from holdfast.server.http.application import Application  # noqa: PLC0415
-        from holdfast.server.http.browser_security import BrowserShield  # noqa: PLC0415
-        from holdfast.server.http.system import Probes  # noqa: PLC0415
 
-        measures = self._measures
-        assert measures is not None, "what is served over HTTP is measured"
-        probes = Probes(
+        return Application(self.backend, self.protection.guard, self._shield(), self._probes())
+
+    def _make_metrics_application(self) -> "MetricsApplication":
+        from holdfast.server.http.metrics_application import MetricsApplication  # noqa: PLC0415 - as above
+
+        return MetricsApplication(self.backend, self._shield(), self._probes())
+
+    def _shield(self) -> "BrowserShield":
+        from holdfast.server.http.browser_security import BrowserShield  # noqa: PLC0415 - as above
+
+        return BrowserShield(self._settings.host, self._settings.allowed_hosts.split(","))
+
+    def _probes(self) -> "Probes":
+        from holdfast.server.http.system import Probes  # noqa: PLC0415 - as above
+
+        assert self._measures is not None, "a server with HTTP or metrics counts"
+        return Probes(
             version=__version__,
             started_at_ms=system_clock().wall_ms(),
             is_ready=lambda: self.is_ready,
             conditions=self._conditions,
             metrics=self._page,
-            totals=measures.totals,
+            totals=self._measures.totals,
         )
-        shield = BrowserShield(self._settings.host, self._settings.allowed_hosts.split(","))
-        return Application(self.backend, self.protection.guard, shield, probes)
 
     async def _page(self) -> bytes:
         """The numbers of the backend, and those of the front itself, as Prometheus reads them."""
-        assert self._measures is not None, "whoever asks for numbers is measured"
+        assert self._measures is not None, "a server with HTTP or metrics counts"
         certificates, grpc = self.protection.certificates, self._grpc
-        own = front_page(
+        own = _front_page(
             certificates_taken=certificates.reloads if certificates is not None else 0,
             certificates_refused=certificates.failures if certificates is not None else 0,
             connections_ended=grpc.connections_ended if grpc is not None else 0,
@@ -215,5 +229,10 @@ class Face:
 
 
 def is_measured(settings: Settings) -> bool:
-    """Whether anybody can ask for numbers; else nothing is counted or imported."""
+    """Whether metrics can be read; otherwise nothing is counted or imported."""
     return bool(settings.metrics_port) or not settings.no_http
+
+
+def _front_page(*, certificates_taken: int, certificates_refused: int, connections_ended: int) -> bytes:
+    """The metrics of the network front."""
+    return _FRONT_PAGE.format(taken=certificates_taken, refused=certificates_refused, ended=connections_ended).encode()

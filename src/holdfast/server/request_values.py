@@ -1,4 +1,4 @@
-"""Requests of `holdfast.v1` as the values of the ports."""
+"""Conversion of `holdfast.v1` requests to values of the ports."""
 
 from holdfast import limits
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Extra, QueueMode, Template
@@ -17,7 +17,7 @@ _KINDS = {
 
 
 def template_of(template: pb.JobTemplate) -> Template:
-    """The template as the core knows it; what is not said stands for the default."""
+    """Converts a template; absent fields get their defaults."""
     return Template(
         template.type,
         template.queue or limits.QUEUE_DEFAULT,
@@ -30,16 +30,18 @@ def template_of(template: pb.JobTemplate) -> Template:
 
 
 def backoff_of(backoff: pb.Backoff) -> BackoffRule:
-    """The backoff as the core knows it; what is not said stands for the default."""
+    """Converts a backoff; absent fields get their defaults."""
     if backoff.kind not in _KINDS:
-        raise InvalidArgumentError(f"expected backoff.kind to be known, got {backoff.kind}", reason="BACKOFF_INVALID")
+        raise InvalidArgumentError(
+            f"backoff.kind must be FIXED, EXPONENTIAL or QUADRATIC, got {backoff.kind}", reason="BACKOFF_INVALID"
+        )
     default = BackoffRule()
     base_ms = backoff.base_ms if backoff.HasField("base_ms") else default.base_ms
     return BackoffRule(_KINDS[backoff.kind], base_ms, backoff.max_ms or default.max_ms)
 
 
 def draft_of(job: pb.NewJob) -> JobDraft:
-    """One job of a batch; most have nothing but a payload."""
+    """Converts one job of a batch; most have only a payload."""
     extra = None
     if job.request_id or job.labels or job.headers or job.retry_of or job.unique_key:
         extra = Extra(
@@ -53,7 +55,7 @@ def draft_of(job: pb.NewJob) -> JobDraft:
 
 
 def carry(request: pb.SubmitJobsRequest, context: TraceContext) -> None:
-    """Has the jobs of a batch made in the context of a trace, those that do not say where they are made."""
+    """Adds a trace context to the jobs of a batch that have none of their own."""
     for job in request.jobs:
         extra = carrying(Extra(headers=tuple(job.headers.items())), context)
         assert extra is not None
@@ -62,7 +64,7 @@ def carry(request: pb.SubmitJobsRequest, context: TraceContext) -> None:
 
 
 def query_of(request: pb.FindJobsRequest) -> JobQuery:
-    """What is looked for."""
+    """Converts the filters of a search."""
     return JobQuery(
         checked_states(request.status),
         request.queue,
@@ -75,9 +77,9 @@ def query_of(request: pb.FindJobsRequest) -> JobQuery:
 
 
 def mode_of(mode: int) -> QueueMode:
-    """What a queue shall do."""
+    """Converts the mode of a queue."""
     try:
         return QueueMode(mode)
     except ValueError:
         names = ", ".join(known.name for known in QueueMode)
-        raise InvalidArgumentError(f"expected mode to be one of {names}, got {mode}", reason="MODE_INVALID") from None
+        raise InvalidArgumentError(f"mode must be one of {names}, got {mode}", reason="MODE_INVALID") from None

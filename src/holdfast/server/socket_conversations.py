@@ -1,4 +1,4 @@
-"""What is spoken over one connection of the Unix socket: a conversation, or a worker's session."""
+"""The protocols of a connection on the Unix socket: a conversation, or a worker's session."""
 
 import asyncio
 from typing import Protocol
@@ -13,55 +13,55 @@ from holdfast.server.work_session import ServedSession
 
 
 class Talk(Protocol):
-    """The server's side of it."""
+    """The server's side of one connection."""
 
     def take(self, message: bytes) -> None:
-        """One message; raises if it is none."""
+        """Handles one message; raises if it cannot be decoded."""
         ...
 
     def stop(self) -> None:
-        """The server goes away: says so, and closes the connection once that can be done."""
+        """Notifies the client that the server is stopping, and closes the connection as soon as possible."""
         ...
 
     def lose(self) -> None:
-        """The connection is gone."""
+        """Handles the loss of the connection."""
         ...
 
 
 class CallTalk:
-    """Frames are `Call` and `Reply`."""
+    """A conversation; frames are `Call` and `Reply`."""
 
     def __init__(self, table: Table, line: FramedProtocol) -> None:
         self._line = line
         self._conversation = Conversation(table, self, SOCKET_PEER)
 
     def take(self, message: bytes) -> None:
-        """Starts a call."""
+        """Starts or cancels a call."""
         self._conversation.take(pb.Call.FromString(message))
 
     def stop(self) -> None:
-        """Answers what can be answered soon."""
+        """Refuses new calls, and closes the connection once those in progress are answered."""
         self._conversation.stop(self._line.close)
 
     def lose(self) -> None:
-        """Gives up every call."""
+        """Cancels every call."""
         self._conversation.close()
 
     def send(self, reply: pb.Reply) -> None:
-        """To the client."""
+        """Sends a reply to the client."""
         self._line.send(reply.SerializeToString())
 
     async def ready(self) -> None:
-        """Until the client reads."""
+        """Waits until the client accepts more replies."""
         await self._line.writable()
 
     def hold(self, *, is_held: bool) -> None:
-        """Stops reading calls, or goes on."""
+        """Stops reading calls, or resumes it."""
         self._line.hold("calls under way", is_held=is_held)
 
 
 class WorkTalk:
-    """Frames are `WorkerMessage` and `CoordinatorMessage`; a refusal is the last of them."""
+    """A worker's session; frames are `WorkerMessage` and `CoordinatorMessage`, and an error is the last of them."""
 
     def __init__(self, work: LedgerWork, welcome: pb.Welcome, line: FramedProtocol) -> None:
         self._line = line
@@ -70,11 +70,11 @@ class WorkTalk:
         self._session = ServedSession(work, welcome, self._wake)
 
     def take(self, message: bytes) -> None:
-        """Hands it on."""
+        """Passes the message to the session."""
         self._session.take(pb.WorkerMessage.FromString(message))
 
     def stop(self) -> None:
-        """Tells the worker."""
+        """Notifies the worker."""
         self._session.stop()
 
     def lose(self) -> None:

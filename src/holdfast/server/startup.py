@@ -1,6 +1,7 @@
-"""What callers are told while a server recovers: that it lives, how far it has come, and to try again.
+"""The progress of a server's recovery, and the replies to clients until it is over.
 
-The thread of the recovery tells how far it is; the loop's thread reads it. The two share one tuple, replaced whole.
+The recovery thread writes the progress, and the event loop's thread reads it. They share one tuple,
+which is replaced as a whole.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ _STAGES = {"": "opening the journal", "snapshot": "reading the snapshot", "journ
 
 
 class StartStoppedError(Exception):
-    """The start was given up; no job was changed."""
+    """The start was stopped; no job was changed."""
 
 
 class Startup:
@@ -23,13 +24,13 @@ class Startup:
     def __init__(self) -> None:
         self._told = ("", 0, 0)
         self._is_stopped = False
-        #: From now on calls are answered by the backend.
+        #: Whether the backend answers calls now.
         self.is_over = False
         self._begun = asyncio.Event()
         self._tell_begun: Callable[[], object] = _soon(self._begun.set)
 
     def tell(self, stage: str, done: int, total: int) -> None:
-        """On the thread of the recovery: this much of a stage is done. `StartStoppedError` ends the recovery."""
+        """Stores the progress of a stage, in the recovery thread. Raises `StartStoppedError` to end the recovery."""
         if self._is_stopped:
             raise StartStoppedError
         if not self._told[0]:
@@ -37,28 +38,28 @@ class Startup:
         self._told = (stage, done, total)
 
     async def begun(self) -> None:
-        """Returns at the first word of the recovery: the directory is then claimed by this process."""
+        """Waits for the first progress of the recovery: then this process has locked the directory."""
         await self._begun.wait()
 
     def stop(self) -> None:
-        """The recovery ends at its next word."""
+        """Ends the recovery at its next progress."""
         self._is_stopped = True
 
     @property
     def percent(self) -> int:
-        """How much of the present stage is done."""
+        """The percentage of the current stage that is done."""
         _, done, total = self._told
         return min(100, 100 * done // total) if total > 0 else 0
 
     @property
     def document(self) -> bytes:
-        """The answer of a probe."""
+        """The response to a probe."""
         stage, done, total = self._told
         progress = {"stage": stage or "open", "done": done, "total": total, "percent": self.percent}
         return msgspec.json.encode({"state": "starting", "progress": progress}) + b"\n"
 
     def error(self) -> UnavailableError:
-        """The answer to every call."""
+        """Returns the error for every call."""
         return UnavailableError(
             f"the server is starting: {_STAGES[self._told[0]]}, {self.percent} % done; try again in a moment",
             reason="SERVER_STARTING",

@@ -1,7 +1,7 @@
-"""The Unix socket of a directory: conversations and workers of the same machine, without gRPC.
+"""The Unix socket of a directory: conversations and workers on the same machine, without gRPC.
 
-A connection that sends what cannot be read is dropped, with a line in the log; no other one notices. Whoever holds the
-journal's lock may replace the file that a dead server left behind.
+A connection with malformed data is dropped and logged; others are not affected. The server that holds the journal's
+lock may replace the socket file of a dead server.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from holdfast.server.socket_conversations import CallTalk, Talk, WorkTalk
 
 #: The socket's file in a data directory.
 SOCKET_NAME = "holdfast.sock"
-#: The owner of the directory and nobody else.
+#: Access for the owner of the directory only.
 _MODE = 0o600
 _BACKLOG = 1_024
 
@@ -43,7 +43,7 @@ class SocketServer:
         self._empty = asyncio.Event()
 
     async def start(self, path: Path) -> None:
-        """Listens. `FailedPreconditionError` if something else is there, `UnavailableError` if that cannot be."""
+        """Listens. `FailedPreconditionError` if the path is no socket, `UnavailableError` if it cannot be used."""
         self._path = path
         try:
             listener = _listener(path)
@@ -54,16 +54,16 @@ class SocketServer:
         self._server = await loop.create_unix_server(self.connection, sock=listener, backlog=_BACKLOG)
 
     def connection(self) -> FramedProtocol:
-        """The server's end of a new connection, for whatever transport carries it."""
+        """Returns the server's end of a new connection, for any transport."""
         return _Connection(self)
 
     def dismiss(self) -> None:
-        """Tells workers, and answers what can be answered soon."""
+        """Notifies workers, and answers calls in progress."""
         for connection in list(self._connections):
             connection.stop()
 
     async def stop(self, grace_s: float = 2.0) -> None:
-        """Tells workers, answers what can be answered soon, then closes and takes the file away."""
+        """Notifies workers, answers calls in progress until the grace ends, then closes and removes the file."""
         if self._server is None:
             return
         self._path.unlink(missing_ok=True)
@@ -77,7 +77,7 @@ class SocketServer:
             connection.drop()
         await self._server.wait_closed()
 
-    # -- what connections use
+    # -- for connections
 
     def joined(self, connection: "_Connection") -> None:
         self._connections[connection] = None
@@ -89,7 +89,7 @@ class SocketServer:
             self._empty.set()
 
     def talk(self, kind: bytes, connection: "_Connection") -> Talk | None:
-        """What a client wants, by its first byte."""
+        """Returns the protocol that the first byte of a client selects; None if it is unknown."""
         if kind == CONVERSATION:
             return CallTalk(self._table, connection)
         if kind == WORKER and self._work is not None:
@@ -98,16 +98,16 @@ class SocketServer:
 
 
 def _listener(path: Path) -> socket.socket:
-    """A bound socket that only this user may connect to, from the first moment on.
+    """Returns a bound socket that only this user can connect to, from the beginning.
 
-    It is bound through the open directory, because the path of a socket may have only 107 bytes.
+    It is bound through the open directory, because the path of a socket is limited to 107 bytes.
     """
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _make_room(path)
         listener.bind(f"/proc/self/fd/{folder}/{path.name}")
-        path.chmod(_MODE)  # before it listens, so nobody was let in meanwhile
+        path.chmod(_MODE)  # before it listens, so that no other user can have connected
         listener.setblocking(False)  # noqa: FBT003 - its only parameter
     except BaseException:
         listener.close()
@@ -120,13 +120,13 @@ def _listener(path: Path) -> socket.socket:
 def _make_room(path: Path) -> None:
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            message = f"{str(path)!r} is in the way: it should be a socket and is not; move it elsewhere"
+            message = f"{str(path)!r} is in the way: expected a socket, found another file; move it elsewhere"
             raise FailedPreconditionError(message, reason="SOCKET_IN_THE_WAY")
         path.unlink()
 
 
 class _Connection(FramedProtocol):
-    """One client."""
+    """The server's end of one connection."""
 
     def __init__(self, server: SocketServer) -> None:
         super().__init__(limits.MESSAGE_BYTES_MAX)
@@ -134,19 +134,19 @@ class _Connection(FramedProtocol):
         self._talk: Talk | None = None
 
     def stop(self) -> None:
-        """The server goes away."""
+        """Ends the connection, because the server is stopping."""
         if self._talk is None:
             self.drop()
         else:
             self._talk.stop()
 
     def take(self, message: bytes) -> None:
-        """A whole message."""
+        """Handles a complete message."""
         if self._talk is not None and self.is_open:
             try:
                 self._talk.take(message)
             except DecodeError:
-                self._refuse(f"expected a message, got {len(message)} bytes that are none")
+                self._refuse(f"expected a message, got {len(message)} bytes that cannot be decoded")
             except HoldfastError as error:
                 self._refuse(error.message)
 
@@ -155,16 +155,16 @@ class _Connection(FramedProtocol):
         self.drop()
 
     def spoiled(self, error: MalformedFrameError) -> None:
-        """Said once for each connection."""
+        """Logs why the connection is dropped."""
         get_logger().warning("connection_dropped", peer=SOCKET_PEER, message=str(error))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It may send its first byte."""
+        """Registers the connection."""
         super().connection_made(transport)
         self._server.joined(self)
 
     def data_received(self, data: bytes) -> None:
-        """The first byte says what the others are."""
+        """Selects the protocol by the first byte; frames follow it."""
         if self._talk is None:
             self._talk = self._server.talk(data[:1], self)
             if self._talk is None:
@@ -174,24 +174,24 @@ class _Connection(FramedProtocol):
         super().data_received(data)
 
     def pause_writing(self) -> None:
-        """Whoever does not read is not read either."""
+        """Stops reading from a client that does not read its replies."""
         super().pause_writing()
         self.hold("unread replies", is_held=True)
 
     def resume_writing(self) -> None:
-        """And is again, once it does."""
+        """Resumes reading once the client has caught up."""
         super().resume_writing()
         self.hold("unread replies", is_held=False)
 
     def eof_received(self) -> bool:
-        """Nobody who has said everything waits for answers; what is on its way still leaves."""
+        """Closes the connection after sending pending output: a client that has finished sending awaits no replies."""
         if not self._reader.is_between:
             self.spoiled(MalformedFrameError("the connection ended in the middle of a message"))
         self.close()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody listens any more."""
+        """Ends the protocol, because the client is gone."""
         super().connection_lost(exc)
         if self._talk is not None:
             self._talk.lose()

@@ -1,4 +1,4 @@
-"""The values of the ports as messages of `holdfast.v1`."""
+"""Conversion of values of the ports to messages of `holdfast.v1`."""
 
 from typing import cast
 
@@ -18,7 +18,7 @@ _KINDS = {
 
 
 def job_message(view: JobView, result: ResultView | None = None) -> pb.Job:
-    """The job, with its result where there is one."""
+    """Converts a job, with its result if there is one."""
     job = pb.Job(
         id=view.id,
         template=template_message(view.template),
@@ -54,7 +54,7 @@ def _add_extra(job: pb.Job, view: JobView) -> None:
 
 
 def template_message(template: Template) -> pb.JobTemplate:
-    """The template, with everything said."""
+    """Converts a template, with every field set."""
     return pb.JobTemplate(
         type=template.type,
         queue=template.queue,
@@ -67,17 +67,17 @@ def template_message(template: Template) -> pb.JobTemplate:
 
 
 def backoff_message(backoff: BackoffRule) -> pb.Backoff:
-    """The backoff, with everything said."""
+    """Converts a backoff, with every field set."""
     return pb.Backoff(kind=_KINDS[backoff.kind], base_ms=backoff.base_ms, max_ms=backoff.max_ms)
 
 
 def refusal_message(index: int, refusal: Refusal) -> pb.SubmitRefusal:
-    """Why one job of a batch was not accepted."""
+    """Converts the refusal of one job of a batch."""
     return pb.SubmitRefusal(index=index, reason=refusal.reason, message=refusal.message, code=refusal.code.value)
 
 
 def entry_message(entry: Entry) -> pb.Entry:
-    """One thing that happened to one job."""
+    """Converts one event of one job."""
     return pb.Entry(
         position=entry.position,
         at_ms=entry.at_ms,
@@ -92,7 +92,7 @@ def entry_message(entry: Entry) -> pb.Entry:
 
 
 def queue_message(view: QueueView) -> pb.Queue:
-    """One queue."""
+    """Converts one queue."""
     return pb.Queue(
         name=view.name,
         mode=cast("pb.QueueMode", int(view.mode)),
@@ -106,7 +106,7 @@ def queue_message(view: QueueView) -> pb.Queue:
 
 
 def worker_message(view: WorkerView) -> pb.Worker:
-    """One worker."""
+    """Converts one worker."""
     return pb.Worker(
         worker_id=view.worker_id,
         types=view.types,
@@ -120,7 +120,7 @@ def worker_message(view: WorkerView) -> pb.Worker:
 
 
 def capabilities_message(told: Capabilities) -> pb.Capabilities:
-    """What a backend can do, and a sentence for each thing that it cannot."""
+    """Converts the capabilities of a backend, and a sentence for each missing one."""
     return pb.Capabilities(
         backend=told.backend,
         version=told.version,
@@ -130,7 +130,7 @@ def capabilities_message(told: Capabilities) -> pb.Capabilities:
 
 
 def stats_message(stats: Stats) -> pb.Stats:
-    """The whole system in numbers."""
+    """Converts the statistics of the whole system."""
     return pb.Stats(
         position=stats.position,
         now_ms=stats.now_ms,

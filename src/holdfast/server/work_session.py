@@ -1,8 +1,8 @@
-"""The server's side of one worker's session, whatever carries it.
+"""The server's side of one worker's session, for every carrier.
 
-The carrier hands over what the worker says, and sends what `messages` gives whenever it is woken. A session ends by
-the worker's leave, by a loss, by a refusal (`ending`), or because the server stops; in the last case leases
-stay with the worker, which comes back and names what it still runs.
+The carrier passes on the worker's messages, and sends the result of `messages` after each wake-up. A session ends
+because the worker leaves, the connection is lost, the session is refused (`ending`), or the server stops; in the last
+case the worker keeps its leases, reconnects, and names those it still runs.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ from holdfast.server.request_checks import checked_name
 
 
 class ServedSession:
-    """One session. `wake` is called when there is something to send or it has ended, and must not block."""
+    """One session. `wake` is called when there is something to send or the session has ended, and must not block."""
 
     def __init__(self, work: LedgerWork, welcome: pb.Welcome, wake: Callable[[], None]) -> None:
         self._dispatcher = work.dispatcher
@@ -33,7 +33,7 @@ class ServedSession:
         self.is_stopping = False
 
     def take(self, message: pb.WorkerMessage) -> None:
-        """What the worker says; what is wrong with it ends the session."""
+        """Handles a message of the worker; an invalid one ends the session."""
         if self.ending is not None or self.is_stopping:
             return
         try:
@@ -45,23 +45,23 @@ class ServedSession:
             self.end(hidden(error, "Work"))
 
     def end(self, error: HoldfastError) -> None:
-        """Refuses to go on."""
+        """Ends the session with an error."""
         self.ending = self.ending or error
         self._wake()
 
     def stop(self) -> None:
-        """The server goes away; the worker is told so."""
+        """Ends the session because the server is stopping; the worker is notified."""
         self.is_stopping = True
         self._wake()
 
     def leave(self) -> None:
-        """The connection is over: leases go back, at once after a goodbye, and not if it is the server that stops."""
+        """Detaches the session unless the server stops: leases return after the reconnect grace, or at a goodbye."""
         if self._session is not None and not self.is_stopping:
             self._dispatcher.detach(self._session, is_leaving=self._is_leaving)
         self._session = None
 
     def messages(self) -> Iterator[pb.CoordinatorMessage]:
-        """What is to be sent now, in as few messages as the limit of their size allows."""
+        """Yields the messages to send now, as few as their size limit allows."""
         if self._outbox:
             outbox, self._outbox = self._outbox, []
             yield from self._packed(outbox)
@@ -121,16 +121,16 @@ class ServedSession:
 
 
 def hello_of(message: pb.WorkerMessage) -> Hello:
-    """A worker's introduction, checked."""
+    """Checks and converts a worker's introduction."""
     if not message.HasField("hello"):
-        raise InvalidArgumentError("expected the first message to say hello", reason="HELLO_MISSING")
+        raise InvalidArgumentError("the first message of a worker must contain hello", reason="HELLO_MISSING")
     hello = message.hello
     for what, names in (("worker_id", [hello.worker_id]), ("types", hello.types), ("queues", hello.queues)):
         for name in names:
             checked_name(what, name)
     if len(hello.types) * max(1, len(hello.queues)) > limits.LANES_MAX:
         raise InvalidArgumentError(
-            f"expected types times queues to be at most {limits.LANES_MAX},"
+            f"types times queues must be at most {limits.LANES_MAX},"
             f" got {len(hello.types)} types and {len(hello.queues)} queues; name no queue to serve all of them",
             reason="HELLO_TOO_LARGE",
         )
@@ -147,16 +147,16 @@ def hello_of(message: pb.WorkerMessage) -> Hello:
 
 
 def note_of(note: pb.Note) -> Note:
-    """What an attempt says of itself."""
+    """Converts a note of an attempt."""
     permille = note.permille if note.HasField("permille") else -1
     return Note(note.job_id, note.token, permille, note.message, tuple(note.lines))
 
 
 def row_of(outcome: pb.Outcome) -> ReportRow:
-    """One outcome of a report."""
+    """Converts one outcome of a report."""
     if int(outcome.status) not in TERMINAL:
         raise InvalidArgumentError(
-            f"expected an outcome to be DONE, FAILED or CANCELED, got {outcome.status}",
+            f"an outcome must be DONE, FAILED or CANCELED, got {outcome.status}",
             reason="OUTCOME_INVALID",
         )
     return ReportRow(
@@ -172,14 +172,14 @@ def row_of(outcome: pb.Outcome) -> ReportRow:
     )
 
 
-#: More than the names, the id and the numbers of a lease take.
+#: An upper bound for the names, the id and the numbers of a lease.
 _LEASE_BYTES = 2_048
-#: And a character of a label, at most.
+#: An upper bound for one character of a label.
 _CHAR_BYTES = 4
 
 
 def weight_of(lease: GrantedLease) -> int:
-    """At least as many bytes as the lease takes on its way."""
+    """Returns an upper bound for the encoded size of a lease."""
     weight = len(lease.payload) + _LEASE_BYTES
     if lease.extra is not None:
         pairs = (*lease.extra.labels, *lease.extra.headers)
@@ -188,9 +188,9 @@ def weight_of(lease: GrantedLease) -> int:
 
 
 def add_lease(box: pb.CoordinatorMessage, lease: GrantedLease) -> None:
-    """One lease as the worker gets it, written in its place: a message made apart would be copied there."""
+    """Adds a lease to the message in place; a separate message would be copied."""
     template = lease.template
-    # Field by field, and only what is said: quicker than the same as arguments.
+    # Field by field, and only non-default values: faster than constructor arguments.
     message = box.leases.add()
     message.job_id = lease.job_id
     message.token = lease.token

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that moves only when a test advances it."""
 
 import time
 import weakref
@@ -18,7 +18,7 @@ _NEVER_MS = 1 << 62
 
 
 class ManualClock:
-    """Begins now, and moves by `advance` alone. Apps in memory that are made with it follow at once."""
+    """A clock that starts now and moves only by `advance`. Apps in memory that are made with it follow at once."""
 
     def __init__(self) -> None:
         self._wall_ms = time.time_ns() // 1_000_000
@@ -30,21 +30,23 @@ class ManualClock:
         return self._wall_ms
 
     def steady_ms(self) -> int:
-        """The time since it was made."""
+        """The time since the clock was made."""
         return self._steady_ms
 
     def uptime(self) -> Uptime | None:
-        """As long as the steady time; the machine is this clock."""
+        """The steady time, as the uptime of a machine that started with this clock."""
         return Uptime("manual", self._steady_ms)
 
     def drive(self, connection: "AppConnection") -> None:
-        """From now on this app hears of every advance."""
+        """Makes an app follow every advance from now on."""
         self._followers.add(connection)
 
     def advance(self, seconds: float) -> None:
-        """Lets time pass: delays, retries, ticks and leases whose time comes have come when this returns."""
+        """Advances the clock: delays, retries, ticks and lease expiries in this time have happened when it returns."""
         if not seconds >= 0:
-            raise InvalidArgumentError(f"expected time to go forward, got {seconds!r} seconds")
+            raise InvalidArgumentError(
+                f"seconds must be a number from 0, got {seconds!r}; the clock only moves forward"
+            )
         followers = list(self._followers)
         if not followers:
             self._move(round(seconds * 1_000))
@@ -57,10 +59,10 @@ class ManualClock:
         self._wall_ms += step_ms
 
     async def _pass(self, connection: "AppConnection", moved_ms: int) -> None:
-        """A coordinator takes a long step for a pause of its own, in which no lease runs out: the steps are short."""
-        coordinator = (await memory_of(connection)).core.coordinator
+        """Advances in short steps: a coordinator takes a long step for its own pause, during which no lease expires."""
+        coordinator = memory_of(connection).core.coordinator
         end_ms, before_ms = self._wall_ms + moved_ms, 0
-        # Whoever is there all the time misses no tick: the clock stops at each of them.
+        # The clock stops at each tick: a coordinator that runs all the time misses no tick.
         while before_ms < (due_ms := coordinator.ledger.schedules.next_due_ms() or _NEVER_MS) <= end_ms:
             await self._step(connection, coordinator, max(0, due_ms - self._wall_ms))
             before_ms = due_ms
@@ -74,15 +76,17 @@ class ManualClock:
             listened_ms -= STALL_MS
             coordinator.time.now()
         coordinator.wake()
-        await connection.call(lambda ports: ports.admin.stats())  # answered after all that is due was decided
+        await connection.call(lambda ports: ports.admin.stats())  # answered after everything that is due was processed
 
 
-async def memory_of(connection: "AppConnection") -> "Serving":
-    """The ledger of an app in memory; `InvalidArgumentError` for any other app."""
-    from holdfast.topologies.embedded.memory import MemoryLink  # noqa: PLC0415 - only who opens an app pays for it
+def memory_of(connection: "AppConnection") -> "Serving":
+    """The ledger of an app in memory; `InvalidArgumentError` for any other app. Only for the portal's loop."""
+    from holdfast.topologies.embedded.served_ledger import MemoryLink  # noqa: PLC0415 - imported only when an app is opened
 
     link = connection.link()
     if not isinstance(link, MemoryLink):
-        raise InvalidArgumentError("expected an app over memory://; see holdfast.testing.in_memory")
-    await link.work()
-    return link.serving
+        raise InvalidArgumentError(
+            'the app must keep its jobs in memory, got another backend; use Holdfast("memory://") or'
+            " holdfast.testing.in_memory(app)"
+        )
+    return link

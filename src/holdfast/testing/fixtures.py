@@ -1,4 +1,4 @@
-"""Apps for tests: in memory, with a clock that the test moves."""
+"""Apps for tests: in memory, with a clock that the test advances."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from holdfast.testing.clock import ManualClock
 
 @contextmanager
 def memory_app(clock: ManualClock) -> Iterator[Holdfast]:
-    """A fresh app in memory that follows the clock."""
+    """A new app in memory that follows the clock."""
     with Holdfast(MEMORY, clock=clock) as app:
         clock.drive(app.connection)
         yield app
@@ -18,7 +18,7 @@ def memory_app(clock: ManualClock) -> Iterator[Holdfast]:
 
 @contextmanager
 def in_memory(app: Holdfast, clock: ManualClock | None = None) -> Iterator[Holdfast]:
-    """Inside the block a program's own app keeps its jobs in memory, and forgets them afterwards."""
+    """Makes a program's own app keep its jobs in memory inside the block; they are gone afterwards."""
     connection = app.connection
     before = connection.redirect(opener(MEMORY, {}, clock))
     if clock is not None:

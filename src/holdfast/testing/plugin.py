@@ -1,7 +1,7 @@
-"""Fixtures for programs that use Holdfast, once a `conftest.py` says `pytest_plugins = ["holdfast.testing.plugin"]`.
+"""Fixtures for programs that use Holdfast; a `conftest.py` loads them: `pytest_plugins = ["holdfast.testing.plugin"]`.
 
-`holdfast_app`: an app in memory. `holdfast_clock`: its clock, moved by `advance(seconds)`. `holdfast_memory(app)`: has
-a program's own app keep its jobs in memory for this test. To run what is due: `holdfast.testing.run_jobs(app)`.
+`holdfast_app`: an app in memory. `holdfast_clock`: its clock, moved by `advance(seconds)`. `holdfast_memory(app)`:
+makes a program's own app keep its jobs in memory during the test. `holdfast.testing.run_jobs(app)` runs due jobs.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def holdfast_clock() -> "ManualClock":
-    """A clock that stands still until `advance(seconds)`."""
-    from holdfast.testing.clock import ManualClock  # noqa: PLC0415 - a suite that does not use it pays nothing
+    """A clock that moves only by `advance(seconds)`."""
+    from holdfast.testing.clock import ManualClock  # noqa: PLC0415 - costs nothing in a suite that does not use it
 
     return ManualClock()
 
@@ -34,7 +34,7 @@ def holdfast_app(holdfast_clock: "ManualClock") -> "Iterator[Holdfast]":
 
 @pytest.fixture
 def holdfast_memory(holdfast_clock: "ManualClock") -> "Iterator[Callable[[Holdfast], Holdfast]]":
-    """Call it with an app: until the test ends, that app keeps its jobs in memory, on `holdfast_clock`."""
+    """A function that takes an app; the app keeps its jobs in memory, on `holdfast_clock`, until the test ends."""
     from holdfast.testing.fixtures import in_memory  # noqa: PLC0415 - see above
 
     with ExitStack() as stack:

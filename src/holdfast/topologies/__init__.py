@@ -1,1 +1,1 @@
-"""Wiring: which parts run in which process. No rules live here."""
+"""Wiring: the parts that run in each process. There are no rules here; `table.py` lists the topologies."""

@@ -1,10 +1,10 @@
-"""Backups of data directories: as a directory or as one archive file, made beside a running server or without one.
+"""Backups of data directories: as a directory or as one archive file, with or without a running server.
 
 Invariants:
-- A backup has its name only when it is whole, synced, and proved by replaying the copy.
-- A failure leaves nothing behind; what a killed process leaves has another name, and is no backup.
-- The files beside a journal that belong to its directory go with it: whose node it is, and who may do what. Locks,
-  sockets, pins and what recovery cut off do not.
+- A backup gets its name only when it is complete, synced, and verified by replaying the copy.
+- A failure leaves no files behind; the files of a killed process have another name, and are not a backup.
+- Files beside the journal that belong to the directory are copied with it: the node's identity and the access tokens.
+  Locks, sockets, pins and the data that recovery cut off are not.
 """
 
 import os
@@ -12,7 +12,9 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -42,19 +44,19 @@ from holdfast.ledger.restore import jobs_by_state
 from holdfast.ledger.time_travel import verified
 from holdfast.server.auth.tokens import FILE_NAME as TOKENS_NAME
 from holdfast.topologies import backup_archive
-from holdfast.topologies.microservices.services.owner_restore import OWNERS, owner_state
+from holdfast.topologies.table import TOPOLOGIES
 
 LEDGER = "ledger"
-#: What lies beside a journal and belongs to it.
+#: The files beside a journal that are copied with it.
 BESIDE = (IDENTITY_NAME, TOKENS_NAME)
 PARTIAL = ".partial-"
 
-#: Begins a stage of the work, named for people, and gives what is told of its progress.
+#: Begins a named stage of the work, and returns the callback for its progress.
 Watch = Callable[[str], Progress]
 
 
 class Proved(msgspec.Struct, frozen=True):
-    """What a replay of a whole journal gave."""
+    """The result of replaying a whole journal."""
 
     position: int
     digest: int
@@ -62,8 +64,17 @@ class Proved(msgspec.Struct, frozen=True):
     jobs: dict[str, int]
 
 
+def owner_journals() -> dict[str, Any]:
+    """For each kind of journal that is not a ledger's, the module that replays and restores it.
+
+    Such a module has `OWNERS`, by the names of the directories, `owner_state` and `restore_owner`.
+    """
+    modules = [import_module(entry.journal_module) for entry in TOPOLOGIES if entry.journal_module]
+    return {kind: module for module in modules for kind in module.OWNERS}
+
+
 class StillDisk(OsDisk):
-    """A directory in which nobody removes anything: it needs no pins, and may be one that cannot be written."""
+    """A directory from which no process removes files: it needs no pins, and may be read-only."""
 
     def hold(self, name: str) -> Hold:
         return _NoHold()
@@ -71,11 +82,11 @@ class StillDisk(OsDisk):
 
 class _NoHold:
     def release(self) -> None:
-        """There is nothing to give up."""
+        """Does nothing: no pin was made."""
 
 
 def take_backup(source: Path, target: Path, *, now_ms: int, watch: Watch) -> Backup:
-    """Copies a data directory to a target that must not be there yet, proves the copy, and only then names it so."""
+    """Copies a data directory to a target that must not exist yet; the copy gets this name once it is verified."""
     _refuse_taken(target)
     partial = target.with_name(f"{target.name}{PARTIAL}{secrets.token_hex(4)}")
     with _cleaned_up(partial, f"the backup {str(target)!r}"):
@@ -92,23 +103,23 @@ def take_backup(source: Path, target: Path, *, now_ms: int, watch: Watch) -> Bac
 
 
 def prove(kind: str, disk: Disk, progress: Progress, digest_version: int = DIGEST_VERSION) -> Proved:
-    """Replays everything, comparing the digest after each frame; a `JournalError` names what is wrong."""
+    """Replays all frames, and compares the digest after each one; raises `JournalError` with the problem."""
     if kind == LEDGER:
         proof, ledger = verified(disk, progress, digest_version)
         return Proved(proof.end_position, proof.digest, ledger.book.last_ms, jobs_by_state(ledger))
-    state = owner_state(kind, disk, progress, digest_version)
+    state = owner_journals()[kind].owner_state(kind, disk, progress, digest_version)
     return Proved(state.position, state.digest, state.last_ms, state.counts())
 
 
 @contextmanager
 def opened_backup(path: Path, beside: Path, watch: Watch) -> Iterator[tuple[Backup, Disk]]:
-    """A backup, unpacked next to `beside` if it is an archive, with every file compared and everything replayed."""
+    """Opens and verifies a backup: replays it, and compares every file. An archive is unpacked next to `beside`."""
     if path.is_dir():
         disk = StillDisk(path)
         yield _proved(disk, watch), disk
         return
     folder = beside.with_name(f"{beside.name}{PARTIAL}{secrets.token_hex(4)}")
-    with _cleaned_up(folder, f"what is in {str(path)!r}"):
+    with _cleaned_up(folder, f"the contents of {str(path)!r}"):
         folder.mkdir(mode=0o700)
         backup_archive.unpack(path, folder)
         disk = StillDisk(folder)
@@ -118,10 +129,10 @@ def opened_backup(path: Path, beside: Path, watch: Watch) -> Iterator[tuple[Back
 
 def _proved(disk: Disk, watch: Watch) -> Backup:
     backup = read_backup(disk)
-    if backup.kind != LEDGER and backup.kind not in OWNERS:
-        message = f"the backup is of a kind that this Holdfast does not know: {backup.kind!r}; use a newer one"
+    if backup.kind != LEDGER and backup.kind not in owner_journals():
+        message = f"the backup has the kind {backup.kind!r}, which this Holdfast does not know; use a newer Holdfast"
         raise NotABackupError(message, reason="BACKUP_VERSION")
-    # The frames first: they can say which position is damaged.
+    # Replay first: its error names the damaged position.
     try:
         proved = prove(backup.kind, disk, watch("replaying"), backup.digest_version)
     except JournalDamagedError as error:
@@ -134,8 +145,8 @@ def _proved(disk: Disk, watch: Watch) -> Backup:
     check_files(disk, backup, watch("comparing"))
     if (proved.position, f"{proved.digest:016x}") != (backup.copied.position, backup.digest):
         message = (
-            f"the backup gives the state {proved.digest:016x} at position {proved.position}, and should give"
-            f" {backup.digest} at position {backup.copied.position}; nothing was changed, use another backup"
+            f"expected the state {backup.digest} at position {backup.copied.position} from replaying the backup, got"
+            f" {proved.digest:016x} at position {proved.position}; nothing was changed, use another backup"
         )
         raise NotABackupError(message, reason="BACKUP_DAMAGED")
     return backup
@@ -144,7 +155,7 @@ def _proved(disk: Disk, watch: Watch) -> Backup:
 def _copied(source: Disk, name: str, target: Disk, now_ms: int, watch: Watch) -> Backup:
     kind = _kind_of(source, name)
     copied = copy_journal(source, target, BESIDE, watch("copying"))
-    proved = prove(kind, target, watch("proving the copy"))
+    proved = prove(kind, target, watch("verifying the copy"))
     backup = Backup(
         BACKUP_FORMAT,
         __version__,
@@ -155,47 +166,48 @@ def _copied(source: Disk, name: str, target: Disk, now_ms: int, watch: Watch) ->
         proved.jobs,
         now_ms,
     )
-    assert proved.position == copied.position, "what was copied is what was proved"
+    assert proved.position == copied.position, "the verified copy must end at the copied position"
     check_files(target, backup, watch("comparing"))
     write_backup(target, backup)
     return backup
 
 
 def _kind_of(disk: Disk, name: str) -> str:
-    """Whose journal this is: the frames of a ledger say so themselves, those of an owner only that they are none's."""
+    """Returns the kind of the journal: the frames identify a ledger; an owner is identified by the directory's name."""
+    owners = owner_journals()
     with pin(disk, 1):
         reader = JournalReader(disk)
         frame = next(iter(reader.frames(reader.first_position - 1)), None)
     try:
         if frame is None:
-            return name if name in OWNERS else LEDGER
+            return name if name in owners else LEDGER
         events.decode(frame.body)
     except msgspec.MsgspecError:
-        if name in OWNERS:
+        if name in owners:
             return name
         raise FailedPreconditionError(
-            f"{name!r} is not the journal of a ledger, and not named after one of the services that keep something"
-            f" ({', '.join(OWNERS)}); name the directory as it was when it was served",
+            f"{name!r} is not the journal of a ledger, and does not have the name of a service with a journal"
+            f" ({', '.join(owners)}); rename the directory to the name under which it was served",
             reason="JOURNAL_OF_NOBODY",
         ) from None
     return LEDGER
 
 
 def _refuse_taken(target: Path) -> None:
-    """A backup never replaces or mixes with anything."""
+    """Refuses a target that exists: a backup never replaces or mixes with other files."""
     if not target.parent.is_dir():
-        raise InvalidArgumentError(f"there is no directory {str(target.parent)!r} to put the backup into")
+        raise InvalidArgumentError(f"the directory {str(target.parent)!r} for the backup does not exist")
     if target.is_dir() and not backup_archive.is_archive(target):
         if os.path.ismount(target):
-            raise InvalidArgumentError(f"{str(target)!r} is where a disk is mounted; name a directory within it")
+            raise InvalidArgumentError(f"{str(target)!r} is a mount point; name a directory inside it")
         if not any(target.iterdir()):
             return
     if target.exists():
-        raise FailedPreconditionError(f"{str(target)!r} is there already; choose another name", reason="TARGET_EXISTS")
+        raise FailedPreconditionError(f"{str(target)!r} exists already; choose another name", reason="TARGET_EXISTS")
 
 
 def _rename(partial: Path, target: Path) -> None:
-    """Gives the whole backup its name, durably."""
+    """Gives the complete backup its name, durably."""
     partial.rename(target)
     descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -206,7 +218,7 @@ def _rename(partial: Path, target: Path) -> None:
 
 @contextmanager
 def _cleaned_up(partial: Path, what: str) -> Iterator[None]:
-    """Removes everything of this name after a failure; a full disk is told as what it is."""
+    """Removes all files with this prefix after a failure; raises `JournalFullError` if the disk is full."""
     try:
         yield
     except BaseException as error:
@@ -215,8 +227,8 @@ def _cleaned_up(partial: Path, what: str) -> Iterator[None]:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         if isinstance(error, OSError) and is_no_space(error):
             raise JournalFullError(
-                f"there is no room for {what} in {str(partial.parent)!r}: {error.strerror}; nothing was left there."
-                " Free some space, or choose another place",
+                f"there is no space for {what} in {str(partial.parent)!r}: {error.strerror}; nothing was left there."
+                " Free some space, or choose another directory",
                 reason="NO_SPACE",
             ) from error
         raise

@@ -1,7 +1,7 @@
 """Backups as one file: a tar archive of the backup's directory, compressed if its name says so.
 
-Invariant: an archive is trusted with nothing. Only regular files with plain names are taken out of it, each once, they
-are readable by their owner alone, and what they hold is compared with what was backed up before anything is made of it.
+Invariant: an archive is not trusted. Only regular files with plain names are unpacked, each name once; only their owner
+can read them; and their contents are compared with the backup's checksums before they are used.
 """
 
 import gzip
@@ -22,9 +22,9 @@ from holdfast.journal.backup import Backup, NotABackupError, Progress
 _PLAIN = ".tar"
 _COMPRESSED = (".tar.gz", ".tgz")
 _PIECE_BYTES = 1 << 20
-#: Not those with holes, which may be larger than any disk.
+#: Not sparse files, which may be larger than any disk.
 _REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE)
-#: All names that a backup has are like this.
+#: The pattern of all file names in a backup.
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
@@ -34,7 +34,7 @@ def is_archive(path: Path) -> bool:
 
 
 def pack(folder: Path, archive: Path, *, name: str, progress: Progress) -> None:
-    """Writes a directory's files into a new archive, synced; the name that it will have says whether to compress."""
+    """Writes a directory's files into a new archive, and syncs it; its final `name` decides about compression."""
     paths = sorted(folder.iterdir())
     with archive.open("xb") as file:
         os.fchmod(file.fileno(), 0o600)
@@ -47,13 +47,13 @@ def pack(folder: Path, archive: Path, *, name: str, progress: Progress) -> None:
 
 
 def check(archive: Path, backup: Backup) -> None:
-    """Reads an archive back; raises `NotABackupError` unless it holds every file of the backup as it was."""
+    """Reads an archive back; raises `NotABackupError` unless it contains every file of the backup unchanged."""
     with _opened(archive) as tar:
         found = {name: _hash_of(content) for name, content in _contents(archive, tar)}
     for file in backup.copied.files:
         if found.get(file.name) != file.sha256:
             raise NotABackupError(
-                f"{file.name!r} in the archive is not what was written there", reason="BACKUP_DAMAGED"
+                f"{file.name!r} in the archive differs from the file that was written", reason="BACKUP_DAMAGED"
             )
 
 
@@ -65,7 +65,7 @@ def _hash_of(content: IO[bytes]) -> str:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Takes the files out into a directory."""
+    """Unpacks the files into a directory."""
     with _opened(archive) as tar:
         for name, content in _contents(archive, tar):
             with (folder / name).open("xb") as file:
@@ -79,7 +79,7 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
         with tarfile.open(archive) as tar:
             yield tar
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, ValueError) as error:
-        message = f"{str(archive)!r} is no backup, or a damaged one: {error}; use another"
+        message = f"{str(archive)!r} is not a backup, or is damaged: {error}; use another backup"
         raise NotABackupError(message, reason="BACKUP_DAMAGED") from error
 
 
@@ -89,7 +89,7 @@ def _contents(archive: Path, tar: tarfile.TarFile) -> Iterator[tuple[str, IO[byt
         is_plain = member.type in _REGULAR and _NAME.fullmatch(member.name) and member.name not in found
         content = tar.extractfile(member) if is_plain else None
         if content is None:
-            message = f"{str(archive)!r} holds {member.name[:200]!r}, which no backup does; nothing was taken from it"
+            message = f"{str(archive)!r} contains {member.name[:200]!r}, which no backup contains; it was not restored"
             raise NotABackupError(message, reason="NOT_A_BACKUP")
         found.add(member.name)
         with content:

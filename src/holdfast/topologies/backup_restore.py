@@ -1,9 +1,9 @@
-"""From a backup to a data directory that may be served, without repeating anything that the lost one has given out.
+"""Restores a backup to a data directory that can be served; it reuses no position, token or epoch of the lost one.
 
 Invariants:
-- The backup is proved whole before anything is written.
-- The directory is marked from the first write to the last: one in which a restore was interrupted is served by nobody,
-  and is refused by the next restore. A restore that fails removes what it wrote.
+- The backup is verified completely before anything is written.
+- The directory is marked from the first write to the last: after an interrupted restore it cannot be served, and the
+  next restore refuses it. A restore that fails removes the files that it wrote.
 """
 
 import contextlib
@@ -23,41 +23,40 @@ from holdfast.journal.os_disk import LOCK_NAME, OsDisk
 from holdfast.journal.whole_write import is_no_space
 from holdfast.ledger.restore import restore_ledger
 from holdfast.ledger.time_travel import Moment
-from holdfast.topologies.backup import BESIDE, LEDGER, Watch, opened_backup
-from holdfast.topologies.microservices.services.owner_restore import owner_state, restore_owner
+from holdfast.topologies.backup import BESIDE, LEDGER, Watch, opened_backup, owner_journals
 
-#: What a disk that was just made has in its first directory.
+#: Files that a new file system has, and our lock.
 _IGNORED = frozenset({"lost+found", LOCK_NAME})
 
 
 class RestoredDirectory(msgspec.Struct, frozen=True):
-    """What a data directory was made of. `position` and `digest` are those of the backup, at the moment asked for."""
+    """A restored data directory. `position` and `digest` are those of the backup, at the requested moment."""
 
     kind: str
     position: int
     digest: str
     log_time_ms: int
     jobs: dict[str, int]
-    #: Jobs that were running, and wait again.
+    #: The number of jobs that were running, and are QUEUED again.
     leases_ended: int
     cluster_id: str
     taken_ms: int
-    #: Files beside the journal that came with it.
+    #: The files beside the journal that were restored.
     beside: list[str]
 
 
 def restore_backup(
     path: Path, target: Path, is_past: Moment | None, *, now_ms: int, watch: Watch, reaches: int = 0
 ) -> RestoredDirectory:
-    """Makes a data directory of a backup, as it was before the first event that `is_past`; None: as it was at its end.
+    """Restores a backup, with the state before the first event that `is_past`; None: with the state at its end.
 
-    The backup must reach as far as the position `reaches`.
+    The backup must reach at least to the position `reaches`.
     """
     if not path.exists():
         raise InvalidArgumentError(f"there is no backup {str(path)!r}")
     _refuse_filled(target)
     if not target.absolute().parent.is_dir():
-        raise InvalidArgumentError(f"there is no directory {str(target.absolute().parent)!r} to restore into")
+        raise InvalidArgumentError(f"the directory {str(target.absolute().parent)!r} to restore into does not exist")
     with opened_backup(path, target.absolute(), watch) as (backup, disk), _filling(target) as made:
         if backup.copied.position < reaches:
             raise NotFoundError(f"the backup ends with position {backup.copied.position}, before {reaches}")
@@ -98,10 +97,11 @@ def _owner(
     backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_ms: int, cluster_id: bytes
 ) -> RestoredDirectory:
     if is_past is not None:
-        raise InvalidArgumentError("a service is restored as it was at the end of its backup; leave --at out")
-    state = owner_state(backup.kind, disk, lambda _position, _end: None)
+        raise InvalidArgumentError("a service can only be restored to the end of its backup; leave out --at")
+    owners = owner_journals()[backup.kind]
+    state = owners.owner_state(backup.kind, disk, lambda _position, _end: None)
     digest = f"{state.digest:016x}"
-    ended = restore_owner(state, made, now_ms=now_ms, cluster_id=cluster_id, epoch=backup.copied.epoch)
+    ended = owners.restore_owner(state, made, now_ms=now_ms, cluster_id=cluster_id, epoch=backup.copied.epoch)
     return RestoredDirectory(
         backup.kind,
         state.position,
@@ -116,13 +116,13 @@ def _owner(
 
 
 def _refuse_filled(target: Path) -> None:
-    """Nothing is ever restored over something."""
+    """Refuses a target that is not empty: a restore never overwrites files."""
     if target.exists() and not target.is_dir():
         raise FailedPreconditionError(f"{str(target)!r} is not a directory", reason="TARGET_EXISTS")
     names = {path.name for path in target.iterdir()} - _IGNORED if target.is_dir() else set()
     if names:
         raise FailedPreconditionError(
-            f"{str(target)!r} is not empty: it holds {min(names)!r}; choose another directory, or move that one away"
+            f"{str(target)!r} is not empty: it contains {min(names)!r}; choose another directory, or move this one away"
             " first and keep it until you are sure",
             reason="TARGET_EXISTS",
         )
@@ -130,7 +130,7 @@ def _refuse_filled(target: Path) -> None:
 
 @contextmanager
 def _filling(target: Path) -> Iterator[Disk]:
-    """An empty directory, locked; after a failure it is empty again, or gone if it was not there."""
+    """Locks an empty directory; after a failure it is empty again, or removed if it did not exist."""
     was_there = target.is_dir()
     disk = OsDisk(target)
     disk.lock()
@@ -147,7 +147,7 @@ def _filling(target: Path) -> Iterator[Disk]:
             target.rmdir()
         if isinstance(error, OSError) and is_no_space(error):
             raise JournalFullError(
-                f"there is no room for the state in {str(target)!r}: {error.strerror}; nothing was left there",
+                f"there is no space for the state in {str(target)!r}: {error.strerror}; nothing was left there",
                 reason="NO_SPACE",
             ) from error
         raise

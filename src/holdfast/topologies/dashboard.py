@@ -1,7 +1,7 @@
-"""`holdfast dashboard`: HTTP, the dashboard and metrics beside jobs that are kept elsewhere.
+"""`holdfast dashboard`: serves HTTP, the dashboard and metrics for jobs that are stored elsewhere.
 
-It asks as every client does, and keeps nothing. A directory it opens as any other process does: it serves the directory
-while no other process does, so it also takes over when the one that serves ends, and gives it back when it ends itself.
+It is an ordinary client, and stores nothing. It opens a directory like any other process: it serves the directory while
+no other process does, so it also takes over when the serving process ends, and releases the directory at its own end.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from holdfast.client.access import Access
 from holdfast.client.grpc_transport import GrpcCarrier
+from holdfast.client.link import Client, DirectPlace
 from holdfast.client.reconnecting_transport import LastingCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Once
@@ -27,16 +28,13 @@ from holdfast.server.public_server import Face
 from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.settings import Settings, is_loopback
 from holdfast.topologies.embedded.directory import Directory
-from holdfast.topologies.zookeeper.client_api import BiddingJobs
-from holdfast.topologies.zookeeper.ensemble_url import Ensemble
 
-Client = RemoteJobs | RoutedJobs | BiddingJobs
-#: The folder of a directory, the address of a server, those of several nodes in their order, or an ensemble.
-Place = Path | str | list[str] | Ensemble
+#: The folder of a directory, the address of a server, those of several nodes in their order, or jobs without a server.
+Place = Path | str | list[str] | DirectPlace
 
 
 async def serve(settings: Settings, place: Place, access: Access) -> None:
-    """Until TERM or INT; `UnavailableError` if nothing answers at the place, or the port cannot be had."""
+    """Runs until SIGTERM or SIGINT. Raises `UnavailableError` if the place or the port is not available."""
     protection = protect(settings)
     _refuse_to_lend(protection, settings, access)
     stopping = asyncio.Event()
@@ -55,40 +53,40 @@ async def serve(settings: Settings, place: Place, access: Access) -> None:
 
 
 def _refuse_to_lend(protection: Protection, settings: Settings, access: Access) -> None:
-    """Every caller acts with this process's own token: beyond loopback no caller may do so without one of its own."""
+    """Requires tokens on a non-loopback address if callers would use the access token of this process."""
     if access.token and protection.guard.is_open and not is_loopback(settings.host):
         raise FailedPreconditionError(
-            f"expected --tokens FILE before listening on {settings.host!r}: callers there would act with the token that"
-            " this dashboard shows its server, and --insecure does not allow that",
+            f"expected --tokens FILE to listen on {settings.host!r}: without it, every caller would use the access"
+            " token of this dashboard; --insecure does not allow that",
             reason="TOKENS_MISSING",
         )
 
 
 @asynccontextmanager
 async def connected(settings: Settings, place: Place, access: Access) -> AsyncIterator[Client]:
-    """A client of the place; nothing is repeated here, because HTTP callers are told when to ask again."""
+    """Connects a client to the place; it repeats no calls, because HTTP callers are told when to retry."""
     if isinstance(place, Path):
         async with _opened(settings), RemoteJobs(LastingCarrier(place / SOCKET_NAME), Once()) as near:
             yield near
         return
-    async with _far(place, access) as far:
+    async with await _far(place, access) as far:
         yield far
 
 
-def _far(place: str | list[str] | Ensemble, access: Access) -> Client:
+async def _far(place: str | list[str] | DirectPlace, access: Access) -> Client:
     if isinstance(place, str):
         return RemoteJobs(GrpcCarrier(place, access), Once())
     if isinstance(place, list):
         return RoutedJobs(place, access, retrying=Once())
-    return BiddingJobs(place)
+    return await place.client()
 
 
 @asynccontextmanager
 async def _opened(settings: Settings) -> AsyncIterator[None]:
-    """Holds the directory open: from now on some process serves its socket, if need be this one."""
+    """Keeps the directory open, so that some process serves its socket; this one if no other does."""
     link = Directory(settings)
     try:
-        with suppress(UnimplementedError):  # a process of an earlier version serves it: any answer will do
+        with suppress(UnimplementedError):  # a process of an earlier version serves it: any response is enough
             await link.call(lambda ports: ports.backend.capabilities())
         yield
     finally:
@@ -96,7 +94,7 @@ async def _opened(settings: Settings) -> AsyncIterator[None]:
 
 
 async def declared_by(client: Client) -> Capabilities:
-    """What the backend declares; a server that is too old to declare anything still refuses what it lacks."""
+    """Returns the capabilities of the backend; for a server that is too old to declare any, those of its topology."""
     try:
         return await client.capabilities()
     except UnimplementedError:
@@ -104,7 +102,7 @@ async def declared_by(client: Client) -> Capabilities:
 
 
 def backend_of(client: Client, told: Capabilities) -> Backend:
-    """The ports of a client, as far as the backend behind it has them."""
+    """Returns the ports of a client, as far as its backend has the capabilities."""
     return Backend(
         client,
         admin=client if told.has(Capability.ADMINISTRATION) else None,

@@ -1,4 +1,4 @@
-"""One worker in this process, and what one beside a server is started with."""
+"""One worker in this process, and the command of a worker beside a server."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ from holdfast.process.kept_process import Role
 from holdfast.process.ready_line import announce, few
 from holdfast.process.signals import STOPS, on_stop
 from holdfast.settings import Settings, addresses_of
-from holdfast.topologies.embedded.fork_handlers import let_go_in_children
+from holdfast.topologies.fork_handlers import let_go_in_children
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
@@ -32,10 +32,10 @@ async def run_worker(
     seen: Callable[[Worker], None] = lambda _: None,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Worker:
-    """Works until TERM or INT; prints one line once jobs can be run. Returns the worker as it ended.
+    """Runs a worker until SIGTERM or SIGINT; prints the ready line once it is attached. Returns the ended worker.
 
-    What there is to `prepare` is done once somebody is reached, before that line; if it fails, so does this. Who wants
-    to look at the worker meanwhile has `seen` it first; `more` stands in the line, too.
+    `prepare` is called once the worker is attached, before the ready line; its error ends the worker and is raised.
+    `seen` receives the worker before it starts; `more` is added to the ready line.
     """
     worker = Worker(api, handlers, config)
     seen(worker)
@@ -54,14 +54,14 @@ async def run_worker(
             announce({**line, **more, "pid": os.getpid()}, _sentence(handlers, config, where))
         await running
         if worker.is_recycling:
-            # From here until the fresh process listens, a stop waits; one that has just come is heard first.
+            # Stop signals are blocked until the new process handles them; one that has just come is handled first.
             signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
             await asyncio.sleep(0.01)
     return worker
 
 
 async def _prepared(prepare: Prepare, worker: Worker, running: "asyncio.Task[None]") -> None:
-    """Unless the worker ends first."""
+    """Calls `prepare`, unless the worker ends first; stops the worker if it fails."""
     preparing = asyncio.ensure_future(prepare())
     try:
         await asyncio.wait([preparing, running], return_when=asyncio.FIRST_COMPLETED)
@@ -76,7 +76,7 @@ async def _prepared(prepare: Prepare, worker: Worker, running: "asyncio.Task[Non
 
 
 def exempt_what_is_loaded() -> None:
-    """What is loaded stays: looking through all of it after every few hundred objects that jobs make is waste."""
+    """Exempts the loaded objects from garbage collection, and collects less often: scanning them is wasted time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
@@ -88,7 +88,7 @@ def _sentence(handlers: Mapping[str, Handler], config: WorkerConfig, where: str)
 
 
 def worker_role(settings: Settings, target: str) -> Role:
-    """The worker beside a server at this address, for a supervisor; it may be asked to leave for good."""
+    """Returns the role of a worker beside a server, for a supervisor; the worker may leave for good."""
     command = [
         *child_command("holdfast", "worker", "--connect", target, "--slots", str(settings.slots)),
         *(["--worker-id", settings.worker_id] if settings.worker_id else []),

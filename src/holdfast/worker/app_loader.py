@@ -1,4 +1,4 @@
-"""Finds the app that somebody names as `module:attribute`, and says in a sentence what is wrong when it cannot."""
+"""Imports the app named as `module:attribute`; its errors say what is wrong and what to do."""
 
 import importlib
 import importlib.util
@@ -18,10 +18,10 @@ _EXAMPLE = "for example -A shop.jobs:app for the variable `app` in shop/jobs.py"
 
 @runtime_checkable
 class App(Protocol):
-    """What a worker needs of an app."""
+    """The part of an app that a worker needs."""
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers by type."""
+        """Returns the handlers by type."""
         ...
 
 
@@ -30,42 +30,40 @@ class ConnectedApp(App, Protocol):
     """An app that knows where its jobs are kept."""
 
     def work_api(self) -> WorkApi:
-        """Where a worker of this app gets its work."""
+        """Returns the API from which a worker of this app gets its leases."""
         ...
 
 
 @runtime_checkable
 class PlannedApp(App, Protocol):
-    """An app whose jobs are made by time, too."""
+    """An app that declares schedules."""
 
     def declared_schedules(self) -> Sequence[ScheduleSpec]:
-        """What is to be set when a worker of it starts."""
+        """Returns the schedules to set when a worker of this app starts."""
         ...
 
     async def aset_schedules(self) -> object:
-        """Sets them where the app keeps its jobs."""
+        """Sets the declared schedules in the app's backend."""
         ...
 
 
 def schedules_of(app: object) -> Sequence[ScheduleSpec]:
-    """What an app wants to be set; nothing for one that knows no schedules."""
+    """Returns the schedules that an app declares; empty for an app without support for schedules."""
     return app.declared_schedules() if isinstance(app, PlannedApp) else ()
 
 
 def load_app(path: str) -> App:
-    """The app; `InvalidArgumentError` says what to do. The current directory is looked in first."""
+    """Imports an app; the current directory comes first on the import path. `InvalidArgumentError` says what to do."""
     module_name, _, attribute = path.partition(":")
     if module_name.endswith(".py"):
         rest = module_name.removesuffix(".py").replace("/", ".").strip(".")
         raise InvalidArgumentError(
-            f"expected the app to be module:attribute, got {path!r}; a module is named without .py: -A {rest}:"
+            f"the app must be module:attribute, got {path!r}; name the module without .py: -A {rest}:"
             f"{attribute or 'app'}",
             reason="APP_INVALID",
         )
     if not module_name or not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
-        raise InvalidArgumentError(
-            f"expected the app to be module:attribute, got {path!r}; {_EXAMPLE}", reason="APP_INVALID"
-        )
+        raise InvalidArgumentError(f"the app must be module:attribute, got {path!r}; {_EXAMPLE}", reason="APP_INVALID")
     module = _module(module_name)
     try:
         found: Any = module
@@ -78,24 +76,24 @@ def load_app(path: str) -> App:
         ) from None
     if not isinstance(found, App) or isinstance(found, type):
         raise InvalidArgumentError(
-            f"expected {path!r} to be an app, got {type(found).__name__}; name the variable that holds Holdfast(...)",
+            f"{path!r} must be an app, got {type(found).__name__}; name the variable that holds Holdfast(...)",
             reason="APP_INVALID",
         )
     return found
 
 
 def import_included(name: str) -> None:
-    """Import a module that an app names as part of itself; `InvalidArgumentError` says what is wrong."""
+    """Imports a module that an app includes; `InvalidArgumentError` says what is wrong."""
     if name in sys.modules:
         return
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise _broken(name, error) from None  # the module is there; something that it imports is not
+            raise _broken(name, error) from None  # the module exists; a module that it imports does not
         raise InvalidArgumentError(
-            f"app.include({name!r}): there is no module {error.name!r} here or in what is installed; name it as an"
-            " import statement would, and start the program in the folder that holds it, or set PYTHONPATH",
+            f"app.include({name!r}): there is no module {error.name!r} on the import path; use the name that an import"
+            " statement would use, and start the program in the folder that contains it, or set PYTHONPATH",
             reason="MODULE_NOT_FOUND",
         ) from None
     except BaseException as error:  # noqa: BLE001 - a module may even exit when it is imported
@@ -115,10 +113,10 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise _broken(name, error) from None  # the module is there; something that it imports is not
+            raise _broken(name, error) from None  # the module exists; a module that it imports does not
         raise InvalidArgumentError(
-            f"there is no module {error.name!r} in {here} or in what is installed; start the worker in the folder that"
-            f" holds it, or set PYTHONPATH; {_EXAMPLE}",
+            f"there is no module {error.name!r} in {here} or among the installed packages; start the worker in the"
+            f" folder that contains it, or set PYTHONPATH; {_EXAMPLE}",
             reason="APP_NOT_FOUND",
         ) from None
     except BaseException as error:  # noqa: BLE001 - a module may even exit when it is imported
@@ -126,7 +124,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _broken(name: str, error: BaseException) -> InvalidArgumentError:
-    """The user's own traceback, from the first line of their module on."""
+    """The error of a failed import, with a traceback that begins in the user's module."""
     shown = traceback.TracebackException.from_exception(error, compact=True)
     ours = (__file__, importlib.__file__)
     kept = [frame for frame in shown.stack if frame.filename not in ours and not frame.filename.startswith("<frozen ")]

@@ -1,7 +1,7 @@
-"""The log of attempts that ended: one line each, at info, and a failure at warning or error with its traceback.
+"""The log of ended attempts: one line each at info level; a failure at warning or error level with its traceback.
 
-A worker ends tens of thousands of jobs a second. The level is asked for once for all attempts that end together, and in
-a program of ours their lines are collected for a moment and written at once, complete. Payloads are never logged.
+A worker ends tens of thousands of jobs per second. So the level is checked once for all attempts that end together, and
+the Holdfast programs collect their lines for a moment and write them together. Payloads are never logged.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from holdfast.observe.logs import get_lines, is_on
 from holdfast.worker.context import JobContext
 from holdfast.worker.executors.port import Ended
 
-#: How long lines are collected before they are written together.
+#: Time for which lines are collected before they are written together.
 _COLLECT_S = 0.05
-#: So many are written at once even before that.
+#: This many collected lines are written without waiting for that time.
 _LINES_MAX = 1_000
 
 
 class FinishedLine(msgspec.Struct, frozen=True, gc=False):
-    """One attempt that did not fail."""
+    """The log line of an attempt that did not fail."""
 
     ts_ms: int
     level: str
@@ -44,9 +44,9 @@ class FinishedLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class AttemptLog:
-    """What one worker says of its attempts."""
+    """Logs the attempts of one worker."""
 
-    def __init__(self, log: Any, worker_id: str) -> None:  # noqa: ANN401 - what `get_logger` gives, bound to the worker
+    def __init__(self, log: Any, worker_id: str) -> None:  # noqa: ANN401 - from `get_logger`, bound to the worker
         self._log = log
         self._worker_id = worker_id
         self._lines = get_lines()
@@ -62,13 +62,13 @@ class AttemptLog:
                 self._finished(context, row, now_ms)
 
     def flush(self) -> None:
-        """Writes what was collected."""
+        """Writes the collected lines."""
         due, self._due = self._due, []
         if due and self._lines is not None:
             self._lines.lines.write(due)
 
     def _failed(self, context: JobContext, row: ReportRow) -> None:
-        """A failure is written at once, behind what ended before it."""
+        """Logs a failure at once, after the lines of attempts that ended before it."""
         is_final = not (row.is_retryable and context.assignment.retries_left)
         log, event = (self._log.error, "job_failed") if is_final else (self._log.warning, "attempt_failed")
         if not is_on(self._log, logging.ERROR if is_final else logging.WARNING):

@@ -1,7 +1,8 @@
-"""The span of every attempt, from its first step until its outcome is known, wherever it runs.
+"""The tracing span of every attempt, from its first step until its outcome is known.
 
-Handlers of this process begin it themselves, so that it is around whatever they do; for a child the worker does, and
-tells it. It ends with the outcome that is reported, also for what was written off, killed or given up.
+A handler in this process begins the span itself, so that the span is active while the handler runs. For a child, the
+worker begins the span and sends its context along. The span ends with the reported outcome, also for attempts that were
+written off, killed or given up.
 """
 
 import time
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
     from holdfast.ports import Assignment
 
 _OUTCOMES = {int(DONE): "done", int(FAILED): "failed", int(CANCELED): "canceled"}
-#: Whatever came of it is nobody's business: its lease is lost, or was handed back.
+#: The outcome of an attempt whose lease was lost or handed back.
 _GIVEN_UP = "given_up"
 
 
 class AttemptSpans:
-    """Spans of attempts that have not ended. They are begun on any thread, and end on the worker's loop."""
+    """Spans of attempts that have not ended. They begin on any thread, and end on the worker's loop."""
 
     def __init__(self, tracing: Tracing, worker_id: str) -> None:
         self._tracing = tracing
         self._worker_id = worker_id
-        #: With the time of its beginning.
+        #: Each span with its start time.
         self._open: dict[JobContext, tuple[Span, int]] = {}
 
     def around(self, handler: Handler) -> Handler:
-        """The handler, which begins its span; that of a child stays as it is."""
+        """Wraps a handler so that it begins its span; a handler for children is returned unchanged."""
         if handler.mode is Mode.PROCESS:
             return handler
         inner = handler.run
@@ -49,23 +50,23 @@ class AttemptSpans:
         def run(assignment: "Assignment") -> "bytes | Awaitable[bytes]":
             span = self._begin(CURRENT.get())
             if span is not None:
-                # Never taken back: a task has a context of its own, and a thread gets the span of its next attempt.
+                # Never deactivated: a task has its own context, and a thread activates the span of its next attempt.
                 self._tracing.activate(span)
             return inner(assignment)
 
         return msgspec.structs.replace(handler, run=run)
 
     def around_all(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-        """All handlers, each with its spans."""
+        """Wraps all handlers."""
         return {name: self.around(handler) for name, handler in handlers.items()}
 
     def sent(self, context: JobContext) -> TraceContext | None:
-        """An attempt goes to a child, which is told of the span."""
+        """Begins the span of an attempt that is sent to a child, and returns the span's context."""
         span = self._begin(context)
         return None if span is None else self._tracing.context_of(span)
 
     def ended(self, ended: Iterable[Ended]) -> None:
-        """Attempts are over; one that never ran has no span."""
+        """Ends the spans of attempts that have ended; an attempt that never ran has no span."""
         for context, row in ended:
             begun = self._open.pop(context, None)
             if begun is None:
@@ -80,7 +81,7 @@ class AttemptSpans:
             )
 
     def close(self) -> None:
-        """Ends what is left."""
+        """Ends the remaining spans."""
         while self._open:
             _, (span, _) = self._open.popitem()
             self._tracing.end(span, outcome=_GIVEN_UP)
@@ -95,13 +96,13 @@ class AttemptSpans:
 
 
 def attempt_spans(worker_id: str) -> AttemptSpans | None:
-    """The spans of a worker that starts now; None without a provider, and then for as long as it works."""
+    """Returns the spans of a worker; None if there is no tracing provider when the worker starts."""
     provider = provided()
     return None if provider is None else AttemptSpans(Tracing(provider), worker_id)
 
 
 def _broken(row: ReportRow) -> Broken:
-    """The exception, if there was one; else the reason, whose first word is a name."""
+    """The exception of a failed attempt; without one, the reason, which begins with a name."""
     failure = failure_of(row.output)
     if failure.type:
         return Broken(failure.type, failure.message, failure.traceback)

@@ -15,12 +15,12 @@ from holdfast.worker.handlers import AttemptFailedError, Handler, Mode, output_t
 
 
 async def echo(assignment: Assignment) -> bytes:
-    """Its payload, unchanged."""
+    """Returns the payload unchanged."""
     return assignment.payload
 
 
 async def sim(assignment: Assignment) -> bytes:
-    """Sleeps as long, and returns as many bytes, as the job says."""
+    """Sleeps for the job's `work_duration_ms`, and returns `payload_size_bytes` bytes."""
     labels = assignment.labels
     if assignment.work_duration_ms:
         await asyncio.sleep(assignment.work_duration_ms / 1_000)
@@ -29,7 +29,7 @@ async def sim(assignment: Assignment) -> bytes:
     if "sim.fail" in labels and assignment.attempt <= _failing_attempts(labels):
         raise AttemptFailedError(labels["sim.fail"] or "SIMULATED")
     if assignment.payload_size_bytes > limits.OUTPUT_BYTES_MAX:
-        # Not even made: the size comes from the submitter and may be gigabytes.
+        # Refused before the output is allocated: the submitter chooses the size, which may be gigabytes.
         raise output_too_large(assignment.payload_size_bytes)
     return b"." * assignment.payload_size_bytes
 

@@ -1,4 +1,4 @@
-"""What one worker is told about itself."""
+"""The configuration of one worker."""
 
 import msgspec
 
@@ -7,33 +7,33 @@ from holdfast.worker.handlers import Mode
 
 
 def half_of_memory() -> int:
-    """The most that one child may allocate unless somebody says otherwise: the machine survives it."""
+    """The default memory limit of a child process, low enough that one child cannot exhaust the machine."""
     return physical_bytes() // 2
 
 
 class WorkerConfig(msgspec.Struct, frozen=True):
-    """Who this worker is and how much it does at a time."""
+    """The identity, the capacity and the limits of a worker."""
 
     worker_id: str
     slots: int = 8
     queues: frozenset[str] = frozenset()
-    #: Names of the schedules that its app declares; a backend without schedules is refused.
+    #: Names of the schedules that the app declares. If there are any, the worker refuses a backend without schedules.
     schedules: tuple[str, ...] = ()
     #: How long a stop waits for running jobs before it hands them back.
     drain_ms: int = 30_000
-    #: "module:attribute" of the app; children that run jobs import it.
+    #: "module:attribute" of the app; child processes import it to run jobs.
     app_path: str = ""
-    #: Where jobs of ordinary functions run, whatever their handlers say; None: as they say.
+    #: Overrides the mode of all handlers that are ordinary functions; None: each handler's own mode.
     isolation: Mode | None = None
-    #: Whether this process may be replaced by a fresh one; a worker inside somebody's program goes on instead.
+    #: Whether this process may be replaced by a fresh one; a worker that is embedded in a program continues instead.
     is_replaceable: bool = False
-    #: A process that has run so many jobs is replaced by a fresh one; 0: never.
+    #: Replace a process after it has run this many jobs; 0: never.
     max_jobs: int = 0
-    #: A process whose resident memory is above this is replaced by a fresh one; 0: never.
+    #: Replace a process whose resident memory exceeds this; 0: never.
     max_memory_bytes: int = 0
-    #: What one child may allocate at most; 0: as much as there is.
+    #: Memory limit of a child process; 0: no limit.
     child_memory_bytes: int = msgspec.field(default_factory=half_of_memory)
-    #: How long a job that was told to end may take to do so.
+    #: Grace period for an interrupted job to end.
     kill_grace_ms: int = 2_000
-    #: Whether this process ends whenever the server's does, so that its leases need not wait for it after a restart.
+    #: Whether this process ends with the server's process; a restarted server need not wait for its leases to expire.
     dies_with_server: bool = False

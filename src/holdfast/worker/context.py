@@ -1,7 +1,7 @@
-"""What running job code can ask and say: who it is, how far it got, whether it should stop.
+"""The context of an attempt, through which job code reads its job, reports progress, and sees interrupts.
 
-A context is made when a lease arrives and ends with its attempt. Job code reads and writes it wherever it runs, the
-worker's loop collects what was said; each of the few operations that cross threads is one atomic step.
+A context is made when a lease arrives and ends with its attempt. Job code uses it on any thread, and the worker's loop
+collects the notes; each operation that crosses threads is one atomic step.
 """
 
 import os
@@ -16,16 +16,16 @@ from holdfast.core.text import as_text
 from holdfast.ports import Assignment
 from holdfast.worker.handlers import Handler
 
-#: The newest lines between two heartbeats are kept, with room for one that says how many are not.
+#: Only the newest lines between two heartbeats are kept. One more line says how many were dropped.
 _LINES_MAX = limits.NOTE_LINES_MAX - 1
 
 
 class JobInterrupt(BaseException):
-    """The attempt must end; not an `Exception`, so that job code does not take it for one of its own errors."""
+    """The attempt must end. Not an `Exception`, so that job code does not catch it as one of its own errors."""
 
 
 class CancelInterrupt(JobInterrupt):
-    """Somebody asked for the end of the job, or its lease was lost."""
+    """A cancel was requested, or the lease was lost."""
 
 
 class TimeoutInterrupt(JobInterrupt):
@@ -33,7 +33,7 @@ class TimeoutInterrupt(JobInterrupt):
 
 
 class JobContext:
-    """One attempt, seen from inside."""
+    """One attempt, as its job code sees it."""
 
     __slots__ = (
         "_dropped", "_lines", "_message", "_noted", "_permille",
@@ -46,17 +46,17 @@ class JobContext:
         self.assignment = assignment
         self.handler = handler
         self.arrived_s = arrived_s
-        #: Of the process whose attempt this is; one that job code forks off has a copy, and no say.
+        #: The process of this attempt. A process that job code forks has a copy of the context, and must not report.
         self.pid = os.getpid()
         #: 0 until it runs.
         self.started_s = 0.0
-        #: 0 until its outcome is known, and for ever if it never ran.
+        #: 0 until its outcome is known; stays 0 if it never ran.
         self.ended_s = 0.0
-        #: Why the attempt must end, once it must.
+        #: The reason why the attempt must end; None while it may run.
         self.interrupt: type[JobInterrupt] | None = None
-        #: An exception was put into the thread that runs it; that happens once at most.
+        #: Whether an exception was injected into the thread of this attempt; that happens at most once.
         self.is_injected = False
-        #: The lease is no longer ours: whatever comes of it is nobody's business.
+        #: Whether the lease was lost or handed back; the outcome is then discarded.
         self.is_revoked = False
         self._noted = noted
         self._permille = -1
@@ -76,17 +76,17 @@ class JobContext:
 
     @property
     def queue(self) -> str:
-        """The queue it waited in."""
+        """The job's queue."""
         return self.assignment.queue
 
     @property
     def attempt(self) -> int:
-        """Which run of the job this is, from 1."""
+        """The number of this run of the job, from 1."""
         return self.assignment.attempt
 
     @property
     def token(self) -> int:
-        """The number of the lease; it only grows, so whoever is written to can refuse an older one."""
+        """The fencing token of the lease. Tokens only grow, so other systems can refuse writes with an older one."""
         return self.assignment.token
 
     @property
@@ -101,7 +101,7 @@ class JobContext:
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """The tick that this job was made for, in UTC, however late it runs; None for a job that no schedule made."""
+        """The schedule's tick that created this job, in UTC, however late it runs; None without a schedule."""
         text = self.assignment.headers.get(SCHEDULED_FOR, "")
         try:
             moment = datetime.fromisoformat(text)
@@ -111,17 +111,17 @@ class JobContext:
 
     @property
     def schedule(self) -> str:
-        """The name of the schedule that made this job; empty for a job that none made."""
+        """The name of the schedule that created this job; empty for a job without a schedule."""
         return self.assignment.headers.get(SCHEDULE, "")
 
     @property
     def timeout_ms(self) -> int:
-        """How long an attempt may take; 0: as long as it takes."""
+        """Time limit of an attempt; 0: no limit."""
         return self.assignment.timeout_ms
 
     @property
     def remaining_s(self) -> float | None:
-        """How long this attempt may still take; None: as long as it takes."""
+        """Seconds until this attempt times out; None: no limit."""
         if not self.assignment.timeout_ms:
             return None
         started_s = self.started_s or time.monotonic()
@@ -129,27 +129,29 @@ class JobContext:
 
     @property
     def is_canceled(self) -> bool:
-        """Whether the attempt should end: somebody asked for it, its time is over, or its lease is lost."""
+        """Whether the attempt should end: a cancel was requested, it timed out, or its lease is lost."""
         return self.interrupt is not None
 
     def raise_if_canceled(self) -> None:
-        """Ends the attempt here if it should end."""
+        """Raises the interrupt if the attempt should end."""
         if self.interrupt is not None:
             raise self.interrupt
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Says how far the attempt got, from 0 to 1; watchers see it with the next heartbeat.
+        """Reports the progress of the attempt, from 0 to 1; clients see it after the next heartbeat.
 
-        A backend without the capability `notes` drops it; the worker warns of that when it starts.
+        A backend without the capability `notes` drops it; the worker then logs a warning when it starts.
         """
-        if not 0 <= fraction <= 1:  # also what is no number
-            raise ValueError(f"expected the progress to be from 0 to 1, got {fraction!r}")
+        if not 0 <= fraction <= 1:  # also refuses NaN
+            raise ValueError(
+                f"progress must be a number from 0 to 1, got {fraction!r}; pass a fraction such as done / total"
+            )
         self._message = as_text(str(message)[: limits.NOTE_MESSAGE_CHARS_MAX])
         self._permille = int(fraction * 1_000)
         self._noted(self)
 
     def log(self, line: object) -> None:
-        """Keeps a line with the job's history, unless the backend lacks the capability `notes`."""
+        """Adds a line to the job's history, unless the backend lacks the capability `notes`."""
         lines = self._lines
         if lines is None:
             lines = self._lines = []
@@ -161,22 +163,22 @@ class JobContext:
 
     @property
     def has_said(self) -> bool:
-        """Whether there is something that nobody has taken yet."""
+        """Whether there is a note that was not collected yet."""
         return self._lines is not None or self._permille >= 0
 
     def take_note(self) -> Note | None:
-        """What was said since the last time, for whoever sends it on."""
+        """Returns the note since the last call, to be sent to the backend; None if there is none."""
         lines, self._lines = self._lines, None
         permille, self._permille = self._permille, -1
         dropped, self._dropped = self._dropped, 0
         if not lines and permille < 0:
             return None
         if dropped:
-            lines = [f"({dropped} lines before this one were too many)", *(lines or ())]
+            lines = [f"({dropped} earlier lines were dropped)", *(lines or ())]
         return Note(self.job_id, self.token, permille, self._message, tuple(lines or ()))
 
     def add_note(self, note: Note) -> None:
-        """Takes over what a child process says for this attempt."""
+        """Adds a note from the child process that runs this attempt."""
         if note.permille >= 0:
             self._permille, self._message = note.permille, note.message
         self._lines = [*(self._lines or ()), *note.lines][-_LINES_MAX:]
@@ -187,8 +189,8 @@ CURRENT: ContextVar[JobContext] = ContextVar("holdfast_job")
 
 
 def current() -> JobContext:
-    """The job that this code runs for; `LookupError` outside of one."""
+    """Returns the context of the job that calls this; `LookupError` outside of a job."""
     try:
         return CURRENT.get()
     except LookupError:
-        raise LookupError("no job runs here: ask for the current job only inside a handler") from None
+        raise LookupError("there is no current job here; call current() only inside a handler") from None

@@ -1,6 +1,6 @@
-"""What an exception of job code leaves behind: a reason of one line, and a description for whoever asks for the result.
+"""The record of an exception in job code: a reason of one line, and a description that is kept as the job's output.
 
-An exception may be broken in many ways; none of them makes more of it than a failure of its attempt.
+A broken exception, such as one whose `__str__` raises, causes no more than the failure of its attempt.
 """
 
 import traceback
@@ -13,34 +13,34 @@ from holdfast.core.failure import Failure, last_part
 from holdfast.core.text import as_text
 
 MESSAGE_CHARS_MAX = 4 * 1_024
-#: The end of a traceback says most; this much of it is kept.
+#: Longer tracebacks are cut at the beginning: the end is the most useful part.
 TRACEBACK_CHARS_MAX = 16 * 1_024
 _CUT = "...\n"
 _PACKAGE = Path(__file__).parents[1]
-#: What stands between the worker's loop and the job's own code.
+#: Folders whose frames lie between the worker's loop and the job's own code.
 _OURS = tuple(f"{_PACKAGE / folder}/" for folder in ("worker", "sdk"))
 
 
 def reason_of(error: BaseException) -> str:
-    """The exception in a line, no longer than is kept."""
+    """The exception in one line, cut to the limit for reasons."""
     words = _words(error)[: limits.REASON_CHARS_MAX]
     name = type(error).__name__
     return as_text(f"{name}: {words}" if words else name)[: limits.REASON_CHARS_MAX]
 
 
 def described(error: BaseException) -> bytes:
-    """The exception as the output of its job."""
+    """The exception as JSON, for the output of its job; empty if it cannot be described."""
     try:
         message = as_text(_words(error)[:MESSAGE_CHARS_MAX])
         return msgspec.json.encode(Failure(_name(type(error)), message, as_text(_traceback(error))))
-    except BaseException:  # noqa: BLE001 - no memory, or a class made to be a nuisance: the reason must do
+    except BaseException:  # noqa: BLE001 - out of memory, or a broken exception class: the reason has to suffice
         return b""
 
 
 def _words(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException:  # noqa: BLE001 - not even its words need be sound
+    except BaseException:  # noqa: BLE001 - the `__str__` of the job's class may raise anything
         return "it cannot be shown"
 
 
@@ -49,9 +49,9 @@ def _name(kind: type[BaseException]) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """What Python would print, without the frames that only lead to the job's own code, and bounded.
+    """The traceback as Python prints it, without Holdfast's own frames, cut to its limit.
 
-    A long message is cut before the frames are: they say where to look.
+    A long message is cut before the frames are, because the frames show where the error is.
     """
     shown = traceback.TracebackException.from_exception(error, limit=-100, compact=True)
     _leave_out(shown)

@@ -1,4 +1,4 @@
-"""Job code that forks: its child has a copy of the worker, and must not go on as one."""
+"""Ends processes that job code forks: they have a copy of the worker, and must not continue as a worker."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def end_fork(error: BaseException | None = None) -> NoReturn:
-    """Ends a process that job code forked off where the job's code ends; the outcome is the parent's to tell."""
+    """Ends a process that job code forked, where the job's code ends; only the parent reports the outcome."""
     status = _status(error)
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
@@ -17,7 +17,7 @@ def end_fork(error: BaseException | None = None) -> NoReturn:
 
 
 def _status(error: BaseException | None) -> int:
-    """As Python ends a program that raised this."""
+    """The exit status of a Python program that raised this exception."""
     if error is None:
         return 0
     if not isinstance(error, SystemExit):

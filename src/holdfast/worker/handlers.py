@@ -1,4 +1,4 @@
-"""What a worker runs for a type of jobs, and how a handler says that its attempt failed."""
+"""Handlers, which run the jobs of one type, and the exception by which a handler reports a failed attempt."""
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -10,7 +10,7 @@ from holdfast.ports import Assignment
 
 
 class Mode(StrEnum):
-    """Where a handler runs: on the worker's loop, in a thread of the worker, or in a child that can be killed."""
+    """The place where a handler runs: the worker's loop, a thread of the worker, or a child that can be killed."""
 
     ASYNC = "async"
     THREAD = "thread"
@@ -25,9 +25,9 @@ class Handler(msgspec.Struct, frozen=True):
 
 
 class AttemptFailedError(Exception):
-    """A handler says that its attempt failed, and why; it decides on retries and on the output itself.
+    """Raised by a handler whose attempt failed; it also decides on a retry and on the output.
 
-    `summary` says more than the reason where the reason is a bare code.
+    `summary` adds details when the reason is only a code.
     """
 
     def __init__(
@@ -42,5 +42,5 @@ class AttemptFailedError(Exception):
 
 
 def output_too_large(size_bytes: int) -> AttemptFailedError:
-    """The failure of an attempt that returned too much; another attempt would return as much."""
+    """The failure of an attempt whose output is too large. It is final: the next output would be as large."""
     return AttemptFailedError(OUTPUT_TOO_LARGE, is_retryable=False, summary=too_large(size_bytes))

@@ -1,7 +1,7 @@
-"""What a worker without a stream holds, and what it is to be told next.
+"""The leases of a worker without an event stream, and the changes that it has not received yet.
 
-Invariants: a lease is held from its arrival until its outcome is answered, it is handed back, or it is revoked; it is
-revoked by this process's own clock once whoever granted it, who counts from a later instant, may have given it up.
+Invariants: a lease is held from its arrival until its outcome is answered, it is released, or it is revoked. It is
+revoked by this process's own clock as soon as the backend, which counts from a later instant, may have given it up.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,7 +17,7 @@ class Held:
 
     job_id: str
     expires_s: float
-    #: Whether its holder has heard of it.
+    #: Whether the worker has received it.
     is_delivered: bool = True
 
 
@@ -28,19 +28,19 @@ class Holding:
         self._leases: dict[int, Held] = {}
 
     def add(self, token: int, job_id: str, expires_s: float, *, is_delivered: bool) -> None:
-        """A lease, as it comes."""
+        """Adds a lease that has arrived."""
         self._leases[token] = Held(job_id, expires_s, is_delivered)
 
     def named(self) -> dict[int, str]:
-        """The job of each."""
+        """The job ids of all leases, by token."""
         return {token: held.job_id for token, held in self._leases.items()}
 
     def undelivered(self) -> dict[int, str]:
-        """Those that never reached their holder."""
+        """The job ids of leases that the worker has not received, by token."""
         return {token: held.job_id for token, held in self._leases.items() if not held.is_delivered}
 
     def deliver(self, tokens: Iterable[int]) -> None:
-        """Their holder has them now."""
+        """Marks leases as received by the worker."""
         for token in tokens:
             if token in self._leases:
                 self._leases[token].is_delivered = True
@@ -51,27 +51,27 @@ class Holding:
         return [token for token, held in self._leases.items() if held.job_id in wanted]
 
     def extend(self, tokens: Iterable[int], expires_s: float) -> None:
-        """A heartbeat that named these was answered."""
+        """Extends leases that an answered heartbeat named."""
         for token in tokens:
             if token in self._leases:
                 self._leases[token].expires_s = max(self._leases[token].expires_s, expires_s)
 
     def drop(self, tokens: Iterable[int]) -> list[int]:
-        """Takes out those of them that are held, and says which."""
+        """Removes leases, and returns the tokens of those that were held."""
         return [token for token in tokens if self._leases.pop(token, None) is not None]
 
     def expired(self, now_s: float) -> list[int]:
-        """Those whose time is over."""
+        """The tokens of leases that have expired."""
         return [token for token, held in self._leases.items() if held.expires_s <= now_s]
 
     def next_s(self) -> float | None:
-        """When the next one runs out."""
+        """The time when the next lease expires; None without leases."""
         return min((held.expires_s for held in self._leases.values()), default=None)
 
 
 @dataclass(slots=True)
 class News:
-    """What the holder has not heard yet, put together as it comes."""
+    """Changes that the worker has not received yet, collected for the next directive."""
 
     leases: list[Assignment] = field(default_factory=list)
     cancels: list[int] = field(default_factory=list)
@@ -85,12 +85,12 @@ class News:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is something to say."""
+        """Whether there is a change to deliver."""
         is_told = self.lease_ms or self.is_drained or self.is_drain_asked
         return bool(self.leases or self.cancels or self.revoked or self.reported or is_told)
 
     def directive(self) -> Directive:
-        """All of it at once. What was revoked before its holder heard of it is not mentioned at all."""
+        """All changes in one directive. A lease that was revoked before its delivery is left out."""
         unheard = {lease.token for lease in self.leases}.intersection(self.revoked)
         return Directive(
             leases=[lease for lease in self.leases if lease.token not in unheard],
@@ -106,17 +106,17 @@ class News:
 
 
 class Acknowledging:
-    """Reports under way: one is acknowledged when all its rows are answered, and so are all before it."""
+    """Reports without a complete answer. A report is acknowledged once it and all earlier ones are answered."""
 
     def __init__(self) -> None:
         self._rows_left: dict[int, int] = {}
 
     def begin(self, report_id: int, rows: int) -> None:
-        """A report is sent."""
+        """Registers a report that is sent."""
         self._rows_left[report_id] = self._rows_left.get(report_id, 0) + rows
 
     def answered(self, report_id: int, rows: int = 1) -> int:
-        """Some of its rows are answered; the number up to which all reports are, or 0 if that is none of these."""
+        """Counts answered rows. Returns the number up to which all reports are now complete; 0 if no more are."""
         self._rows_left[report_id] -= rows
         last = 0
         for number in list(self._rows_left):

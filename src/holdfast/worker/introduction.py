@@ -1,4 +1,4 @@
-"""What a worker may call itself, and what it says it knows."""
+"""Checks of the names in a worker's introduction."""
 
 import re
 
@@ -10,7 +10,7 @@ _NAME = re.compile(limits.NAME_PATTERN)
 
 
 def check_names(introduction: Introduction) -> None:
-    """What can never be right is told before anybody is asked."""
+    """Refuses invalid names before the backend is called."""
     for what, names in (
         ("worker_id", {introduction.worker_id}),
         ("types", introduction.types),
@@ -19,4 +19,4 @@ def check_names(introduction: Introduction) -> None:
         for name in names:
             if not _NAME.fullmatch(name):
                 rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
-                raise InvalidArgumentError(f"expected {what} to be {rule}, got {name[:80]!r}", reason="NAME_INVALID")
+                raise InvalidArgumentError(f"{what} must be {rule}, got {name[:80]!r}", reason="NAME_INVALID")

@@ -1,7 +1,8 @@
-"""Notices a handler that blocks the worker's loop.
+"""Detects handlers that block the worker's event loop.
 
-Heartbeats leave from the loop. A coroutine that sleeps or computes without awaiting holds them up, and with them every
-other job of this worker: past a lease, their leases are lost. It cannot be interrupted; it can be named.
+The loop sends the heartbeats. A coroutine that sleeps or computes without awaiting delays them and all other coroutines
+of this worker. If it blocks for longer than a lease, the worker loses its leases. Such a coroutine cannot be
+interrupted, so a warning names the jobs that may be the cause.
 """
 
 import asyncio
@@ -11,13 +12,13 @@ from holdfast.observe.logs import get_logger
 from holdfast.worker.executors.asyncio_tasks import TaskExecutor
 
 _TICK_S = 0.25
-#: A pause that a busy machine does not explain.
+#: A longer delay is not explained by a busy machine.
 BLOCKED_S = 1.0
 _NAMED_MAX = 20
 
 
 async def watch_loop(tasks: TaskExecutor) -> None:
-    """Warns, for ever, when the loop has stood still."""
+    """Logs a warning whenever the loop was blocked; runs until cancelled."""
     while True:
         tasks.just_ended.clear()
         before, began_s = tasks.job_ids, time.monotonic()
@@ -28,5 +29,5 @@ async def watch_loop(tasks: TaskExecutor) -> None:
                 "loop_blocked",
                 blocked_ms=round(late_s * 1_000),
                 job_ids=job_ids[:_NAMED_MAX],
-                message="an async handler did not await; let it be an ordinary function, or await a thread",
+                message="an async handler blocked the loop; make it an ordinary function, or await asyncio.to_thread()",
             )

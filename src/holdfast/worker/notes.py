@@ -1,4 +1,4 @@
-"""What running attempts say of themselves, collected between two heartbeats."""
+"""Notes (progress and log lines) of running attempts, collected between two heartbeats."""
 
 from collections.abc import Iterator
 
@@ -8,18 +8,18 @@ from holdfast.worker.context import JobContext
 
 
 class Notes:
-    """Who has said something, and the last words of those that have ended."""
+    """Running attempts that have unsent notes, and the last notes of attempts that have ended."""
 
     def __init__(self) -> None:
         self._speakers: dict[JobContext, None] = {}
         self._last: list[Note] = []
 
     def add(self, context: JobContext) -> None:
-        """Somebody has said something; called from wherever job code runs, so it is one step."""
+        """Registers an attempt that has a note. Job code calls this on any thread, so it is one atomic step."""
         self._speakers[context] = None
 
     def end(self, context: JobContext) -> None:
-        """The attempt is over: what it has said and nobody heard goes out before its outcome."""
+        """Keeps the unsent note of an attempt that has ended; it is sent before the outcome."""
         if context.has_said:
             self._speakers.pop(context, None)
             note = context.take_note()
@@ -27,12 +27,12 @@ class Notes:
                 self._last.append(note)
 
     def take_last(self) -> list[list[Note]]:
-        """Last words, in parts that one message may carry."""
+        """Returns the last notes of ended attempts, in parts that each fit into one message."""
         last, self._last = self._last, []
         return list(_cut(last))
 
     def take(self) -> list[list[Note]]:
-        """What was said since the last time."""
+        """Returns all notes since the last call, in parts that each fit into one message."""
         speakers, self._speakers = self._speakers, {}
         notes = [context.take_note() for context in list(speakers)]
         last, self._last = self._last, []

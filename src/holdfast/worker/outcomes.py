@@ -1,7 +1,7 @@
-"""How an attempt ended, as the backend is told: from what the handler returned or raised.
+"""The outcome of an attempt, as reported to the backend: made from what the handler returned or raised.
 
-Whatever job code does is an outcome of its attempt and never the end of the worker: it may return anything, raise
-anything, and have no words that can be shown.
+Nothing that job code returns or raises ends the worker. Every value and every exception, even one without a printable
+message, becomes the outcome of its attempt.
 """
 
 import os
@@ -17,18 +17,18 @@ from holdfast.worker.failures import described, reason_of
 from holdfast.worker.fork_guard import end_fork
 from holdfast.worker.handlers import AttemptFailedError, output_too_large
 
-#: No more is told of an attempt: seven weeks.
+#: The longest runtime that is reported: seven weeks.
 RUNTIME_MS_MAX = (1 << 32) - 1
 
 
 def succeeded(context: JobContext, output: object) -> ReportRow:
-    """The handler returned; its output is checked before anything is sent."""
+    """The outcome of a handler that returned; a failure if its output is not valid."""
     if os.getpid() != context.pid:
         end_fork()
     assignment = context.assignment
     context.ended_s = ended_s = time.monotonic()
     if type(output) is not bytes:
-        summary = f"OUTPUT_NOT_BYTES: expected the handler to return bytes, got {type(output).__name__}"
+        summary = f"OUTPUT_NOT_BYTES: the handler must return bytes, got {type(output).__name__}"
         return failed(context, AttemptFailedError("OUTPUT_NOT_BYTES", is_retryable=False, summary=summary))
     if len(output) > limits.OUTPUT_BYTES_MAX:
         return failed(context, output_too_large(len(output)))
@@ -37,7 +37,7 @@ def succeeded(context: JobContext, output: object) -> ReportRow:
 
 
 def failed(context: JobContext, error: BaseException) -> ReportRow:
-    """The handler raised. Whatever it raised after it was told to end, that is why it ended."""
+    """The outcome of a handler that raised. After an interrupt, the interrupt decides and not the exception."""
     if os.getpid() != context.pid:
         end_fork(error)
     if context.interrupt is not None:
@@ -46,12 +46,12 @@ def failed(context: JobContext, error: BaseException) -> ReportRow:
         if isinstance(error, AttemptFailedError):
             return _said(context, error)
         return failure(context, reason_of(error), output=described(error))
-    except Exception:  # noqa: BLE001 - a class made to be a nuisance: raised here, it would end the thread of a slot
-        return failure(context, "UNSHOWABLE: what the job raised cannot be described")
+    except Exception:  # noqa: BLE001 - a broken exception class: an error raised here would end the slot's thread
+        return failure(context, "UNSHOWABLE: the exception that the job raised cannot be described")
 
 
 def interrupted(context: JobContext) -> ReportRow:
-    """The attempt was told to end, and did or was made to."""
+    """The outcome of an attempt that was interrupted."""
     if context.interrupt is TimeoutInterrupt:
         return failure(context, "TIMEOUT")
     return ReportRow(context.job_id, context.token, CANCELED, runtime_ms=_runtime_ms(context))
@@ -66,7 +66,7 @@ def failure(
     is_retryable: bool = True,
     retry_after_ms: int = 0,
 ) -> ReportRow:
-    """A failure, with its reason no longer than is kept, and text."""
+    """A failed outcome, with reason and summary cut to their limits and made valid text."""
     return ReportRow(
         context.job_id,
         context.token,
@@ -81,7 +81,7 @@ def failure(
 
 
 def cut(rows: list[ReportRow]) -> Iterator[list[ReportRow]]:
-    """The outcomes in reports that each fit into one message."""
+    """Splits outcomes into reports that each fit into one message."""
     part: list[ReportRow] = []
     size = 0
     for row in rows:

@@ -1,10 +1,10 @@
-"""What the sessions of backends without a stream have in common: news for the holder, leases by its own clock, tasks.
+"""The base of sessions with backends that have no event stream: pending changes, lease expiry, background tasks.
 
 Invariants:
-- The holder hears everything once, in the order of `Directive`s; a failure ends the session for whatever it calls next.
-- A lease that nobody has extended in its time is revoked here, whether or not anybody can be reached. If its holder has
-  not heard of it by then, the room that it was given for is wanted still.
-- A task that ends with an error ends the session; a bug is one, too.
+- The worker receives every change once, as a `Directive`, in order. A failure ends the session for all later calls.
+- A lease that is not extended in time is revoked here, whether or not the backend can be reached. If the worker has not
+  received it by then, the session requests another lease in its place.
+- A task that ends with an error ends the session, also if the error is a bug.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from holdfast.worker.held_leases import Acknowledging, Holding, News
 class KeptSession(ABC):
     """The part of a session that does not depend on where leases come from."""
 
-    #: Whom calls go to, as the log names it.
+    #: The service that calls go to, as named in log events.
     _other = "coordinator"
 
     def __init__(self, worker_id: str, capabilities: Capabilities) -> None:
-        """`capabilities` are those of the backend; the first directive tells them to the worker."""
+        """Begins without leases. The first directive carries the backend's `capabilities` to the worker."""
         self._worker = worker_id
         self._log = get_logger().bind(worker_id=worker_id)
         self._loop = asyncio.get_running_loop()
@@ -38,17 +38,17 @@ class KeptSession(ABC):
         self._news = News(capabilities=capabilities)
         self._heard = asyncio.Event()
         self._reports = Acknowledging()
-        #: Kinds of calls that are not answered; others may be, while somebody behind the other one is away.
+        #: Kinds of calls that currently fail. Other kinds may succeed if only a service behind the called one is down.
         self._silent: set[str] = set()
         self._is_draining = False
         self._failure: HoldfastError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # -- what the holder does
+    # -- called by the worker
 
     async def next(self) -> Directive:
-        """All that has come since the last one; waits if that is nothing."""
+        """Returns all changes since the last directive; waits until there is one."""
         while True:
             if self._news.is_any and self._may_tell():
                 news, self._news = self._news, News()
@@ -64,22 +64,22 @@ class KeptSession(ABC):
 
     @abstractmethod
     async def want(self, count: int) -> None:
-        """More room."""
+        """Requests this many more leases."""
 
     async def note(self, notes: Sequence[Note]) -> None:
-        """Drops them: no backend with sessions of this kind has `Capability.NOTES`."""
+        """Drops the notes: no backend with sessions of this kind has `Capability.NOTES`."""
         self._refuse_if_over()
 
     def _may_tell(self) -> bool:
-        """Whether what there is to say is said; otherwise only that it is over."""
+        """Whether pending changes are delivered; otherwise `next` only raises the failure."""
         return self._failure is None
 
     def _begin_report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        """Refuses what is no outcome, and counts the rows that are to be answered."""
+        """Refuses rows that are not outcomes, and registers the number of rows that the backend has to answer."""
         self._refuse_if_over()
         for row in rows:
             if row.state not in TERMINAL:
-                message = f"expected an outcome to be DONE, FAILED or CANCELED, got {row.state}"
+                message = f"the state of an outcome must be DONE, FAILED or CANCELED, got {row.state}"
                 raise InvalidArgumentError(message, reason="OUTCOME_INVALID")
         self._reports.begin(report_id, len(rows))
         if not rows:
@@ -90,10 +90,10 @@ class KeptSession(ABC):
         if self._news.reported:
             self._heard.set()
 
-    # -- keeping time
+    # -- lease expiry
 
     def _revoke(self, tokens: Collection[int]) -> list[int]:
-        """Those of them that were held."""
+        """Revokes leases, and returns the tokens of those that were held."""
         gone = self._holding.drop(tokens)
         if gone:
             self._news.revoked += gone
@@ -101,7 +101,7 @@ class KeptSession(ABC):
         return gone
 
     def _watch_time(self) -> None:
-        """Sees to it that what runs out is noticed."""
+        """Starts the timer for the next lease that expires."""
         next_s = self._holding.next_s()
         if self._timer is None and next_s is not None:
             self._timer = self._loop.call_later(max(0.0, next_s - time.monotonic()), self._look_at_time)
@@ -112,13 +112,15 @@ class KeptSession(ABC):
         self._watch_time()
 
     def _give_up(self, expired: Collection[int]) -> None:
-        """What nobody may act on any more."""
+        """Revokes expired leases."""
         if expired:
-            self._log.warning("leases_over", leases=len(expired), message="no heartbeat was answered in their time")
+            self._log.warning(
+                "leases_over", leases=len(expired), message="no heartbeat was answered before they expired"
+            )
             self._revoke(expired)
 
     def _miss(self, call: str, error: HoldfastError) -> None:
-        """Said once, until every kind of call is answered again."""
+        """Logs a failed call once, until every kind of call succeeds again."""
         if not self._silent:
             self._log.warning(f"{self._other}_silent", call=call, message=error.message)
         self._silent.add(call)
@@ -150,5 +152,5 @@ class KeptSession(ABC):
         if not task.cancelled() and (error := task.exception()) is not None:
             if not isinstance(error, HoldfastError):
                 self._log.error("bug", exc_info=error)
-                error = UnavailableError("the session broke; the worker's log says why", reason="SESSION_BROKEN")
+                error = UnavailableError("the session failed; see the worker's log", reason="SESSION_BROKEN")
             self._end(error)

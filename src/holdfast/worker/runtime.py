@@ -1,13 +1,13 @@
-"""The worker's loop: slots kept full over one session, outcomes kept until they are acknowledged.
+"""The worker's loop: keeps the slots full over one session, and keeps outcomes until they are acknowledged.
 
 Invariants:
-- An outcome is held until the backend says that it is durable; a new session sends it again.
-- A lease that the backend revoked is not worked on any more. Where a restart of the backend does not renew leases, the
-  same goes for one that must have run out since the last heartbeat left.
-- Room is offered for slots that are free and for a short backlog of short jobs; what waits in it for longer than
-  a heartbeat goes back unrun.
-- A stop needs no answer: who has no jobs ends while nobody can be reached, and hurry is bounded, whatever the session
-  waits for.
+- The worker keeps an outcome until the backend confirms that it is durable; a new session sends it again.
+- The worker stops an attempt whose lease was revoked. If a restart of the backend does not renew leases, the worker
+  also stops attempts whose leases must have expired since the last heartbeat was sent.
+- The worker requests leases for free slots and for a short backlog of short jobs. A lease that waits in the backlog for
+  longer than a heartbeat interval is released unrun.
+- A stop needs no answer from the backend: a worker without jobs ends even if the backend cannot be reached, and the
+  time to hand jobs back is limited.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ from holdfast.worker.slots import Slots
 
 T = TypeVar("T")
 
-#: For so many turns of the loop, some tenths of a millisecond, outcomes wait for others to go out with them.
+#: Outcomes wait at most this many turns of the loop, some tenths of a millisecond, to be sent together with others.
 _TURNS_MAX = 48
 
 
 class Worker:
-    """Runs jobs until told to stop."""
+    """Runs jobs until it is stopped."""
 
     def __init__(self, api: WorkApi, handlers: Mapping[str, Handler], config: WorkerConfig) -> None:
         self._api = api
@@ -59,46 +59,46 @@ class Worker:
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
-        #: The time to hand back is over.
+        #: Set when the time to hand jobs back is over.
         self._over = asyncio.Event()
-        #: A stop that came while it hurried: nobody is waited for.
+        #: Set by the third stop: the worker waits for no answer.
         self._abandoned = asyncio.Event()
         self._is_hurried = False
-        #: Since `drain`, no lease is on its way to this session any more.
+        #: Whether the backend has confirmed after `drain` that no more leases will arrive in this session.
         self._is_drained = False
         self._lease_ms = limits.LEASE_MS_DEFAULT
         self._heartbeat_ms = limits.HEARTBEAT_MS
         self._are_leases_renewed = False
-        #: Whether leases were released in a session of which it is not known that the server has read it to its end.
+        #: Whether leases were released in a session that the server may not have read to its end.
         self._is_return_owed = False
-        #: When a lease may last have been given or extended.
+        #: The latest time at which a lease may have been granted or extended.
         self._extended_s = time.monotonic()
-        #: Whether it runs functions of an app, which may call progress() and log().
+        #: Whether the worker runs functions of an app, which may call progress() and log().
         self._has_app = bool(handlers.keys() - BUILTIN.keys())
         self._is_warned = False
         self.attached = asyncio.Event()
-        #: It ends because this process should be replaced by a fresh one.
+        #: Whether the worker ends so that a fresh process can replace this one.
         self.is_recycling = False
 
     @property
     def tally(self) -> AttemptTally:
-        """What has happened so far."""
+        """The counters of this worker's attempts."""
         return self._slots.tally
 
     @property
     def running(self) -> int:
-        """How many jobs it has, those that wait for a slot included."""
+        """The number of jobs that the worker holds, including those that wait for a slot."""
         return len(self._slots.contexts)
 
     @property
     def has_left_behind(self) -> bool:
-        """Whether a coroutine goes on, a job's or the end of a session; its loop can never be closed in order."""
+        """Whether a coroutine of a job or of a session's close still runs; the loop cannot be closed cleanly then."""
         return bool(self._slots.tasks.left_behind) or self._abandoned.is_set()
 
     def stop(self) -> None:
-        """Once: take no more jobs and finish those that run. Again: hand them back now. A third time: just end."""
+        """First call: takes no more jobs and finishes the running ones. Second: hands them back. Third: just ends."""
         if self.is_recycling:
-            self.is_recycling = False  # it drains already; now it ends for good
+            self.is_recycling = False  # it is draining already; now no fresh process replaces it
         elif not self._stopping.is_set():
             self._drain()
         elif not self._is_hurried:
@@ -117,7 +117,7 @@ class Worker:
         asyncio.get_running_loop().call_later(self._config.drain_ms / 1_000, self._hurry_up)
 
     async def run(self) -> None:
-        """Works until stopped; a lost session is opened again with jitter, for as long as it takes."""
+        """Works until stopped. Reopens a lost session with jittered back-off, as often as it takes."""
         watch = asyncio.create_task(watch_loop(self._slots.tasks))
         try:
             await self._run()
@@ -153,7 +153,7 @@ class Worker:
                 return None
 
     async def _open(self) -> WorkSession | None:
-        """A session; None if the worker may end before anybody answers."""
+        """Opens a session; None if the worker may end before the backend answers."""
         opening = asyncio.create_task(self._api.open(self._introduction()))
         try:
             await self._unless(self._leaving(), asyncio.wait([opening]))
@@ -163,11 +163,11 @@ class Worker:
             opening.cancel()
         await self._unless(self._abandoned.wait(), asyncio.wait([opening]))
         if opening.done() and not opening.cancelled() and opening.exception() is None:
-            return opening.result()  # it was faster: the session ends in order
+            return opening.result()  # it opened before it was cancelled; the caller ends it cleanly
         return None
 
     async def _unless(self, other: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> None:
-        """Waits for the work, unless the other thing happens first; then the work goes on by itself."""
+        """Waits for `work` unless `other` completes first; `work` then continues in the background."""
         working, happening = asyncio.create_task(work), asyncio.create_task(other)
         try:
             await asyncio.wait([working, happening], return_when=asyncio.FIRST_COMPLETED)
@@ -177,7 +177,7 @@ class Worker:
             happening.cancel()
 
     async def _leaving(self) -> None:
-        """Until the worker may end without a session."""
+        """Waits until the worker may end without a session."""
         while not self._may_leave:
             self._changed.clear()
             await self._changed.wait()
@@ -191,9 +191,9 @@ class Worker:
         return not self._slots.contexts and not self._outbox.rows
 
     async def _back_off(self, failures: int, error: HoldfastError) -> int:
-        """Waits before the next session; when every lease must have run out for good, gives the jobs up."""
+        """Waits before the next session; gives up the jobs once all leases must have expired for good."""
         ceiling_ms = min(limits.RETRY_FIRST_MS * 2**failures, limits.RETRY_MS_MAX)
-        # Every try of a long outage would say the same: after the first ones, ever fewer are worth a warning.
+        # Warn at tries 1, 2, 3, 5, 9, 17, ... only, so that a long outage does not fill the log.
         log = self._log.warning if failures.bit_count() <= 1 else self._log.debug
         log("disconnected", message=error.message, tries=failures + 1, retry_in_ms_max=ceiling_ms)
         is_over = (time.monotonic() - self._extended_s) * 1_000 > self._lease_ms
@@ -228,7 +228,7 @@ class Worker:
         if welcome.capabilities is not None:
             self._check(welcome.capabilities)
         self._are_leases_renewed = welcome.are_leases_renewed
-        self._is_return_owed = False  # the hello did not name them, so the server has taken them back
+        self._is_return_owed = False  # the introduction did not name them, so the server has taken them back
         await self._take(welcome)
         self.attached.set()
         self._log.info("attached", lease_ms=self._lease_ms)
@@ -252,12 +252,12 @@ class Worker:
         await self._over.wait()
 
     def _check(self, told: Capabilities) -> None:
-        """Refuses a backend where schedules of the app would never fire; warns once where notes are dropped."""
+        """Refuses a backend on which the app's schedules would never fire; warns once if the backend drops notes."""
         schedules = self._config.schedules
         if schedules and not told.has(Capability.SCHEDULES):
             raise UnimplementedError(
                 f"the app declares {len(schedules)} schedules ({', '.join(sorted(schedules))}), and the {told.backend}"
-                " backend has no schedules: remove @app.schedule, or keep the jobs where schedules are (a directory,"
+                " backend has no schedules; remove @app.schedule, or use a backend with schedules (a directory,"
                 " holdfast server, the monolith or the pipeline)",
                 reason="CAPABILITY_MISSING",
             )
@@ -270,7 +270,7 @@ class Worker:
             await self._take(await session.next())
 
     async def _beat(self, session: WorkSession) -> None:
-        """A heartbeat now and then, and with it what else is done now and then."""
+        """Sends heartbeats; after each one sends notes, releases the old backlog and checks the memory."""
         while True:
             await asyncio.sleep(beat_ms(self._heartbeat_ms, self._lease_ms) / 1_000)
             await session.extend()
@@ -281,7 +281,7 @@ class Worker:
             self._look_at_memory()
 
     async def _hand_back(self, session: WorkSession) -> None:
-        """What has waited for a slot since the heartbeat before is better off with somebody else."""
+        """Releases jobs that have waited for a slot since the previous heartbeat: another worker can run them."""
         waited_s = beat_ms(self._heartbeat_ms, self._lease_ms) / 1_000
         await self._release_backlog(session, time.monotonic() - waited_s)
 
@@ -293,7 +293,7 @@ class Worker:
             await session.release([context.token for context in dropped if not context.is_revoked])
 
     async def _speak(self, session: WorkSession) -> None:
-        """Sends outcomes and free slots as they come, and drains when told to stop."""
+        """Sends outcomes and requests for leases as attempts end; drains when the worker is stopped."""
         is_draining = is_released = False
         while True:
             await self._changed.wait()
@@ -313,14 +313,14 @@ class Worker:
                 return
 
     async def _let_more_end(self) -> None:
-        """While coroutines that wait for a slot end turn by turn, their outcomes are worth one message, not many."""
+        """Waits while coroutines end turn by turn and others take their slots: one message carries their outcomes."""
         turns = _TURNS_MAX if self._slots.tasks.running else 0
         while self._slots.waiting and turns:
             turns -= 1
             await asyncio.sleep(0)
 
     async def _ask(self, session: WorkSession) -> None:
-        """Offers room for as many leases as are wanted and were not asked for yet."""
+        """Requests the leases that are wanted and were not requested yet."""
         slots = self._config.slots
         backlog = min(self._slots.pace.backlog(slots), self._jobs_left())
         want = slots + backlog - len(self._slots.contexts) - self._offered
@@ -329,7 +329,7 @@ class Worker:
             await session.want(want)
 
     def _jobs_left(self) -> int:
-        """How many jobs this process may still run before it is replaced; more are not worth collecting."""
+        """The number of jobs that this process may still run before it is replaced; the limit of the backlog."""
         config = self._config
         is_bounded = config.is_replaceable and config.max_jobs
         return max(0, config.max_jobs - self._slots.ended_here) if is_bounded else sys.maxsize
@@ -368,7 +368,7 @@ class Worker:
         self._outbox.acknowledge(directive.reported)
         self._is_drained |= directive.is_drained
         if self._stopping.is_set():
-            self._changed.set()  # this may have been the last thing that was waited for
+            self._changed.set()  # this may be the last answer that the drain waits for
         if directive.is_drain_asked and not self._stopping.is_set():
             self._log.info("drain_asked")
             self._drain()
@@ -382,7 +382,7 @@ class Worker:
             self._slots.take(directive.leases)
 
     def _give_up(self, tokens: Iterable[int]) -> None:
-        """The leases are no longer ours: their jobs stop, and their outcomes are nobody's business."""
+        """Stops the jobs of leases that this worker no longer holds, and discards their outcomes."""
         for token in tokens:
             self._outbox.forget(token)
             context = self._slots.contexts.get(token)
@@ -393,12 +393,12 @@ class Worker:
     # -- jobs that end
 
     def _ended(self, ended: list[Ended]) -> None:
-        """Attempts are over: reported, unless their leases are no longer ours."""
+        """Queues the outcomes of ended attempts for the next report, unless their leases were lost or handed back."""
         reported: list[Ended] = []
         for pair in ended:
             context, row = pair
             if context.is_revoked:
-                self._log.info("given_up", job_id=context.job_id, message="its lease is no longer ours")
+                self._log.info("given_up", job_id=context.job_id, message="its lease was lost or handed back")
                 continue
             reported.append(pair)
             if context.has_said:
@@ -410,15 +410,15 @@ class Worker:
         if config.max_jobs and self._slots.ended_here >= config.max_jobs:
             self._recycle(f"it has run {config.max_jobs} jobs")
         elif tally.written_off >= config.slots:
-            self._recycle("as many jobs as it has slots did not end when told to")
+            self._recycle("as many jobs as it has slots did not end when interrupted")
 
     def _look_at_memory(self) -> None:
         limit = self._config.max_memory_bytes
         if limit and (now := resident_bytes()) > limit:
-            self._recycle(f"it holds {now >> 20} MiB of memory, more than {limit >> 20}")
+            self._recycle(f"it uses {now >> 20} MiB of memory, more than the limit of {limit >> 20} MiB")
 
     def _recycle(self, why: str) -> None:
         if self._config.is_replaceable and not self._stopping.is_set():
-            self._log.info("recycling", message=f"a fresh process follows: {why}")
+            self._log.info("recycling", message=f"a fresh process replaces this worker: {why}")
             self.is_recycling = True
             self._drain()

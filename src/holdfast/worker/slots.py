@@ -1,9 +1,9 @@
-"""The slots of a worker and the backlog before them: who runs, who waits, who goes back.
+"""The slots of a worker and its backlog: starts attempts, queues those without a slot, and drops those to hand back.
 
 Invariants:
-- At most `slots` attempts run at a time, whatever their modes.
+- At most `slots` attempts run at a time, across all modes.
 - An attempt is known by its token from the arrival of its lease until it has ended or was dropped.
-- What waits is begun in the order of arrival, as far as one deque for threads and one for the others can tell.
+- Waiting attempts start in order of arrival, as far as two deques (one for threads, one for other modes) allow.
 """
 
 import time
@@ -29,7 +29,7 @@ from holdfast.worker.prefetch import AttemptPace
 
 
 class Slots:
-    """Runs leases. `ended` hears of every attempt that is over, `noted` of every one that has said something."""
+    """Runs leases. Calls `ended` with every attempt that has ended, and `noted` with every attempt that has a note."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Slots:
         self._noted = noted
         self.pace = AttemptPace()
         self.tally = AttemptTally()
-        #: Attempts that ran in this very process, not in a child.
+        #: Number of attempts that ran in this process, not in a child.
         self.ended_here = 0
-        #: Everything that arrived and has not ended, by token.
+        #: Attempts that have arrived and not ended, by token.
         self.contexts: dict[int, JobContext] = {}
         self._waiting: deque[JobContext] = deque()
         watcher = Watcher(self._ended, self.tally)
@@ -65,21 +65,21 @@ class Slots:
 
     @property
     def types(self) -> frozenset[str]:
-        """What can be run."""
+        """The job types that this worker can run."""
         return frozenset(self._handlers)
 
     @property
     def waiting(self) -> int:
-        """How many wait for a slot that is not a thread's."""
+        """The number of attempts that wait for a slot and do not run in a thread."""
         return len(self._waiting)
 
     @property
     def backlog(self) -> int:
-        """How many wait for a slot."""
+        """The number of attempts that wait for a slot."""
         return len(self._waiting) + len(self.threads.queue)
 
     def take(self, leases: Iterable[Assignment]) -> None:
-        """Runs them as soon as there is a slot."""
+        """Starts each lease as soon as a slot is free."""
         now_s = time.monotonic()
         handlers, contexts, queue, noted = self._handlers, self.contexts, self.threads.queue, self._noted
         for assignment in leases:
@@ -92,7 +92,7 @@ class Slots:
         self._pump()
 
     def interrupt(self, context: JobContext) -> None:
-        """Ends an attempt because somebody asked for it, or because its lease is lost."""
+        """Ends an attempt because of a cancel request or a lost lease."""
         if context.interrupt is not None:
             return
         context.interrupt = CancelInterrupt
@@ -102,7 +102,7 @@ class Slots:
             self._executors[context.handler.mode].interrupt(context)
 
     def drop_backlog(self, before_s: float = float("inf")) -> list[JobContext]:
-        """Takes back what has arrived before this time and still waits for a slot."""
+        """Removes and returns the attempts that arrived before this time and still wait for a slot."""
         dropped: list[JobContext] = []
         for line in (self._waiting, self.threads.queue):
             dropped += _arrived_before(line, before_s)
@@ -112,7 +112,7 @@ class Slots:
         return dropped
 
     async def close(self) -> None:
-        """Ends everything that is left."""
+        """Drops the waiting attempts and closes the executors."""
         self._waiting.clear()
         for executor in self._executors.values():
             await executor.close()
@@ -133,7 +133,7 @@ class Slots:
         return True
 
     def _ended(self, ended: list[Ended]) -> None:
-        """Attempts are over: what is told twice was known before, and is left out."""
+        """Records attempts that have ended, and ignores those that were recorded before."""
         contexts = self.contexts
         known: list[Ended] = []
         run, run_s = 0, 0.0
@@ -163,7 +163,8 @@ class Slots:
         if self._waiting and self._is_waiting_first():
             self._start_waiting()
         others = self.tasks.running + self.processes.running
-        # A thread goes on for as long as there is work for it: one is asked to make room for who came before.
+        # A thread keeps its slot while work waits for it. If an earlier arrival of another mode waits, one thread must
+        # give its slot up.
         self.threads.allowance = self._config.slots - others - (bool(self._waiting) and self._is_waiting_first())
         self.threads.wake()
         self._start_waiting()
@@ -182,7 +183,7 @@ class Slots:
 
 
 def _arrived_before(line: deque[JobContext], before_s: float) -> list[JobContext]:
-    """Takes the oldest ones out, each in one step, because threads take them too."""
+    """Removes the oldest attempts, each in one atomic step, because threads take from the same deque."""
     taken: list[JobContext] = []
     try:
         while line[0].arrived_s < before_s:
@@ -201,14 +202,14 @@ _NO_HANDLER = Handler(_no_handler, Mode.ASYNC)
 
 
 def _isolated(handler: Handler, config: WorkerConfig) -> Handler:
-    """The handler in the mode that this worker wants; coroutines stay on the loop."""
+    """Returns the handler in the mode that this worker is configured for; coroutines stay on the loop."""
     mode = handler.mode
     if mode is not Mode.ASYNC and config.isolation is not None:
         mode = config.isolation
     if mode is Mode.PROCESS and not config.app_path:
         raise InvalidArgumentError(
-            "jobs that run in processes need an app that a process can import;"
-            " say `holdfast worker -A module:app`, or app.worker(app_path='module:app')",
+            "jobs that run in processes need an app that a child process can import;"
+            " use `holdfast worker -A module:app` or app.worker(app_path='module:app')",
             reason="APP_MISSING",
         )
     return msgspec.structs.replace(handler, mode=mode)

@@ -1,7 +1,7 @@
-"""What a worker warns of when it starts: jobs and schedules that would wait or fire for ever in silence.
+"""Warnings at the start of a worker, about jobs and schedules that no worker would run.
 
-The warnings follow from what the backend can tell: without administration nothing is known of waiting types, and
-without schedules nothing of them. No read may stop or delay the worker: one that fails or takes long is left out.
+The backend's capabilities limit the warnings: without administration the waiting types are unknown, without schedules
+the schedules are. No read may stop or delay the worker: a read that fails or takes long is skipped.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _REMEDY = "start a worker whose app defines them; a renamed function keeps its o
 
 
 class Reads(NamedTuple):
-    """Where a worker reads what waits, which workers are connected, and which schedules there are."""
+    """The calls that read the queues, the connected workers and the schedules."""
 
     queues: Callable[[], Awaitable[list[QueueView]]]
     workers: Callable[[], Awaitable[list[WorkerView]]]
@@ -31,7 +31,7 @@ class Reads(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """What the app of a worker declares: the types it runs, names of renamed functions, and schedules."""
+    """The declarations of a worker's app: the types it runs, aliases of renamed functions, and schedules."""
 
     app: str
     types: Collection[str]
@@ -40,7 +40,7 @@ class Declared(NamedTuple):
 
 
 class StartWarning(NamedTuple):
-    """A stable name, a sentence, and fields for programs."""
+    """A warning: a stable event name, a sentence, and fields for programs."""
 
     event: str
     message: str
@@ -48,14 +48,14 @@ class StartWarning(NamedTuple):
 
 
 def declared_by(app: App | None, path: str, types: Collection[str]) -> Declared:
-    """What an app declares; `path` is how people call it, and is empty where a worker has no app."""
+    """Returns the declarations of an app. `path` is the app's name in messages; empty for a worker without an app."""
     return Declared(path, types, getattr(app, "aliases", {}), schedules_of(app))
 
 
 async def report_start(declared: Declared, reads: Reads | None) -> None:
-    """Log a warning for everything that no worker will run, once the worker is attached.
+    """Logs a warning for everything that no worker will run; called once the worker is attached.
 
-    Without `reads`, where the backend has no administration, only the app itself is looked at.
+    Without `reads`, for a backend without administration, only the app itself is checked.
     """
     waiting = [] if reads is None else await _waiting_for_ever(declared, reads)
     for one in [*_without_functions(declared), *waiting]:
@@ -64,7 +64,7 @@ async def report_start(declared: Declared, reads: Reads | None) -> None:
 
 async def _waiting_for_ever(declared: Declared, reads: Reads) -> list[StartWarning]:
     workers = await _read(reads.workers)
-    if workers is None:  # then the worker may not read the rest either
+    if workers is None:  # the other reads would be refused, too
         return []
     known = {*declared.types, *(name for worker in workers for name in worker.types)}
     queues, schedules = await _read(reads.queues) or [], await _read(reads.schedules) or []
@@ -86,8 +86,8 @@ async def _read(read: Callable[[], Awaitable[list[T]]]) -> list[T] | None:
 def _without_functions(declared: Declared) -> Iterator[StartWarning]:
     if declared.app and not set(declared.types) - BUILTIN.keys():
         message = (
-            f"{declared.app} has no job functions, so this worker runs the built-in types alone: decorate functions"
-            ' with @app.job, and name the modules that hold them with app.include("module")'
+            f"{declared.app} has no job functions, so this worker runs only the built-in types; decorate functions"
+            ' with @app.job, and name the modules that contain them with app.include("module")'
         )
         yield StartWarning("no_job_functions", message, {"app": declared.app})
 
@@ -105,21 +105,21 @@ def _unknown_schedules(known: Collection[str], schedules: Sequence[ScheduleView]
         shown = ", ".join(f"{name} (type {kind})" for name, kind in [*types.items()][:_SHOWN_MAX])
         more = f" and {len(types) - _SHOWN_MAX} more" if len(types) > _SHOWN_MAX else ""
         message = (
-            f"schedules make jobs of types that no connected worker knows: {shown}{more}; {_REMEDY};"
-            " `holdfast schedule delete NAME` ends a schedule"
+            f"schedules create jobs of types that no connected worker knows: {shown}{more}; {_REMEDY};"
+            " `holdfast schedule delete NAME` deletes a schedule"
         )
         yield StartWarning("unknown_schedules", message, {"schedules": types})
 
 
 def _repeated_schedules(declared: Declared, schedules: Sequence[ScheduleView]) -> Iterator[StartWarning]:
-    """The schedule of a function that was renamed stays beside the one of its new name, and both fire."""
+    """Warns of the old schedule of a renamed function: it still exists beside the new one, and both fire."""
     names = {spec.name for spec in declared.schedules}
     types = {spec.template.type for spec in declared.schedules}
     for view in schedules:
         name, kind = view.spec.name, view.spec.template.type
         if declared.aliases.get(kind) in types and name not in names and view.next_ms and not view.is_paused:
             message = (
-                f"the schedule {name} still makes jobs of {kind}, the old name of {declared.aliases[kind]}, which has a"
-                f" schedule of its own: both fire; `holdfast schedule delete {name}` ends the old one"
+                f"the schedule {name} still creates jobs of type {kind}, the old name of {declared.aliases[kind]},"
+                f" which has its own schedule: both fire; `holdfast schedule delete {name}` deletes the old one"
             )
             yield StartWarning("repeated_schedule", message, {"schedule": name})

@@ -1,4 +1,4 @@
-"""What a worker is called unless somebody names it."""
+"""Default names of workers."""
 
 import os
 import re
@@ -9,17 +9,17 @@ from holdfast import limits
 
 
 def host_name() -> str:
-    """The host's name alone: for one worker on it, which comes back under the same name."""
+    """The host's name: for a single worker on a host, which keeps its name over restarts."""
     return _cut(_host())
 
 
 def process_name() -> str:
-    """The host's name and this process: stable while it lives, its own among many on one host."""
+    """host-pid: unique on one host, and stable while the process lives."""
     return _cut(f"{_host()}-{os.getpid()}")
 
 
 def fresh_name() -> str:
-    """Host, process and a random part: unique for each worker of a process."""
+    """host-pid-random: unique per worker."""
     return _cut(f"{_host()}-{os.getpid()}-{secrets.token_hex(6)}")
 
 
@@ -28,5 +28,5 @@ def _host() -> str:
 
 
 def _cut(name: str) -> str:
-    """The end is what tells workers apart."""
+    """Keeps the end of a long name, which distinguishes workers."""
     return name[-limits.NAME_CHARS_MAX :]

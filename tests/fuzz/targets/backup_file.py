@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.journal.backup import Backup, BackupDamagedError, Copied, CopiedFile, NotABackupError, read_backup
 from holdfast.journal.directory_marks import BACKUP_NAME
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 from tests.fuzz.depth import DEEP_JSON
 
 _COPIED = Copied("00" * 16, 2, 1, 15, [CopiedFile("MANIFEST", 64, "00" * 32)])

@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2 as internal_pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from tests.fuzz.calling import METHODS, STREAMS, requests_of
 from tests.fuzz.rpc import Gateway, Refused
+from tests.fuzz.rpc_requests import METHODS, STREAMS, requests_of
 from tests.fuzz.source import Source
 from tests.fuzz.world import World, run
 

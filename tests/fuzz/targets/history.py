@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import FailedPreconditionError
-from holdfast.lab.check import judge, markdown, render
-from holdfast.lab.check.rendering import as_json
-from holdfast.lab.history.files import RUN
+from holdfast_lab.check import judge, markdown, render
+from holdfast_lab.check.verdict_report import as_json
+from holdfast_lab.history.files import RUN
 from tests.fuzz.depth import DEEP_JSON
 from tests.fuzz.parts import packed, unpacked
 from tests.fuzz.source import Source

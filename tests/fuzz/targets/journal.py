@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from holdfast.journal import FRAME_OVERHEAD, FileJournal, JournalConfig, JournalDamagedError, JournalVersionError
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 from tests.fuzz.source import Source
 from tests.golden.journal.generate import golden_files
 

@@ -4,7 +4,7 @@ import random
 from functools import cache
 
 from holdfast.journal import JournalVersionError, SnapshotDamagedError, SnapshotHeader, read_snapshot, write_snapshot
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 
 _POSITION = 15
 _CHUNKS = (b"chunk one", bytes(64), bytes(range(256)))

@@ -15,7 +15,7 @@ from holdfast.errors import Code
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto.frames import CONVERSATION, WORKER, FrameReader, framed
 from holdfast.server.unix_socket import SocketServer, _Connection
-from tests.fuzz.calling import call_bytes, message_bytes
+from tests.fuzz.rpc_requests import call_bytes, message_bytes
 from tests.fuzz.source import Source
 from tests.fuzz.world import LOOKS, World, run, settle
 

@@ -1,8 +1,8 @@
-"""Write the canonical journal of the present format version, the same bytes every time.
+"""Write the canonical journal of the present format version, with the same bytes every time.
 
     PYTHONPATH=src python -m tests.golden.journal.generate
 
-Only a new format version is a reason to run this; the files of older versions are never written again.
+Run this only for a new format version; the files of older versions are never written again.
 """
 
 import random
@@ -12,18 +12,18 @@ from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.snapshot import SnapshotHeader, write_snapshot
 from holdfast.journal.version import FORMAT_VERSION
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 
 GOLDEN = Path(__file__).parent
 CLUSTER_ID = bytes.fromhex("00112233445566778899aabbccddeeff")
-# A plain body, zeros, the usual mask over whole sectors (which calls for another mask), and every byte.
+# A plain body, zeros, the default mask over whole sectors (which requires another mask), and every byte value.
 BODIES = (b"first", bytes(700), b"\xc1" * 1_600, bytes(range(256)), b"fifth", b"last")
 CONFIG = JournalConfig(segment_bytes=1_200, extent_bytes=1_024)
 CHUNKS = (b"chunk one", bytes(64))
 
 
 def golden_files() -> dict[str, bytes]:
-    """Two epochs, several segments, and a snapshot at the end of the first epoch."""
+    """Returns the files of two epochs with several segments, and a snapshot at the end of the first epoch."""
     disk = SimDisk(random.Random(0))
     journal = _open(disk, now_ms=1_700_000_000_000)
     for number, body in enumerate(BODIES[:-1], start=1):

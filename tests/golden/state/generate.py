@@ -2,8 +2,8 @@
 
     PYTHONPATH=src python -m tests.golden.state.generate
 
-Only a new format version is a reason to run this; the files of older versions are never written again. Unlike the
-files of tests/golden/journal, these hold real events, so that the digests in them can be checked.
+Run this only for a new format version; the files of older versions are never written again. Unlike the files of
+tests/golden/journal, these hold real events, so that their digests can be checked.
 """
 
 import random
@@ -22,11 +22,11 @@ from holdfast.journal.snapshot import SnapshotHeader, write_snapshot
 from holdfast.journal.version import FORMAT_VERSION
 from holdfast.ledger.recovery import recover
 from holdfast.ledger.snapshots import take_snapshot
-from holdfast.testing.disk import SimDisk
 from holdfast.topologies.backup import take_backup
 from holdfast.topologies.microservices.services.owner_journal import Machine, RecoveredOwner, join
 from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
 from holdfast.topologies.microservices.state.record_events import Decided, Move, Spends
+from holdfast_lab.simulation.disk import SimDisk
 
 GOLDEN = Path(__file__).parent
 CLUSTER_ID = bytes.fromhex("00112233445566778899aabbccddeeff")
@@ -41,7 +41,7 @@ def job_id(number: int) -> str:
 
 
 class _LedgerWriter:
-    """A ledger whose events go into a journal, one frame each."""
+    """A ledger whose events are written to a journal, one frame each."""
 
     def __init__(self, disk: SimDisk, now_ms: int) -> None:
         found = recover(disk, CONFIG, LedgerConfig(), now_ms=now_ms, new_cluster_id=CLUSTER_ID)
@@ -68,7 +68,7 @@ class _LedgerWriter:
 
 
 def ledger_files() -> dict[str, bytes]:
-    """Jobs in every state, a closed queue, schedules, a snapshot, and events after it in a second epoch."""
+    """Returns the files of a ledger: jobs in every state, a closed queue, schedules, a snapshot, and a second epoch."""
     disk = SimDisk(random.Random(0))
     writer = _LedgerWriter(disk, START_MS)
     template = Template("echo", max_attempts=2)
@@ -150,7 +150,7 @@ OWNERS: dict[str, tuple[Callable[[], Machine], Story]] = {
 
 
 def owner_files(kind: str) -> dict[str, bytes]:
-    """One frame an event, and a snapshot after the first twelve."""
+    """Returns the files of an owner: one frame per event, and a snapshot after the first twelve."""
     disk = SimDisk(random.Random(0))
     new, tell = OWNERS[kind]
     machine = new()

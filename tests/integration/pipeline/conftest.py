@@ -1,4 +1,4 @@
-"""What tests of the store share."""
+"""Fixtures of the tests of the store."""
 
 from collections.abc import AsyncIterator
 
@@ -6,12 +6,12 @@ import pytest
 
 from holdfast.topologies.pipeline.backend import http_client
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
-from tests.integration.pipeline.patience import PATIENCE_S, open_patiently
+from tests.integration.pipeline.long_timeouts import PATIENCE_S, open_patiently
 
 
 @pytest.fixture(autouse=True)
 def patient_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is taken to be away because a connection within this process was made late."""
+    """Raises the connect timeout, so that a slow connection within this process does not count as a failure."""
     monkeypatch.setattr(http_client, "_CONNECT_S", PATIENCE_S)
 
 

@@ -1,4 +1,4 @@
-"""Short words for what tests of the store do all the time."""
+"""Shorthands for calls of the store that many tests make."""
 
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
@@ -12,7 +12,7 @@ LEASE_MS = 60_000
 
 
 async def insert(store: Store, template: Template = ECHO, payload: bytes = b"", **more: object) -> str:
-    """The id of a new job; what is beyond a draft's own words is its extra."""
+    """Inserts a job and returns its id; further arguments become its extra."""
     extra = Extra(**more) if more else None  # type: ignore[arg-type]
     (job_id,) = (await store.rows.insert([template], [JobDraft(payload=payload, extra=extra)])).job_ids
     assert job_id
@@ -20,30 +20,30 @@ async def insert(store: Store, template: Template = ECHO, payload: bytes = b"", 
 
 
 async def claim(store: Store, *, count: int = 100, visibility_ms: int = LEASE_MS) -> list[Ticket]:
-    """What is visible of the type `echo`."""
+    """Claims visible rows of the type `echo`."""
     return await store.claims.claim(count, visibility_ms, ECHOES, [])
 
 
 async def start(store: Store, job_id: str, worker: str = "w", lease_ms: int = LEASE_MS) -> Assignment:
-    """The lease on a job that can be started."""
+    """Starts a job that can be started and returns its lease."""
     (run,) = await store.runs.start(worker, [job_id], lease_ms)
     return run
 
 
 async def running(store: Store, template: Template = ECHO, worker: str = "w", lease_ms: int = LEASE_MS) -> Assignment:
-    """The lease on a new job."""
+    """Inserts and starts a job and returns its lease."""
     return await start(store, await insert(store, template), worker, lease_ms)
 
 
 async def report(store: Store, run: Assignment, state: int = DONE, worker: str = "w", **more: object) -> str:
-    """Why a report does not count; empty if it does."""
+    """Reports an outcome and returns the reason of the refusal; empty if it was accepted."""
     row = ReportRow(run.job_id, run.token, state, **more)  # type: ignore[arg-type]
     (reason,) = await store.runs.report(worker, [row])
     return reason
 
 
 async def ended(store: Store) -> str:
-    """The id of a job that is done."""
+    """Runs a job to DONE and returns its id."""
     run = await running(store)
     assert await report(store, run) == ""
     return run.job_id

@@ -1,6 +1,6 @@
-"""Workers of the pipeline that die, stand still, or lose their coordinator: real processes, real connections.
+"""Workers of the pipeline that die, pause, or lose their coordinator: real processes, real connections.
 
-Leases and heartbeats last for minutes here, so that nothing but a dropped connection can explain a second attempt.
+Leases and heartbeats last for minutes here, so that only a dropped connection can cause a second attempt.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKi
 from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.e2e.fleet import Fleet, Program, fleet_in
-from tests.integration.pipeline.happening import happens
-from tests.integration.pipeline.patience import PatientLines
-from tests.integration.pipeline.pipeline_here import PipelineHere, Ran
+from tests.integration.pipeline.long_timeouts import PatientLines
+from tests.integration.pipeline.pipeline_in_process import PipelineHere, Ran
 from tests.integration.pipeline.store_work import running
+from tests.integration.pipeline.wait_until import happens
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.fixture
 async def here(store: PostgresStore) -> AsyncIterator[PipelineHere]:
-    """A pipeline whose coordinator and watcher would notice nothing by time."""
+    """A pipeline whose coordinator and watcher detect no loss by time."""
     pipeline = PipelineHere(store, normal=1, high=0)
     pipeline.heartbeat_ms = MINUTES_MS
     async with pipeline as here:
@@ -49,7 +49,7 @@ async def here(store: PostgresStore) -> AsyncIterator[PipelineHere]:
 
 
 async def worker_process(fleet: Fleet, here: PipelineHere, database: str, name: str) -> Program:
-    """A worker of one slot."""
+    """Starts a worker with one slot."""
     program = fleet.start(
         *("pipeline", "worker", "--port", "0", "--coordinator", here.coordinator_address, "--worker-id", name),
         *("--concurrency", "1", "--lease-ms", str(MINUTES_MS)),
@@ -60,7 +60,7 @@ async def worker_process(fleet: Fleet, here: PipelineHere, database: str, name: 
 
 
 async def long_job(here: PipelineHere, worker: str, work_ms: int = MINUTES_MS) -> str:
-    """The id of a job that this worker runs."""
+    """Submits a job that this worker runs, and returns its id."""
     draft = JobDraft(extra=Extra(work_duration_ms=work_ms))
     (job_id,) = (await here.store.rows.insert([Template("long", simulated=True)], [draft])).job_ids
     await happens(lambda: here.store.rows.get(job_id), lambda view: view.state == RUNNING and view.worker == worker)
@@ -70,7 +70,7 @@ async def long_job(here: PipelineHere, worker: str, work_ms: int = MINUTES_MS) -
 async def test_job_of_a_killed_worker_runs_elsewhere_although_its_lease_lasts(
     here: PipelineHere, fleet: Fleet, database: str
 ) -> None:
-    """The dropped connection gives the job back, as a loss, and the queue processes of the dead go to the living."""
+    """When a worker is killed, its dropped connection returns the job as a loss, and another worker runs it."""
     killed = await worker_process(fleet, here, database, "killed")
     job_id = await long_job(here, "killed")
     killed.kill()
@@ -82,7 +82,7 @@ async def test_job_of_a_killed_worker_runs_elsewhere_although_its_lease_lasts(
 
 
 async def test_worker_that_stands_still_is_not_lost(here: PipelineHere, fleet: Fleet, database: str) -> None:
-    """While a killed worker is found out beside it, a stopped one keeps its job, and ends it in its first attempt."""
+    """A stopped worker keeps its job and finishes it in the first attempt, while a killed one is found lost."""
     stopped = await worker_process(fleet, here, database, "stopped")
     kept = await long_job(here, "stopped", work_ms=6_000)
     stopped.signal(signal.SIGSTOP)
@@ -97,7 +97,7 @@ async def test_worker_that_stands_still_is_not_lost(here: PipelineHere, fleet: F
 
 
 async def test_worker_that_stops_in_order_loses_nothing(here: PipelineHere, fleet: Fleet, database: str) -> None:
-    """What it hands back costs no loss, and the coordinator does not count it as lost."""
+    """A worker that stops in order returns its job without a loss and is not counted as lost."""
     stopped = await worker_process(fleet, here, database, "stopped")
     job_id = await long_job(here, "stopped")
     for _ in range(2):
@@ -109,7 +109,7 @@ async def test_worker_that_stops_in_order_loses_nothing(here: PipelineHere, flee
 
 
 async def test_worker_that_said_goodbye_does_not_register_again(store: PostgresStore) -> None:
-    """However late the answer to its goodbye comes, its heartbeats ask for no new assignment meanwhile."""
+    """A worker that waits for the response to its goodbye does not request a new assignment."""
     here = PipelineHere(store, normal=1, high=0)
     here.lines = lines = LateGoodbye()
     async with here:
@@ -120,7 +120,7 @@ async def test_worker_that_said_goodbye_does_not_register_again(store: PostgresS
 
 
 class LateGoodbye(PatientLines):
-    """Answers a goodbye only when all other calls of the worker are over, or when it has registered again."""
+    """Delays the response to a goodbye until all other calls of the worker are over or it has registered again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class LateGoodbye(PatientLines):
 
 
 async def test_coordinator_that_restarts_loses_no_worker(here: PipelineHere, fleet: Fleet, database: str) -> None:
-    """The worker returns, keeps its job, and is noticed by the new coordinator when it dies."""
+    """A worker keeps its job over a restart of the coordinator, and the new one notices when the worker dies."""
     worker = await worker_process(fleet, here, database, "w-1")
     job_id = await long_job(here, "w-1")
     await here.stop_coordinator()
@@ -153,7 +153,7 @@ async def test_coordinator_that_restarts_loses_no_worker(here: PipelineHere, fle
 
 
 async def test_connection_that_drops_alone_loses_no_worker(here: PipelineHere) -> None:
-    """A worker whose process lives returns at once, and keeps what it runs."""
+    """A worker whose connection drops reconnects at once and keeps its jobs."""
     ran = Ran()
     ran.go.clear()
     async with here.worker("w-1", ran.handlers()):
@@ -171,7 +171,7 @@ async def test_connection_that_drops_alone_loses_no_worker(here: PipelineHere) -
 async def test_worker_returns_while_the_database_is_busy(
     here: PipelineHere, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dropped connection is made again although the worker's word in the database waits for its turn."""
+    """A worker reconnects to its coordinator while its heartbeat to the database is still waiting."""
     waits, never = asyncio.Event(), asyncio.Event()
 
     async def live(_worker: str, _session: str) -> None:
@@ -188,7 +188,7 @@ async def test_worker_returns_while_the_database_is_busy(
 
 
 async def test_worker_that_dies_after_a_word_in_the_database_is_lost(store: PostgresStore) -> None:
-    """A worker that said once that it lives, and then no more, is found by its coordinator and not by its lease."""
+    """A worker that dies after a heartbeat to the database is found lost by its coordinator before its lease ends."""
     here = PipelineHere(store, normal=1, high=0)
     here.heartbeat_ms, here.missed_max = 100, 1_000_000
     async with here:
@@ -211,7 +211,7 @@ async def test_worker_that_dies_after_a_word_in_the_database_is_lost(store: Post
 async def test_worker_that_speaks_only_in_the_database_is_not_lost(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a worker is cut off from its coordinator, its word once a heartbeat keeps it from being taken for lost."""
+    """A worker that is cut off from its coordinator is not lost while it sends its heartbeats to the database."""
     here = PipelineHere(store, normal=1, high=0)
     here.heartbeat_ms, here.missed_max = 3_000, 1_000_000
     here.lines = lines = CutLines()
@@ -236,7 +236,7 @@ async def test_worker_that_speaks_only_in_the_database_is_not_lost(
 
 
 class CutLines(PatientLines):
-    """Lines that can be cut; calls that are under way by then go on."""
+    """Connections that can be cut; calls that are under way continue."""
 
     is_cut = False
 
@@ -255,7 +255,7 @@ class CutLines(PatientLines):
 
 
 async def another_is_lost(here: PipelineHere, fleet: Fleet, database: str) -> None:
-    """Return when a worker that was killed now is counted: the grace of every earlier one is over by then."""
+    """Returns when a worker that was killed now is removed: the grace of every earlier one is over by then."""
     before = await connections(here)
     killed = await worker_process(fleet, here, database, "another")
     await happens(lambda: connections(here), lambda count: count == before + 1)
@@ -268,17 +268,17 @@ async def another_is_lost(here: PipelineHere, fleet: Fleet, database: str) -> No
 
 
 async def value(read: T) -> T:
-    """For `happens`."""
+    """Wraps a value for `happens`."""
     return read
 
 
 async def connections(here: PipelineHere) -> int:
-    """How many workers keep one."""
+    """The number of workers with an open connection."""
     return len(here.coordinator._presence)
 
 
 async def standing(here: PipelineHere, job_id: str) -> tuple[int, str, int]:
-    """Its state, who has it, and how often it was lost."""
+    """The job's state, its worker, and its number of losses."""
     view: JobView = await here.store.rows.get(job_id)
     return view.state, view.worker, view.losses
 
@@ -287,7 +287,7 @@ PLACE = QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())
 
 
 async def test_store_takes_the_leases_of_a_lost_session_back(store: PostgresStore) -> None:
-    """All of them, each as a loss by the rules of the core; the last loss that a job may have ends it."""
+    """The store takes back all leases of a lost session, each as a loss, and the last permitted loss ends the job."""
     await store.places.save([PLACE])
     jobs = [
         await running(store),
@@ -303,7 +303,7 @@ async def test_store_takes_the_leases_of_a_lost_session_back(store: PostgresStor
 
 @pytest.mark.parametrize("session", ["s", "later"])
 async def test_store_loses_no_worker_that_was_heard_of(store: PostgresStore, session: str) -> None:
-    """A worker that said itself that it lives, or has come back in another session, keeps what it has."""
+    """A worker that sent a heartbeat itself, or has come back in another session, keeps its leases."""
     await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
     job = await running(store)
     if session == "s":
@@ -315,7 +315,7 @@ async def test_store_loses_no_worker_that_was_heard_of(store: PostgresStore, ses
 
 
 async def test_coordinator_that_writes_late_does_not_put_an_old_session_back(store: PostgresStore) -> None:
-    """After a worker has begun a new session elsewhere, what its old coordinator writes down changes nothing."""
+    """A late write by a worker's old coordinator does not replace the worker's newer session."""
     await store.places.save([PLACE])
     await store.runs.arrive("w", {}, MINUTES_MS, session="later")
     await store.places.save([QueueAssignment("w", "later", WorkerKind(("echo",)), 1, ("7001",))])
@@ -329,7 +329,7 @@ async def test_coordinator_that_writes_late_does_not_put_an_old_session_back(sto
 
 
 async def test_place_of_a_session_that_ended_elsewhere_makes_room(store: PostgresStore) -> None:
-    """An old session that nothing was heard of for long is replaced by the one that the coordinator knows."""
+    """A coordinator replaces the stored session of a worker that has been silent for long with its newer session."""
     await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
     async with PipelineHere(store, normal=1, high=0) as here:
         ask = Asking(worker_id="w", session="later", types=["echo"])
@@ -338,7 +338,7 @@ async def test_place_of_a_session_that_ended_elsewhere_makes_room(store: Postgre
 
 
 async def test_what_a_coordinator_heard_long_ago_is_no_sign_of_life(store: PostgresStore) -> None:
-    """A place that is written down late says when its worker was heard of, and never less than the worker did."""
+    """A place that is stored late has the time of the worker's last heartbeat, including those to the database."""
     await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
     (place,) = await store.places.all()
     assert place.heard_ms_ago >= MINUTES_MS
@@ -349,7 +349,7 @@ async def test_what_a_coordinator_heard_long_ago_is_no_sign_of_life(store: Postg
 
 
 async def test_drain_that_was_asked_for_ends_with_its_session(store: PostgresStore) -> None:
-    """A process that comes back under the name of a draining one works."""
+    """A worker that starts a new session under the id of a draining one is not draining."""
     await store.places.save([PLACE])
     await store.places.ask_to_drain("w")
     await store.runs.arrive("w", {}, MINUTES_MS, session="later")
@@ -358,7 +358,7 @@ async def test_drain_that_was_asked_for_ends_with_its_session(store: PostgresSto
 
 
 async def test_worker_that_hands_back_slowly_keeps_its_connection_meanwhile(here: PipelineHere, database: str) -> None:
-    """A database that takes its time makes no lost worker of one that stops in order."""
+    """A worker that stops in order is not lost while a slow database delays the return of its lease."""
     ran = Ran()
     ran.go.clear()
     async with (
@@ -377,7 +377,7 @@ async def test_worker_that_hands_back_slowly_keeps_its_connection_meanwhile(here
 
 
 async def waiting(here: PipelineHere) -> int:
-    """How many transactions wait for a lock."""
+    """The number of transactions that wait for a lock."""
 
     async def ask(connection: StoreConnection) -> int:
         (count,) = await (await connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")).fetchone() or (

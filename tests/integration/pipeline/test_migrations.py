@@ -1,4 +1,4 @@
-"""The schema: made once, whoever comes first, and never changed behind anybody's back."""
+"""The schema: created once by the first process, and never changed unnoticed."""
 
 import asyncio
 import re
@@ -12,11 +12,11 @@ from holdfast.errors import FailedPreconditionError, InvalidArgumentError, Unava
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.database import open_store
 from holdfast.topologies.pipeline.postgres.migrator import Migration, known_migrations, migrate
-from tests.integration.pipeline.patience import open_patiently
+from tests.integration.pipeline.long_timeouts import open_patiently
 
 
 async def test_many_may_start_at_once(bare_database: str) -> None:
-    """Several processes that find an empty database make its schema once, and agree on what it is called."""
+    """Several processes that find an empty database create its schema once and agree on the cluster's id."""
     stores = await asyncio.gather(*(open_patiently(bare_database, pool_size=2) for _ in range(5)))
     names = {await store.cluster_id() for store in stores}
     for store in stores:
@@ -30,7 +30,7 @@ async def test_many_may_start_at_once(bare_database: str) -> None:
 
 
 async def test_old_database_is_upgraded_and_tells_the_history_of_old_jobs(bare_database: str) -> None:
-    """Attempts that ended before there were histories are told with worker, times, outcome and reason."""
+    """After an upgrade, the history shows attempts of older jobs with worker, times, outcome and reason."""
     old = [migration for migration in known_migrations() if migration.version < 5]
     job_id = "00000000-0000-4000-8000-000000000001"
     async with await connected(bare_database) as connection:
@@ -70,7 +70,7 @@ async def connected(url: str) -> StoreConnection:
 
 
 async def test_changed_migration_is_refused(bare_database: str) -> None:
-    """A migration whose text is another one than was applied stops the start, and changes nothing."""
+    """A start fails and changes nothing if the text of an applied migration has changed."""
     async with await connected(bare_database) as connection:
         assert await migrate(connection, [Migration(1, "0001_a.sql", "CREATE TABLE a ()")]) == ["0001_a.sql"]
         changed = [Migration(1, "0001_a.sql", "CREATE TABLE a (b int)"), Migration(2, "0002_b.sql", "SELECT 1")]
@@ -82,7 +82,7 @@ async def test_changed_migration_is_refused(bare_database: str) -> None:
 
 
 async def test_newer_schema_is_refused(bare_database: str) -> None:
-    """A database that a newer program has migrated is left alone."""
+    """A program refuses a database that a newer version has migrated, and changes nothing."""
     async with await connected(bare_database) as connection:
         known = [Migration(1, "0001_a.sql", "CREATE TABLE a ()"), Migration(2, "0002_b.sql", "CREATE TABLE b ()")]
         await migrate(connection, known)
@@ -102,8 +102,8 @@ async def test_failing_migration_leaves_nothing(bare_database: str) -> None:
 
 
 async def test_bad_urls_are_told_apart(bare_database: str) -> None:
-    """What is no URL can never work; a database that does not answer may come back."""
-    with pytest.raises(InvalidArgumentError, match="expected the database to be a URL"):
+    """A malformed URL is an invalid argument, and a database that does not answer is unavailable."""
+    with pytest.raises(InvalidArgumentError, match="the database must be a URL"):
         await open_store("nonsense")
     with pytest.raises(UnavailableError) as refused:
         await open_store(bare_database.replace("/t", "/not_there_t"))
@@ -112,7 +112,7 @@ async def test_bad_urls_are_told_apart(bare_database: str) -> None:
 
 
 def test_numbers_of_the_schema_are_those_of_the_code() -> None:
-    """States and modes are numbers in rows and statements; the schema explains them as the code does."""
+    """The schema's comments give states and modes the same numbers as the code."""
     said = {name: int(number) for number, name in re.findall(r"\b(\d) ([A-Z]{4,})\b", known_migrations()[0].text)}
     closed = {mode.name: mode.value for mode in QueueMode if mode is not QueueMode.OPEN}
     assert said == {**{state.name: state.value for state in State}, **closed}

@@ -1,4 +1,4 @@
-"""The ports over a store: submits that are joined, waits that are told, and answers to why."""
+"""The ports over a store: batched submits, waits and explanations."""
 
 import asyncio
 import uuid
@@ -21,7 +21,7 @@ from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, re
 
 @pytest.fixture
 async def jobs(store: PostgresStore) -> AsyncIterator[PipelineJobs]:
-    """The port of one scheduler."""
+    """The job API of one scheduler."""
     port: Store = store
     jobs = PipelineJobs(port)
     yield jobs
@@ -30,12 +30,12 @@ async def jobs(store: PostgresStore) -> AsyncIterator[PipelineJobs]:
 
 @pytest.fixture
 def admin(store: PostgresStore) -> AdminApi:
-    """The operators' port of one scheduler."""
+    """The admin API of one scheduler."""
     return PipelineAdmin(store)
 
 
 async def test_submits_at_the_same_time_get_their_own_answers(jobs: JobApi, store: PostgresStore) -> None:
-    """Each caller hears of its own jobs and its own errors, whoever it travelled with."""
+    """Each of many concurrent callers gets its own jobs and its own errors, also when their submits are batched."""
     good = [jobs.submit([Template("echo", f"q{n}")], [JobDraft(payload=b"%d" % n)]) for n in range(40)]
     bad = [jobs.submit([Template("")], [JobDraft()]), jobs.submit([ECHO], [JobDraft(template=3)])]
     *made, broken, refused = await asyncio.gather(*good, *bad, return_exceptions=True)
@@ -49,14 +49,14 @@ async def test_submits_at_the_same_time_get_their_own_answers(jobs: JobApi, stor
 
 
 async def test_twin_in_one_submission_is_told_as_existing(jobs: JobApi) -> None:
-    """The second of two equal drafts under one request id is the first one's job, and is said to be."""
+    """The second of two equal drafts with one request id returns the first one's job, marked as existing."""
     made = await jobs.submit([ECHO], [JobDraft(extra=Extra("r")), JobDraft(extra=Extra("r"))])
     assert made.job_ids[0] == made.job_ids[1]
     assert made.existing == frozenset({1})
 
 
 async def test_waiters_get_the_end(jobs: JobApi, store: PostgresStore) -> None:
-    """Whoever waits, before or after the end, gets the job and its result."""
+    """A caller that waits before or after a job's end gets the job and its result."""
     runs = [await running(store) for _ in range(5)]
     waiting = [asyncio.create_task(jobs.settled(run.job_id)) for run in runs for _ in range(2)]
     for run in runs:
@@ -70,7 +70,7 @@ async def test_waiters_get_the_end(jobs: JobApi, store: PostgresStore) -> None:
 
 
 async def test_waiting_for_nothing_ends(jobs: JobApi) -> None:
-    """Who waits for a job that never was is told so."""
+    """A wait for an unknown job fails with NOT_FOUND."""
     for job_id in (str(uuid.uuid4()), "no uuid"):
         with pytest.raises(NotFoundError):
             await jobs.settled(job_id)
@@ -79,7 +79,7 @@ async def test_waiting_for_nothing_ends(jobs: JobApi) -> None:
 
 
 async def test_watch_sees_every_state_that_stays(jobs: JobApi, store: PostgresStore) -> None:
-    """A watcher sees the job now, after each change, and at its end."""
+    """A watch returns the job at once, after each change, and at its end."""
     job_id = await insert(store)
     seen: list[int] = []
     async with aclosing(jobs.watch(job_id)) as views:  # type: ignore[type-var]
@@ -93,7 +93,7 @@ async def test_watch_sees_every_state_that_stays(jobs: JobApi, store: PostgresSt
 
 
 async def test_waiters_of_a_closing_scheduler_are_told(jobs: PipelineJobs, store: PostgresStore) -> None:
-    """Who waits when a scheduler stops asks another one."""
+    """A caller that waits for a job gets UNAVAILABLE when the scheduler closes."""
     waiting = asyncio.create_task(jobs.settled(await insert(store)))
     other = asyncio.create_task(jobs.settled(await ended(store)))
     await other
@@ -103,18 +103,18 @@ async def test_waiters_of_a_closing_scheduler_are_told(jobs: PipelineJobs, store
 
 
 async def test_deaf_scheduler_finds_out_by_looking(jobs: JobApi, store: PostgresStore, database: str) -> None:
-    """An end that was announced to nobody is found by the poll."""
+    """A scheduler that misses the notification of a job's end finds it by polling."""
     run = await running(store)
     waiting = asyncio.create_task(jobs.settled(run.job_id))
     await jobs.settled(await ended(store))
-    with psycopg.connect(database) as connection:  # no notice, as if it had been lost
+    with psycopg.connect(database) as connection:  # without a NOTIFY, as if it had been lost
         connection.execute("UPDATE holdfast.jobs SET state = 3, version = version + 1 WHERE id = %s", (run.job_id,))
     view, _ = await waiting
     assert view.state == DONE
 
 
 async def test_retry_makes_a_job_like_the_first(jobs: JobApi, store: PostgresStore) -> None:
-    """An ended job is done again under its template, payload and labels; one that has not ended is refused."""
+    """A retry creates a job with the template, payload and labels of a finished one; an unfinished one is refused."""
     job_id = await insert(
         store, Template("echo", "q", 7), b"data", labels=(("k", "v"),), request_id="r", unique_key="u"
     )
@@ -131,7 +131,7 @@ async def test_retry_makes_a_job_like_the_first(jobs: JobApi, store: PostgresSto
 
 
 async def test_every_wait_is_explained(jobs: JobApi, store: PostgresStore) -> None:
-    """From delayed to ended, each place of a job has its reason."""
+    """A job has an explanation with its own reason in every state, from delayed to finished."""
 
     async def reason(job_id: str) -> str:
         explanation = await jobs.explain(job_id)
@@ -166,7 +166,7 @@ async def test_every_wait_is_explained(jobs: JobApi, store: PostgresStore) -> No
 
 
 async def test_operators_see_everything(jobs: JobApi, admin: AdminApi, store: PostgresStore) -> None:
-    """Numbers, queues and workers are those of the database."""
+    """The admin API shows the numbers, queues and workers of the database."""
     await running(store)
     await ended(store)
     canceled = await insert(store, Template("echo", "q"))

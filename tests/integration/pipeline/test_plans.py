@@ -1,4 +1,4 @@
-"""Schedules in a real PostgreSQL, whose clock the test turns."""
+"""Schedules in a real PostgreSQL, with a clock that the test moves."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,6 @@ from holdfast.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from holdfast.topologies.pipeline.backend.schedule_api import PipelineSchedules
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from holdfast.topologies.pipeline.postgres.plans import TAKEN
 from tests.integration.pipeline.turned_clock import DAY, HOUR, MINUTE, SECOND, START, Clockwork, TurnedClock, told
@@ -34,7 +33,7 @@ async def clockwork(store: PostgresStore, database: str) -> AsyncIterator[Clockw
 
 
 async def test_cron_fires_in_the_minute_that_it_names(clockwork: Clockwork) -> None:
-    """Each tick makes one job, which is told its schedule and its tick however late it is made."""
+    """Each tick creates one job whose headers name its schedule and tick, also if the tick fires late."""
     view = await clockwork.set(cron="30 9", payload=b"now", labels=(("team", "night"),))
     assert view.next_ms == START + 9 * HOUR + 30 * MINUTE
     assert await clockwork.advance(9 * HOUR) == []
@@ -50,7 +49,7 @@ async def test_cron_fires_in_the_minute_that_it_names(clockwork: Clockwork) -> N
 
 
 async def test_jitter_makes_the_job_due_later(clockwork: Clockwork) -> None:
-    """It is made at its tick, and waits for as long as the name and the tick say."""
+    """With jitter, a tick creates its job at once, and the job is due within the jitter."""
     await clockwork.set(every_ms=MINUTE, jitter_ms=30_000)
     await clockwork.advance(MINUTE)
     (job,) = await clockwork.jobs()
@@ -65,7 +64,7 @@ async def test_jitter_makes_the_job_due_later(clockwork: Clockwork) -> None:
     ],
 )
 async def test_clock_change_fires_once(clockwork: Clockwork, day: str, expected: list[str]) -> None:
-    """Half past two in Paris does not exist on one day in March, and comes twice on one in October."""
+    """A cron time that the clock change skips or repeats fires once on that day."""
     clockwork.clock.turn(int(datetime.fromisoformat(f"{day}T00:00:00Z").timestamp() * 1_000) - START)
     await clockwork.set(cron="30 2 * * *", timezone="Europe/Paris")
     for _ in range(6 * 24):
@@ -74,7 +73,7 @@ async def test_clock_change_fires_once(clockwork: Clockwork, day: str, expected:
 
 
 async def test_one_shot_fires_once_even_when_late(clockwork: Clockwork) -> None:
-    """It comes a week late rather than never, and setting it again does not repeat it."""
+    """A one-shot schedule fires once, also a week late, and setting it again does not repeat it."""
     await clockwork.set(at_ms=START + HOUR)
     assert await clockwork.advance(WEEK) == ["fired"]
     assert (await clockwork.plans.get("s")).next_ms == 0
@@ -88,7 +87,7 @@ async def test_one_shot_fires_once_even_when_late(clockwork: Clockwork) -> None:
     ("catch_up", "fired", "missed"), [("none", 0, 7 * 24), ("latest", 1, 7 * 24 - 1), ("all", 24, 7 * 24 - 24)]
 )
 async def test_week_offline(clockwork: Clockwork, catch_up: str, fired: int, missed: int) -> None:
-    """What was missed is passed over, made up for by its last one, or made up for within the window."""
+    """After a week offline, no missed tick fires, or the latest, or all within the window, as `catch_up` says."""
     await clockwork.set(cron="0 * * * *", catch_up=catch_up, catch_up_window_ms=DAY)
     await clockwork.advance(WEEK + 30 * MINUTE)
     view = await clockwork.plans.get("s")
@@ -97,7 +96,7 @@ async def test_week_offline(clockwork: Clockwork, catch_up: str, fired: int, mis
 
 
 async def test_skip_makes_no_job_while_one_waits(clockwork: Clockwork) -> None:
-    """The tick is skipped and counted; once the job has ended, the next one makes another."""
+    """With overlap `skip`, a tick is skipped and counted while a job is unfinished, and the next one fires."""
     await clockwork.set(every_ms=MINUTE, overlap="skip")
     assert await clockwork.advance(MINUTE) == ["fired"]
     assert await clockwork.advance(MINUTE) == ["skipped"]
@@ -109,7 +108,7 @@ async def test_skip_makes_no_job_while_one_waits(clockwork: Clockwork) -> None:
 
 
 async def test_cancel_running_cancels_the_job_before(clockwork: Clockwork) -> None:
-    """One that waits ends, one that runs is asked to."""
+    """With overlap `cancel_running`, a tick cancels the previous job or, if it is running, requests its cancel."""
     await clockwork.set(every_ms=MINUTE, overlap="cancel_running")
     await clockwork.advance(MINUTE)
     await clockwork.advance(MINUTE)
@@ -123,7 +122,7 @@ async def test_cancel_running_cancels_the_job_before(clockwork: Clockwork) -> No
 
 
 async def test_draining_queue_skips_ticks_and_refuses_triggers(clockwork: Clockwork) -> None:
-    """A queue that takes no new jobs takes none from a schedule either."""
+    """A draining queue skips the ticks of a schedule and refuses its triggers."""
     await clockwork.set(every_ms=MINUTE)
     await clockwork.store.queue_book.set_mode("default", QueueMode.DRAINING, "moving")
     assert await clockwork.advance(MINUTE) == ["skipped"]
@@ -133,7 +132,7 @@ async def test_draining_queue_skips_ticks_and_refuses_triggers(clockwork: Clockw
 
 
 async def test_pause_passes_over_what_falls_into_it(clockwork: Clockwork) -> None:
-    """A paused schedule has nothing due; afterwards it goes on with the next tick."""
+    """Ticks during a pause do not fire, and the schedule continues with the next tick after it."""
     await clockwork.set(every_ms=MINUTE, catch_up="all")
     await clockwork.plans.pause("s", is_paused=True)
     assert await clockwork.advance(10 * MINUTE + SECOND) == []
@@ -143,7 +142,7 @@ async def test_pause_passes_over_what_falls_into_it(clockwork: Clockwork) -> Non
 
 
 async def test_replaced_schedule_keeps_its_counts(clockwork: Clockwork) -> None:
-    """Its plan is made anew from now, and what it did stays counted."""
+    """A schedule that is replaced gets a new next tick and keeps its counts."""
     await clockwork.set(every_ms=MINUTE)
     await clockwork.advance(MINUTE + SECOND)
     view = await clockwork.set(every_ms=HOUR)
@@ -153,7 +152,7 @@ async def test_replaced_schedule_keeps_its_counts(clockwork: Clockwork) -> None:
 
 
 async def test_schedule_made_anew_has_ticks_of_its_own(clockwork: Clockwork) -> None:
-    """One that was deleted does not stand in the way of the next one of its name, even in the same second."""
+    """A schedule that is created again after a delete fires, also for the same second as the deleted one."""
     await clockwork.set(at_ms=START)
     assert await clockwork.fire() == ["fired"]
     await clockwork.plans.delete("s")
@@ -163,7 +162,7 @@ async def test_schedule_made_anew_has_ticks_of_its_own(clockwork: Clockwork) -> 
 
 
 async def test_tick_in_the_book_cannot_fire(clockwork: Clockwork, database: str) -> None:
-    """Whatever a schedule's row says, a tick that is entered makes no second job, and the schedule goes on."""
+    """A tick that is already recorded creates no second job, and the schedule continues."""
     await clockwork.set(every_ms=MINUTE)
     await clockwork.advance(MINUTE)
     async with await psycopg.AsyncConnection.connect(database) as other:
@@ -175,7 +174,7 @@ async def test_tick_in_the_book_cannot_fire(clockwork: Clockwork, database: str)
 
 
 async def test_same_tick_from_many_connections_fires_once(clockwork: Clockwork) -> None:
-    """Whoever comes second finds the schedule past its tick."""
+    """A tick that several connections fire at the same time creates one job."""
     await clockwork.set(every_ms=MINUTE)
     leadership = await clockwork.plans.lead("me", DAY)
     assert leadership is not None
@@ -187,14 +186,14 @@ async def test_same_tick_from_many_connections_fires_once(clockwork: Clockwork) 
 
 
 async def test_killed_connection_loses_no_tick(clockwork: Clockwork, database: str) -> None:
-    """A transaction that is cut off before its commit has done nothing, and the tick is still due."""
+    """A tick whose connection is killed before the commit changes nothing and is still due."""
     await clockwork.set(every_ms=MINUTE)
     leadership = await clockwork.plans.lead("me", DAY)
     assert leadership is not None
     clockwork.clock.turn(MINUTE)
     async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
         async with other.transaction():
-            # The tick gets as far as making its job, and no further.
+            # The tick blocks after it has created its job.
             await other.execute("LOCK TABLE holdfast.tallies IN ACCESS EXCLUSIVE MODE")
             ticking = asyncio.create_task(clockwork.plans.tick(leadership))
             await _kill_who_waits(other)
@@ -206,15 +205,15 @@ async def test_killed_connection_loses_no_tick(clockwork: Clockwork, database: s
 
 
 async def _kill_who_waits(connection: psycopg.AsyncConnection) -> None:
-    """Ends the connection that waits for a lock of ours, once it does."""
+    """Terminates the connection that waits for this connection's lock, as soon as there is one."""
     waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    while (row := await (await connection.execute(waiting)).fetchone()) is None:  # noqa: ASYNC110 - not ours
+    while (row := await (await connection.execute(waiting)).fetchone()) is None:  # noqa: ASYNC110 - state of the database
         await asyncio.sleep(0)
     await connection.execute("SELECT pg_terminate_backend(%s)", row)
 
 
 async def test_trigger_makes_a_job_beside_the_plan(clockwork: Clockwork) -> None:
-    """As often as it is asked, and whatever pause and overlap say."""
+    """Every trigger creates a job, also while the schedule is paused or its last job is unfinished."""
     before = await clockwork.set(every_ms=MINUTE, overlap="skip")
     await clockwork.plans.pause("s", is_paused=True)
     made = [await clockwork.plans.trigger("s") for _ in range(2)]
@@ -224,7 +223,7 @@ async def test_trigger_makes_a_job_beside_the_plan(clockwork: Clockwork) -> None
 
 
 async def test_ticks_are_forgotten_after_a_day(clockwork: Clockwork, database: str) -> None:
-    """The book of ticks does not grow for ever."""
+    """Recorded ticks are deleted after some time."""
     await clockwork.set(every_ms=HOUR)
     for _ in range(24 * 5):
         await clockwork.advance(HOUR)
@@ -235,7 +234,7 @@ async def test_ticks_are_forgotten_after_a_day(clockwork: Clockwork, database: s
 
 
 async def test_what_is_not_there_is_not_found(clockwork: Clockwork) -> None:
-    """By any name, even one that no database could hold."""
+    """A call for an unknown schedule is NOT_FOUND, also with a name that the database cannot store."""
     plans = clockwork.plans
     for name in ("s", "no\0name", "\ud800", "x" * 1_000):
         for call in (plans.get, plans.delete, plans.trigger):
@@ -249,7 +248,7 @@ async def test_what_is_not_there_is_not_found(clockwork: Clockwork) -> None:
 
 
 async def test_schedules_are_bounded(clockwork: Clockwork, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One too many is refused, also of those that come at the same time; those that are there can be replaced."""
+    """A schedule above the limit is refused, also among concurrent calls, and an existing one can be replaced."""
     monkeypatch.setattr(limits, "SCHEDULES_MAX", 3)
     specs = [ScheduleSpec(f"s{number}", Template("work"), every_ms=MINUTE) for number in range(6)]
     answers = await asyncio.gather(*map(clockwork.plans.set, specs), return_exceptions=True)
@@ -261,8 +260,8 @@ async def test_schedules_are_bounded(clockwork: Clockwork, monkeypatch: pytest.M
 
 
 async def test_preview_goes_by_the_database(clockwork: Clockwork) -> None:
-    """Now is the database's, and nothing is made."""
-    schedules = PipelineSchedules(clockwork.plans)
+    """A preview starts at the database's time and creates nothing."""
+    schedules = clockwork.plans
     spec = ScheduleSpec("s", Template("work"), cron="*/5 *")
     assert await schedules.preview(spec, 0, 3) == [START + number * 5 * MINUTE for number in (1, 2, 3)]
     assert await schedules.all() == []

@@ -1,4 +1,4 @@
-"""Cron leaders as processes of their own, killed and stopped at any instant."""
+"""Cron leaders in processes of their own, killed and stopped at random instants."""
 
 import contextlib
 import random
@@ -13,7 +13,7 @@ import pytest
 from holdfast.core.model import ScheduleSpec, Template
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.e2e.campaign import kills_each, seed
-from tests.e2e.waiting import eventually, pause
+from tests.e2e.wait_until import eventually, pause
 
 SECOND = 1_000
 KILLS, STOPS = kills_each(3), 2
@@ -34,7 +34,7 @@ asyncio.run(main())
 
 
 class Leaders:
-    """Processes that all want to fire the same schedules."""
+    """Processes that compete to fire the same schedules."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -43,19 +43,19 @@ class Leaders:
         self._looking = psycopg.connect(url, autocommit=True)
 
     def start(self) -> None:
-        """One more."""
+        """Starts one more process."""
         self._count += 1
         name = f"leader{self._count}"
         command = [sys.executable, "-c", LEADER, self._url, name]
         self.running[name] = subprocess.Popen(command, stdin=subprocess.PIPE)
 
     def fired(self) -> list[int]:
-        """Ticks that have fired."""
+        """The ticks that have fired."""
         rows = self._looking.execute("SELECT tick_ms FROM holdfast.ticks WHERE outcome = 'fired' ORDER BY tick_ms")
         return [row[0] for row in rows]
 
     def leader(self) -> str:
-        """Whoever leads, once somebody living does."""
+        """Waits until a running process leads and returns its name."""
         statement = "SELECT holder FROM holdfast.leaders WHERE lease_until_ms > holdfast.now_ms()"
         holders = eventually(lambda: [str(row[0]) for row in self._looking.execute(statement)], self._are_living)
         return holders[0]
@@ -64,26 +64,26 @@ class Leaders:
         return bool(holders) and self.running.keys() >= set(holders)
 
     def successor(self, stopped: str) -> str:
-        """Whoever leads instead."""
+        """Waits until another process leads and returns its name."""
         return eventually(self.leader, lambda name: name != stopped)
 
     def fires_on(self, count: int) -> None:
-        """Waits for more ticks than these."""
+        """Waits for more than `count` ticks."""
         eventually(self.fired, lambda ticks: len(ticks) > count)
 
     def kill(self, name: str) -> None:
-        """At once."""
+        """Kills a process."""
         process = self.running.pop(name)
         process.kill()
         process.communicate()
 
     def connections(self) -> int:
-        """How many the database still has of them: a commit that was sent may take effect after its sender is gone."""
+        """The number of their open connections; a commit that was sent may take effect after its sender has died."""
         statement = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'leader%'"
         return len(self._looking.execute(statement).fetchall())
 
     def close(self) -> None:
-        """None of them stays, and nothing that they have begun."""
+        """Kills all processes and waits for the end of their transactions."""
         if self._looking.closed:
             return
         for name in list(self.running):
@@ -96,7 +96,7 @@ class Leaders:
 
 @pytest.fixture
 def leaders(store: PostgresStore, database: str) -> Iterator[Leaders]:
-    """None yet; the database is ready for them."""
+    """No processes yet, over a migrated database."""
     assert store.plans
     leaders = Leaders(database)
     yield leaders
@@ -104,7 +104,7 @@ def leaders(store: PostgresStore, database: str) -> Iterator[Leaders]:
 
 
 async def test_killed_and_stopped_leaders_lose_and_double_no_tick(store: PostgresStore, leaders: Leaders) -> None:
-    """Whatever happens to leaders, each second of the schedule has one job."""
+    """While leaders are killed and stopped, each second of the schedule gets exactly one job."""
     draw = random.Random(seed(6))
     deeds = ["kill"] * KILLS + ["stop"] * STOPS
     draw.shuffle(deeds)
@@ -114,7 +114,7 @@ async def test_killed_and_stopped_leaders_lose_and_double_no_tick(store: Postgre
     for deed in deeds:
         count = len(leaders.fired())
         name = leaders.leader()
-        pause(draw.uniform(0, 0.3))  # any instant will do
+        pause(draw.uniform(0, 0.3))  # a random instant
         if deed == "stop":
             leaders.running[name].send_signal(signal.SIGSTOP)
             leaders.successor(name)

@@ -1,4 +1,4 @@
-"""Schedules in PostgreSQL and in the ledger, told the same at the same instants, are the same."""
+"""Schedules in PostgreSQL and in the ledger behave the same for the same commands at the same instants."""
 
 import random
 from collections import Counter
@@ -31,7 +31,7 @@ TIMES: tuple[dict[str, object], ...] = (
 
 
 class Twins:
-    """A ledger and a database; whatever is done to one is done to the other, and both say the same."""
+    """A ledger and a database that get the same commands, and whose results are compared."""
 
     def __init__(self, clockwork: Clockwork) -> None:
         self.clockwork, self.plans = clockwork, clockwork.plans
@@ -80,7 +80,7 @@ class Twins:
         return here, await reason_of(self.clockwork.store.queue_book.set_mode(TEMPLATE.queue, mode, ""))
 
     async def advance(self, ms: int) -> tuple[object, object]:
-        """Time passes, and everything that is due comes up."""
+        """Moves the clock and fires all due ticks."""
         there = await self.clockwork.advance(ms)
         here: list[str] = []
         while isinstance(event := self._decide(commands.Tick(self._job_id()))[1], events.Ticked):
@@ -89,7 +89,7 @@ class Twins:
         return here, there
 
     async def compare(self) -> None:
-        """All that clients can see, but for ids of jobs."""
+        """Compares everything that clients can see, except job ids."""
         schedules = self.ledger.book.schedules
         here = [_anonymous(schedule_view(schedules[name])) for name in sorted(schedules)]
         assert [_anonymous(view) for view in await self.plans.all()] == here
@@ -104,7 +104,7 @@ def _anonymous(view: ScheduleView) -> dict[str, object]:
 
 
 async def reason_of(call: object) -> str:
-    """Why it is refused, empty if it is not."""
+    """The reason of the refusal; empty if the call succeeds."""
     try:
         await call  # type: ignore[misc]
     except HoldfastError as error:
@@ -114,14 +114,14 @@ async def reason_of(call: object) -> str:
 
 @pytest.fixture
 async def twins(store: PostgresStore, database: str) -> AsyncIterator[Twins]:
-    """Both are empty."""
+    """An empty ledger and an empty database."""
     clock = TurnedClock(database)
     yield Twins(Clockwork(store, clock))
     clock.close()
 
 
 def drawn_spec(draw: random.Random) -> ScheduleSpec:
-    """Any schedule, now and then one that cannot be right."""
+    """Draws a random schedule, sometimes an invalid one."""
     fields: dict[str, object] = {
         "catch_up": draw.choice(("none", "latest", "all")),
         "catch_up_window_ms": draw.choice((0, HOUR, 6 * HOUR)),
@@ -133,7 +133,7 @@ def drawn_spec(draw: random.Random) -> ScheduleSpec:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_both_keep_schedules_alike(twins: Twins, seed: int) -> None:
-    """Setting, pausing, triggering, deleting, ticking and staying away end in the same, refusals included."""
+    """After every random step, the ledger and the database have the same schedules and gave the same refusals."""
     draw = random.Random(seed)
     steps = {
         "set": lambda: twins.set(drawn_spec(draw)),

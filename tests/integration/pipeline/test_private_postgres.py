@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own, as a real server."""
+"""A private PostgreSQL, as a real server."""
 
 import os
 import subprocess
@@ -12,10 +12,10 @@ import pytest
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from holdfast.process.postgres_programs import INSTALLED
 from holdfast.process.private_postgres import PrivatePostgres
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 from tests.postgres import QUICK, require_postgres
 
-#: Starts a server, says so, and waits to be killed.
+#: Starts a server, prints its process id, and waits to be killed.
 STARTER = """
 import sys
 from pathlib import Path
@@ -29,7 +29,7 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a server that ran once: making the data is what takes long."""
+    """The directory of a server that ran once, because initialising the data takes long."""
     require_postgres()
     folder = tmp_path_factory.mktemp("made") / "deep" / "pg"
     server = PrivatePostgres(folder)
@@ -42,21 +42,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(made: Path, tmp_path: Path) -> Path:
-    """Where a server of this test's own goes, with its data."""
+    """A directory with a copy of the data, for one test."""
     subprocess.run(["/bin/cp", "-a", made, tmp_path / "pg"], check=True)
     return tmp_path / "pg"
 
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[PrivatePostgres]:
-    """A server that is not started yet, and does not stay."""
+    """A server that is not started yet, and is stopped after the test."""
     server = PrivatePostgres(folder, QUICK)
     yield server
     server.stop()
 
 
 def ask(url: str, question: str) -> object:
-    """The first value of the answer."""
+    """Runs a query and returns its first value."""
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(question.encode()).fetchone()
     assert row is not None
@@ -64,7 +64,7 @@ def ask(url: str, question: str) -> object:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be counted does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -73,7 +73,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_private_server_lets_nobody_else_in(folder: Path, server: PrivatePostgres) -> None:
-    """It listens on a socket that no other user may open, and takes no other name."""
+    """The server listens only on a socket that no other user can open, and accepts no other database user."""
     url = server.start()
     assert ask(url, "SHOW listen_addresses") == ""
     assert ask(url, "SELECT pg_encoding_to_char(encoding) || datcollate FROM pg_database LIMIT 1") == "UTF8C"
@@ -84,7 +84,7 @@ def test_private_server_lets_nobody_else_in(folder: Path, server: PrivatePostgre
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_another_user_of_the_machine_is_not_let_in(server: PrivatePostgres) -> None:
-    """An ordinary user finds no socket; the account of the server finds it, and the server takes it for nobody."""
+    """Another account has no access to the socket, and one that reaches it fails peer authentication."""
     url, psql = server.start(), max(INSTALLED.glob("*/bin/psql"))
 
     def asked_by(name: str, group: str, socket: str) -> str:
@@ -102,7 +102,7 @@ def test_another_user_of_the_machine_is_not_let_in(server: PrivatePostgres) -> N
 
 
 def test_second_start_finds_what_the_first_wrote(server: PrivatePostgres) -> None:
-    """A stopped server leaves its data to the next."""
+    """A server that is started again has the data of its first run."""
     url = server.start()
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
@@ -111,19 +111,19 @@ def test_second_start_finds_what_the_first_wrote(server: PrivatePostgres) -> Non
 
 
 def test_crashed_server_comes_back(server: PrivatePostgres) -> None:
-    """A server that ends at once is started again, with all that was committed."""
+    """A server that crashes is restarted with all committed data."""
     url = server.start()
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
     first = server.pid
-    assert os.getpgid(first) != os.getpgid(0)  # a Ctrl-C at the terminal is not for it
+    assert os.getpgid(first) != os.getpgid(0)  # another process group, so that Ctrl-C does not reach it
     server.crash()
     eventually(lambda: server.pid != first and answers(url))
     assert ask(url, "SELECT number FROM kept") == 7
 
 
 def answers(url: str) -> bool:
-    """Whether the server takes a question."""
+    """Whether the server answers a query."""
     try:
         return ask(url, "SELECT true") is True
     except psycopg.OperationalError:
@@ -131,7 +131,7 @@ def answers(url: str) -> bool:
 
 
 def test_server_ends_with_a_killed_starter(folder: Path, server: PrivatePostgres) -> None:
-    """No server outlives the process that started it, and the next one needs no help with what it left."""
+    """The server ends when the process that started it is killed, and the next start succeeds."""
     command = [sys.executable, "-c", STARTER, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -142,13 +142,13 @@ def test_server_ends_with_a_killed_starter(folder: Path, server: PrivatePostgres
 
 
 def test_leftover_of_a_killed_server_is_seen_through(folder: Path, server: PrivatePostgres) -> None:
-    """A number that belongs to some other process by now does not keep the server from starting."""
+    """A stale postmaster.pid with the id of an unrelated process does not prevent a start."""
     (folder / "data/postmaster.pid").write_text(f"{os.getppid()}\n{folder}/data\n0\n5432\n\n\n 1 1\nready\n")
     assert ask(server.start(), "SELECT 1") == 1
 
 
 def test_half_made_data_is_made_again(tmp_path: Path) -> None:
-    """Whoever was killed while making the data leaves nothing that is taken for it."""
+    """An incomplete data directory of a killed start is created again."""
     require_postgres()
     (tmp_path / "new").mkdir()
     (tmp_path / "new/PG_VERSION").write_text("15")
@@ -160,14 +160,14 @@ def test_half_made_data_is_made_again(tmp_path: Path) -> None:
 def test_one_server_per_directory(folder: Path, server: PrivatePostgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second server in the directory of a running one is refused."""
     server.start()
-    monkeypatch.setattr("holdfast.process.private_postgres._LOCK_S", 0.1)
+    monkeypatch.setattr("holdfast.process.engine_directory._LOCK_S", 0.1)
     with pytest.raises(FailedPreconditionError, match="another process runs PostgreSQL in"):
         PrivatePostgres(folder, QUICK).start()
     assert ask(server.url(), "SELECT 1") == 1
 
 
 def test_server_that_cannot_start_says_why(folder: Path) -> None:
-    """PostgreSQL's own words are passed on, and the directory is free again."""
+    """The error of a failed start contains PostgreSQL's own message, and the directory is free again."""
     with pytest.raises(UnavailableError, match="max_connections"):
         PrivatePostgres(folder, {**QUICK, "max_connections": "none"}).start()
     server = PrivatePostgres(folder, QUICK)
@@ -176,17 +176,19 @@ def test_server_that_cannot_start_says_why(folder: Path) -> None:
 
 
 def test_missing_postgres_is_explained(tmp_path: Path) -> None:
-    """Where PostgreSQL is not installed, the message names the command that installs it."""
-    with pytest.raises(FailedPreconditionError, match="apt-get install postgresql, or name a database with --database"):
+    """If PostgreSQL is not installed, the error names the command that installs it."""
+    with pytest.raises(
+        FailedPreconditionError, match="apt-get install postgresql`, or name a database with --database"
+    ):
         PrivatePostgres(tmp_path / "pg", installed=tmp_path / "none").start()
     (tmp_path / "pg/data").mkdir(parents=True)
     (tmp_path / "pg/data/PG_VERSION").write_text("9.6\n")
-    with pytest.raises(FailedPreconditionError, match=r"no PostgreSQL 9\.6 .*apt-get install postgresql-9\.6"):
+    with pytest.raises(FailedPreconditionError, match=r"cannot find PostgreSQL 9\.6 .*apt-get install postgresql-9\.6"):
         PrivatePostgres(tmp_path / "pg").start()
 
 
 def test_path_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
-    """A path that no client could connect to is refused before anything is made."""
-    with pytest.raises(InvalidArgumentError, match="short enough"):
+    """A directory whose path is too long for a socket is refused before anything is created."""
+    with pytest.raises(InvalidArgumentError, match="a shorter path for the socket"):
         PrivatePostgres(tmp_path / ("x" * 100)).start()
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The coordinator over real HTTP and a real store: who takes from where as workers come and go."""
+"""The coordinator over real HTTP and a real store: assignments of queue processes as workers come and go."""
 
 import asyncio
 import time
@@ -15,8 +15,8 @@ from holdfast.topologies.pipeline.backend.messages import Asking, Beat, Leaving,
 from holdfast.topologies.pipeline.backend.worker_session import PipelineSession
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.http_client import ask
-from tests.integration.pipeline.happening import happens
-from tests.integration.pipeline.pipeline_here import PipelineHere, Ran
+from tests.integration.pipeline.pipeline_in_process import PipelineHere, Ran
+from tests.integration.pipeline.wait_until import happens
 
 
 class Desk:
@@ -46,7 +46,7 @@ class Desk:
 
 @asynccontextmanager
 async def desk(store: PostgresStore, heartbeat_ms: int = 10_000) -> AsyncIterator[Desk]:
-    """Two normal and one high queue process, and a coordinator that shares them out sparingly."""
+    """Two normal and one high queue process, and a coordinator that assigns each of them to few workers."""
     here = PipelineHere(store)
     here.breadth, here.heartbeat_ms = 1, heartbeat_ms
     async with here:
@@ -54,12 +54,12 @@ async def desk(store: PostgresStore, heartbeat_ms: int = 10_000) -> AsyncIterato
 
 
 async def opened(here: PipelineHere, worker_id: str) -> PipelineSession:
-    """A session that only attends."""
+    """A session that requests no jobs."""
     return await here.work().open(Introduction(worker_id, frozenset({"echo"})))
 
 
 async def test_commands_without_bodies_register_nobody(store: PostgresStore) -> None:
-    """Every path answers without a body, and says what is missing."""
+    """A request without a body registers no worker, and the response names the missing field."""
     async with desk(store) as one:
         for path in ("request-assignment", "heartbeat", "release-assignment"):
             told = (await ask(one.here.coordinator_address, "POST", f"/coordinator/{path}")).json
@@ -71,7 +71,7 @@ async def test_commands_without_bodies_register_nobody(store: PostgresStore) -> 
 
 
 async def test_queues_are_shared_out_and_kept_in_the_store(store: PostgresStore) -> None:
-    """One worker takes from all, a second one takes some over, and the store knows both."""
+    """One worker gets all queue processes, a second one takes over some, and the store has both assignments."""
     async with desk(store) as one:
         alone = await one.request("w-1")
         assert (len(alone.high), len(alone.normal), alone.status) == (1, 2, "assigned")
@@ -89,7 +89,7 @@ async def test_queues_are_shared_out_and_kept_in_the_store(store: PostgresStore)
 
 
 async def test_every_kind_of_worker_has_every_queue(store: PostgresStore) -> None:
-    """A worker that knows something else does not take a queue process away from others."""
+    """Workers of different kinds each get every queue process."""
     async with desk(store) as one:
         await one.request("w-1")
         other = await one.request("w-2", types=["mail"])
@@ -98,7 +98,7 @@ async def test_every_kind_of_worker_has_every_queue(store: PostgresStore) -> Non
 
 
 async def test_heartbeat_waits_for_changes(store: PostgresStore) -> None:
-    """A worker whose queue processes change hears of it while it waits, long before its time is over."""
+    """A heartbeat that waits is answered as soon as the worker's queue processes change."""
     async with desk(store) as one:
         alone = await one.request("w-1")
         waiting = asyncio.create_task(one.beat("w-1", version=alone.version, wait_ms=20_000))
@@ -109,7 +109,7 @@ async def test_heartbeat_waits_for_changes(store: PostgresStore) -> None:
 
 
 async def test_assignment_moves_when_a_worker_dies(store: PostgresStore) -> None:
-    """Its heartbeats are missed, and the other worker takes over what it took from."""
+    """When a worker misses its heartbeats, the other worker takes over its queue processes."""
     async with desk(store, heartbeat_ms=300) as one:
         await one.request("silent")
         session = await opened(one.here, "w-1")
@@ -122,7 +122,7 @@ async def test_assignment_moves_when_a_worker_dies(store: PostgresStore) -> None
 
 
 async def test_older_session_of_one_name_is_told(store: PostgresStore) -> None:
-    """Of two workers with one id the newer goes on, and the older ends."""
+    """Of two sessions with one worker id, the older one ends with WORKER_SUPERSEDED and the newer one continues."""
     async with desk(store) as one:
         older = await opened(one.here, "w-1")
         await older.next()
@@ -137,7 +137,7 @@ async def test_older_session_of_one_name_is_told(store: PostgresStore) -> None:
 
 
 async def test_restart_forgets_nobody(store: PostgresStore) -> None:
-    """A coordinator that comes back knows who took from where, and nothing moves."""
+    """A restarted coordinator keeps every worker's assignment."""
     async with desk(store) as one:
         sessions = [await opened(one.here, name) for name in ("w-1", "w-2")]
         before = await one.served()
@@ -160,7 +160,7 @@ async def test_restart_forgets_nobody(store: PostgresStore) -> None:
 
 
 async def test_who_was_there_before_a_restart_and_is_gone_is_forgotten(store: PostgresStore) -> None:
-    """It has the time of one heartbeat to say that it lives."""
+    """A restarted coordinator forgets a worker that does not send a heartbeat in time."""
     async with desk(store) as one:
         await one.request("gone")
         await happens(store.places.all)
@@ -171,7 +171,7 @@ async def test_who_was_there_before_a_restart_and_is_gone_is_forgotten(store: Po
 
 
 async def test_several_coordinators_share_a_store(store: PostgresStore) -> None:
-    """Each forgets the workers that never asked it, and leaves what the other has written down of them alone."""
+    """A coordinator forgets workers that never called it, and keeps the places that another coordinator stored."""
     async with desk(store, heartbeat_ms=1_000) as one:
         session = await opened(one.here, "w-1")
         await happens(store.places.all)
@@ -186,7 +186,7 @@ async def test_several_coordinators_share_a_store(store: PostgresStore) -> None:
 
 
 async def test_worker_whose_coordinator_is_away_says_itself_that_it_lives(store: PostgresStore) -> None:
-    """No other coordinator takes it for gone, however long its own is away."""
+    """A worker whose coordinator is down refreshes its own heartbeat in the store."""
     async with desk(store, heartbeat_ms=500) as one:
         session = await opened(one.here, "w-1")
         await happens(store.places.all)
@@ -204,7 +204,7 @@ async def test_worker_whose_coordinator_is_away_says_itself_that_it_lives(store:
 
 
 async def test_who_says_goodbye_is_forgotten_at_once(store: PostgresStore) -> None:
-    """Nobody waits for heartbeats that a worker has said will not come."""
+    """The coordinator forgets a worker at once when it says goodbye."""
     async with desk(store, heartbeat_ms=60_000) as one:
         await one.request("w-1")
         await happens(store.places.all)
@@ -213,7 +213,7 @@ async def test_who_says_goodbye_is_forgotten_at_once(store: PostgresStore) -> No
 
 
 async def test_worker_is_asked_to_drain(store: PostgresStore) -> None:
-    """What operators ask for in the store reaches the worker, and its queue processes go to others."""
+    """A drain that is set in the store reaches the worker, and its queue processes go to other workers."""
     ran = Ran()
     async with desk(store) as one, one.here.worker("w-1", ran.handlers()) as worker:
         one.here.add_watcher()
@@ -226,7 +226,7 @@ async def test_worker_is_asked_to_drain(store: PostgresStore) -> None:
 
 
 async def test_one_who_left_may_come_back(store: PostgresStore) -> None:
-    """Releasing names nobody any more; a heartbeat after that is told to ask again."""
+    """A heartbeat after a goodbye is answered with `unknown`, and the worker can then register again."""
     async with desk(store) as one:
         await one.request("w-1")
         assert (await one.leave("w-1", "other")).status == "replaced"
@@ -248,14 +248,14 @@ async def test_one_who_left_may_come_back(store: PostgresStore) -> None:
     ],
 )
 async def test_impossible_workers_are_refused(store: PostgresStore, fields: dict[str, Any]) -> None:
-    """Names and slots have their limits: a worker that the database cannot hold would keep all others out of it."""
+    """The coordinator refuses workers with invalid names or slots, because the database cannot store them."""
     async with desk(store) as one:
         with pytest.raises(InvalidArgumentError):
             await one._ask("request-assignment", fields)
 
 
 async def test_work_goes_on_without_a_coordinator(store: PostgresStore) -> None:
-    """Workers keep the queue processes that they have, and one that comes meanwhile is served later."""
+    """Without a coordinator, workers keep their queue processes, and a new worker is assigned when it is back."""
     ran = Ran()
     async with desk(store) as one, one.here.worker("w-1", ran.handlers()):
         one.here.add_watcher()

@@ -1,4 +1,4 @@
-"""Exchanges over real queue processes: where tickets go, and what becomes of them when nobody is there."""
+"""Exchanges over real queue processes: routing of tickets, and queue processes that are down."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,8 +12,8 @@ from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, Exchange
 from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
 from holdfast.topologies.pipeline.roles.role_server import RoleServer
 from tests.integration.http_client import ask
-from tests.integration.pipeline.patience import PatientLines
-from tests.integration.pipeline.pipeline_here import QueueHere
+from tests.integration.pipeline.long_timeouts import PatientLines
+from tests.integration.pipeline.pipeline_in_process import QueueHere
 from tests.integration.pipeline.test_roles_queue import ticket
 
 
@@ -35,7 +35,7 @@ class Market:
 
 @asynccontextmanager
 async def market(normal: int = 3, high: int = 1, lane_max: int = 100) -> AsyncIterator[Market]:
-    """An exchange over so many queue processes."""
+    """An exchange over the given numbers of queue processes."""
     here = Market(
         [QueueHere("normal", lane_max) for _ in range(normal)], [QueueHere("high", lane_max) for _ in range(high)]
     )
@@ -57,7 +57,7 @@ async def market(normal: int = 3, high: int = 1, lane_max: int = 100) -> AsyncIt
 
 
 async def test_tickets_go_where_the_rule_says() -> None:
-    """Type and deliveries name the queue process, and what is above the default goes to the high ones."""
+    """The exchange routes a ticket by type and deliveries, and a priority above the default to a high queue process."""
     async with market() as here:
         tickets = [
             ticket(f"{route}-{deliveries}", route=route, deliveries=deliveries)
@@ -74,7 +74,7 @@ async def test_tickets_go_where_the_rule_says() -> None:
 
 
 async def test_a_dead_queue_process_holds_nobody_up() -> None:
-    """Its tickets are refused by name, the others are taken, and it is used again when it is back."""
+    """While a queue process is down, the exchange returns its tickets by id and accepts others."""
     async with market() as here:
         index = queue_index("echo", 1, 3)
         other = next(f"t{number}" for number in range(99) if queue_index(f"t{number}", 1, 3) != index)
@@ -87,13 +87,13 @@ async def test_a_dead_queue_process_holds_nobody_up() -> None:
         assert (stats["routed"], stats["away"]) == (3, 3)
         await here.normal[index].start()
         routed = await here.push(PushTickets(jobs=[ticket("again")]))
-        while routed.away:  # it is left alone for a moment more
+        while routed.away:  # the exchange does not retry it at once
             routed = await here.push(PushTickets(jobs=[ticket("again")]))
         assert routed.taken == 1
 
 
 async def test_full_lanes_are_named() -> None:
-    """The watcher learns which lanes it should leave alone, and when they have room again."""
+    """The exchange names full lanes to the watcher, and later their free capacity."""
     async with market(lane_max=2) as here:
         routed = await here.push(PushTickets(jobs=[ticket(f"job-{number}", number) for number in range(3)]))
         assert routed == RoutedTickets(2, full=["job-2"], lanes=[("default", "echo", False)])
@@ -101,7 +101,7 @@ async def test_full_lanes_are_named() -> None:
             lanes=[("default", "echo", False), ("default", "mail", False), ("default", "echo", True)]
         )
         rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
-        assert rooms.rooms == [0, 2, 2]  # urgent ones would still find room
+        assert rooms.rooms == [0, 2, 2]  # the high queue process has free capacity
         urgent = [ticket(f"urgent-{number}", priority=9) for number in range(2)]
         await here.push(PushTickets(jobs=urgent))
         rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
@@ -109,18 +109,18 @@ async def test_full_lanes_are_named() -> None:
 
 
 async def test_room_is_looked_for_where_tickets_go_while_a_queue_process_is_away() -> None:
-    """A lane that was full where fresh tickets go is not full for as long as that queue process is away."""
+    """The exchange checks the capacity of a lane where its tickets go while a queue process is down."""
     async with market(lane_max=2) as here:
         lanes = FullLanesReply(lanes=[("default", "echo", False)])
         await here.push(PushTickets(jobs=[ticket(f"job-{number}", number) for number in range(3)]))
         await here.normal[queue_index("echo", 1, 3)].kill()
-        for _ in range(2):  # it is found to be away, and then it is known to be
+        for _ in range(2):  # first it is found to be down, then it is known
             rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
             assert rooms.rooms[0] > 0
 
 
 async def test_exchanges_stand_in_for_each_other() -> None:
-    """A watcher takes the next one if one is away, and says so if none is there."""
+    """A watcher uses the next exchange if one is down, and gets UNAVAILABLE if all are."""
     async with market() as here:
         exchanges = Exchanges(["127.0.0.1:9", here.address], here.lines)
         for number in range(4):
@@ -131,7 +131,7 @@ async def test_exchanges_stand_in_for_each_other() -> None:
 
 
 async def test_commands_without_bodies_answer() -> None:
-    """Everything that can be asked without a body is answered, and changes nothing."""
+    """Every request without a body is answered and changes nothing."""
     async with market() as here:
         told = (await ask(here.address, "POST", "/exchange/push")).json
         assert told == {"taken": 0, "away": [], "full": [], "lanes": []}

@@ -1,4 +1,4 @@
-"""Jobs through watchers, exchanges, queue processes and workers, with neighbours that die on the way."""
+"""Jobs through watchers, exchanges, queue processes and workers, while some of these die."""
 
 import asyncio
 
@@ -11,13 +11,13 @@ from holdfast.topologies.pipeline.roles.assignment import queue_index
 from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
 from holdfast.topologies.pipeline.roles.role_server import RoleServer
 from tests.integration.http_client import ask
-from tests.integration.pipeline.happening import happens
-from tests.integration.pipeline.pipeline_here import PipelineHere, Ran
+from tests.integration.pipeline.pipeline_in_process import PipelineHere, Ran
 from tests.integration.pipeline.test_roles_queue import ticket
+from tests.integration.pipeline.wait_until import happens
 
 
 async def test_jobs_flow_from_the_store_to_workers_and_back(store: PostgresStore) -> None:
-    """Every job runs once and ends with its output, whichever way it went."""
+    """Every job runs once and ends with its output, whichever path it takes."""
     ran = Ran()
     async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()), here.worker("w-2", ran.handlers()):
         here.add_watcher()
@@ -36,11 +36,11 @@ async def test_jobs_flow_from_the_store_to_workers_and_back(store: PostgresStore
 
 
 async def test_tickets_that_die_with_their_queue_process_are_claimed_again(store: PostgresStore) -> None:
-    """Rows become visible after their timeout, go elsewhere, and run once."""
+    """Rows whose tickets are lost with a queue process become visible after the timeout, and each job runs once."""
     ran = Ran()
     async with PipelineHere(store, normal=1, high=0) as here:
         here.add_watcher()
-        idle = await here.work().open(Introduction("w-0", frozenset({"echo"})))  # knows the type, and wants nothing
+        idle = await here.work().open(Introduction("w-0", frozenset({"echo"})))  # knows the type, and requests no jobs
         job_ids = await here.submit(5)
         await happens(lambda: _value(here.normal[0].role._shelf.waiting), lambda count: count == 5)
         await here.normal[0].kill()
@@ -53,7 +53,7 @@ async def test_tickets_that_die_with_their_queue_process_are_claimed_again(store
 
 
 async def test_one_dead_queue_process_stops_no_job(store: PostgresStore) -> None:
-    """What would go to it is claimed again at once, and goes elsewhere."""
+    """Jobs whose queue process is down are claimed again at once and run through another one."""
     ran = Ran()
     async with PipelineHere(store, normal=2, high=0) as here, here.worker("w-1", ran.handlers()):
         await here.normal[0].kill()
@@ -63,7 +63,7 @@ async def test_one_dead_queue_process_stops_no_job(store: PostgresStore) -> None
 
 
 async def test_doubled_tickets_start_once(store: PostgresStore) -> None:
-    """The same job on two shelves runs once; the other ticket is dropped."""
+    """A job with tickets on two shelves runs once, and the second ticket is dropped."""
     ran = Ran()
     async with PipelineHere(store, normal=2, high=0) as here:
         (job_id,) = await here.submit()
@@ -80,7 +80,7 @@ async def test_doubled_tickets_start_once(store: PostgresStore) -> None:
 
 
 async def test_canceled_on_the_shelf_never_runs(store: PostgresStore) -> None:
-    """The store decides at the start, whatever a queue process still holds."""
+    """A job that is canceled while its ticket is on a shelf never runs."""
     ran = Ran()
     async with PipelineHere(store, normal=1, high=0) as here:
         gone, kept = await here.submit(2)
@@ -94,7 +94,7 @@ async def test_canceled_on_the_shelf_never_runs(store: PostgresStore) -> None:
 
 
 async def test_unknown_types_fill_no_place(store: PostgresStore) -> None:
-    """Jobs that nobody knows stay in the database, and others pass them by."""
+    """Jobs of a type that no worker knows stay in the database and do not delay others."""
     ran = Ran()
     async with PipelineHere(store, normal=1, high=0, lane_max=5) as here, here.worker("w-1", ran.handlers()):
         strange = await here.submit(50, Template("strange"))
@@ -106,12 +106,12 @@ async def test_unknown_types_fill_no_place(store: PostgresStore) -> None:
 
 
 async def test_a_slow_type_holds_up_no_other(store: PostgresStore) -> None:
-    """A lane that is full is left in the database, while another type flows."""
+    """Jobs of a full lane stay in the database, and jobs of another type run."""
     slow, quick = Ran(), Ran()
     slow.go.clear()
     handlers = {**slow.handlers("slow"), **quick.handlers("quick")}
     async with PipelineHere(store, normal=1, high=0, lane_max=3) as here:
-        # One worker for each type: the slots of the slow one are all taken.
+        # One worker for each type: the only slot of the slow one is taken.
         slow_worker = here.worker("w-slow", {"slow": handlers["slow"]}, slots=1)
         quick_worker = here.worker("w-quick", {"quick": handlers["quick"]}, slots=2)
         async with slow_worker, quick_worker:
@@ -128,7 +128,7 @@ async def test_a_slow_type_holds_up_no_other(store: PostgresStore) -> None:
 
 
 async def test_high_never_blocks_normal_entirely(store: PostgresStore) -> None:
-    """With high always waiting, normal still gets its turns, and high most of the places."""
+    """With high tickets always waiting, normal ones get one of five grants."""
     order: list[str] = []
     async with PipelineHere(store, normal=1, high=1) as here:
         urgent = await here.submit(40, Template("echo", priority=9))
@@ -153,9 +153,9 @@ async def test_high_never_blocks_normal_entirely(store: PostgresStore) -> None:
 
 
 async def test_high_that_fills_its_queue_processes_keeps_no_normal_in_the_database(store: PostgresStore) -> None:
-    """Of one type far more is urgent than there is room for: what is not comes to its own queue process even so."""
+    """A flood of high tickets that fills its lane does not keep normal tickets of the same type in the database."""
     async with PipelineHere(store, normal=1, high=1, lane_max=5) as here:
-        idle = await here.work().open(Introduction("w-0", frozenset({"echo"})))  # knows the type, and wants nothing
+        idle = await here.work().open(Introduction("w-0", frozenset({"echo"})))  # knows the type, and requests no jobs
         await here.submit(200, Template("echo", priority=8))
         await here.submit(3)
         here.add_watcher(batch=5)
@@ -164,7 +164,7 @@ async def test_high_that_fills_its_queue_processes_keeps_no_normal_in_the_databa
 
 
 async def test_full_lane_goes_elsewhere_when_its_queue_process_dies(store: PostgresStore) -> None:
-    """What waits in the database for room in a queue process that never comes back runs by way of another one."""
+    """Jobs that wait for capacity in a queue process which dies run through another one."""
     ran = Ran()
     async with PipelineHere(store, normal=2, high=0, lane_max=5) as here:
         watcher = here.add_watcher(batch=5)
@@ -178,7 +178,7 @@ async def test_full_lane_goes_elsewhere_when_its_queue_process_dies(store: Postg
 
 
 async def test_job_that_comes_due_soon_after_another_is_not_late(store: PostgresStore) -> None:
-    """A watcher that has just claimed something knows when the next row is visible, however far apart its polls are."""
+    """A watcher wakes up when the next row becomes visible, however long its poll interval is."""
     ran = Ran()
     async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()):
         watcher = here.add_watcher(poll_ms=600_000)
@@ -189,7 +189,7 @@ async def test_job_that_comes_due_soon_after_another_is_not_late(store: Postgres
 
 
 async def test_watchers_tell_what_they_did(store: PostgresStore) -> None:
-    """The numbers stand under both paths, and among the metrics."""
+    """A watcher serves its numbers under both paths and as metrics."""
     ran = Ran()
     async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()):
         watcher = here.add_watcher()
@@ -207,7 +207,7 @@ async def test_watchers_tell_what_they_did(store: PostgresStore) -> None:
 
 
 async def test_idle_job_is_taken_at_once(store: PostgresStore) -> None:
-    """With polls far apart, the notices of the database and long polls carry a job without waiting."""
+    """With long poll intervals, notifications and long polls carry a job to an idle worker at once."""
     ran = Ran()
     async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()):
         watcher = here.add_watcher(poll_ms=600_000)

@@ -1,4 +1,4 @@
-"""A queue process over real HTTP: as other roles use it, and as people do with curl."""
+"""A queue process over real HTTP: the calls of other roles, and those of people with curl."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,18 +22,18 @@ from holdfast.topologies.pipeline.backend.store import Ticket
 from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
 from holdfast.topologies.pipeline.roles.role_server import RoleServer
 from tests.integration.http_client import ask, connected, request
-from tests.integration.pipeline.happening import happens
-from tests.integration.pipeline.patience import PatientLines
+from tests.integration.pipeline.long_timeouts import PatientLines
+from tests.integration.pipeline.wait_until import happens
 
 
 def ticket(job_id: str, number: int = 0, **fields: str | int) -> Ticket:
-    """A ticket with what most have."""
+    """A ticket with common defaults."""
     values = {"route": "echo", "queue": "default", "priority": 5, "deliveries": 1, **fields}
     return Ticket(job_id, number=number, **values)  # type: ignore[arg-type]
 
 
 class Door:
-    """One queue process and lines to it."""
+    """One queue process and connections to it."""
 
     def __init__(self, server: RoleServer, address: str) -> None:
         self.server = server
@@ -58,7 +58,7 @@ class Door:
 
 @asynccontextmanager
 async def queue_process(lane_max: int = 100) -> AsyncIterator[Door]:
-    """A queue process for the length of a block."""
+    """A queue process for the duration of a block."""
     role = QueueRole(QueueConfig(kind="high", index=1, lane_max=lane_max))
     server = RoleServer(role.routes(), role.vitals())
     door = Door(server, await server.start("127.0.0.1", 0))
@@ -70,7 +70,7 @@ async def queue_process(lane_max: int = 100) -> AsyncIterator[Door]:
 
 
 async def test_commands_without_bodies_answer() -> None:
-    """Everything that can be asked without a body is answered, and changes nothing but for one lease."""
+    """Every request without a body is answered, and only a lease changes anything."""
     async with queue_process() as door:
         for path, expected in {
             "/queue/push": {"accepted": 0, "full": [], "crowded": []},
@@ -96,7 +96,7 @@ async def test_commands_without_bodies_answer() -> None:
 
 
 async def test_job_is_pushed_in_the_words_of_a_submission() -> None:
-    """Whoever has what was submitted pushes just that, with the id that it got; the payload stays in the row."""
+    """A push accepts the fields of a submit together with the job's id."""
     async with queue_process() as door:
         submitted = {"type": "once", "payload": {"to": "you"}, "priority": "high"}
         assert (await ask(door.address, "POST", "/queue/push", {"job_id": "a", **submitted})).json["accepted"] == 1
@@ -111,7 +111,7 @@ async def test_job_is_pushed_in_the_words_of_a_submission() -> None:
 
 
 async def test_order_and_wishes() -> None:
-    """Urgent before old, old before new, and nobody is given what it does not know."""
+    """A lease returns tickets by priority and then by age, and only of the requested types and queues."""
     async with queue_process() as door:
         await door.push(ticket("second", 2), ticket("urgent", 3, priority=9), ticket("first", 1))
         await door.push(ticket("strange", 0, route="other"), ticket("elsewhere", 0, queue="mail"))
@@ -121,7 +121,7 @@ async def test_order_and_wishes() -> None:
 
 
 async def test_what_has_waited_for_long_goes_before_what_is_more_urgent() -> None:
-    """A job counts from when it was due, and not from when its last ticket came."""
+    """A ticket that has waited long goes before one of higher priority, counted from the job's due time."""
     async with queue_process() as door:
         await door.push(ticket("usual", 1, due_ms=9), ticket("low", 2, priority=2, due_ms=9))
         await door.push(ticket("patient", 3, priority=2, due_ms=5, waited_ms=4 * limits.AGING_MS_DEFAULT))
@@ -129,7 +129,7 @@ async def test_what_has_waited_for_long_goes_before_what_is_more_urgent() -> Non
 
 
 async def test_pushing_twice_changes_nothing() -> None:
-    """A ticket that is known is accepted and not there twice, even while somebody has it."""
+    """A ticket that is pushed again is accepted and not stored twice, also while it is leased."""
     async with queue_process() as door:
         assert (await door.push(ticket("a"), ticket("a"))).accepted == 2
         assert await door.take(count=5) == ["a"]
@@ -138,7 +138,7 @@ async def test_pushing_twice_changes_nothing() -> None:
 
 
 async def test_a_full_lane_holds_up_no_other() -> None:
-    """What does not fit is named; other types and queues still find room."""
+    """Tickets beyond a lane's capacity are returned by id, and other types and queues are still accepted."""
     async with queue_process(lane_max=2) as door:
         shelved = await door.push(*(ticket(f"job-{number}", number) for number in range(4)))
         assert shelved == ShelvedReply(2, ["job-2", "job-3"])
@@ -148,7 +148,7 @@ async def test_a_full_lane_holds_up_no_other() -> None:
 
 
 async def test_a_lane_that_is_nearly_full_is_not_worth_a_claim() -> None:
-    """Room is told when a good part of a lane is free, so that watchers do not bring hundreds for one place."""
+    """A lane reports free capacity only when enough of it is free to be worth a claim."""
     async with queue_process(lane_max=8) as door:
         await door.push(*(ticket(f"job-{number}", number) for number in range(8)))
         lanes, rooms = Lanes(lanes=[("default", "echo")]), []
@@ -160,7 +160,7 @@ async def test_a_lane_that_is_nearly_full_is_not_worth_a_claim() -> None:
 
 
 async def test_long_poll_ends_as_soon_as_something_comes() -> None:
-    """Two who wait are served by one push, each with what it knows, long before their time is over."""
+    """One push answers two waiting lease requests at once, each with tickets of its types."""
     async with queue_process() as door:
         mail = asyncio.create_task(door.take(types=["mail"], wait_ms=20_000))
         echo = asyncio.create_task(door.take(types=["echo"], count=3, wait_ms=20_000))
@@ -171,13 +171,13 @@ async def test_long_poll_ends_as_soon_as_something_comes() -> None:
 
 
 async def test_long_poll_ends_with_nothing() -> None:
-    """Who waits in vain is told so when its time is over."""
+    """A lease request that waits in vain is answered with no tickets at the end of its time."""
     async with queue_process() as door:
         assert await door.take(wait_ms=20) == []
 
 
 async def test_lease_that_ends_wakes_who_waits() -> None:
-    """A ticket that was not deleted in time goes to somebody else, without anybody asking again."""
+    """A ticket whose lease expires goes to a lease request that is already waiting."""
     async with queue_process() as door:
         await door.push(ticket("a"), keep_ms=60_000)
         assert await door.take(visibility_ms=50) == ["a"]
@@ -186,7 +186,7 @@ async def test_lease_that_ends_wakes_who_waits() -> None:
 
 
 async def test_ticket_is_dropped_when_it_is_worth_nothing_any_more() -> None:
-    """What was sent for a while makes room again by itself."""
+    """A ticket is dropped at the end of its keep time and frees its place."""
     async with queue_process(lane_max=1) as door:
         await door.push(ticket("old"), keep_ms=20)
         await happens(lambda: door.push(ticket("new")), lambda shelved: not shelved.full)
@@ -194,7 +194,7 @@ async def test_ticket_is_dropped_when_it_is_worth_nothing_any_more() -> None:
 
 
 async def test_release_is_for_the_one_who_has_it() -> None:
-    """A worker's name keeps it from putting back what another one has taken since."""
+    """A worker can release only a ticket that it holds itself."""
     async with queue_process() as door:
         await door.push(ticket("a"))
         await door.take(worker_id="w-2")
@@ -205,7 +205,7 @@ async def test_release_is_for_the_one_who_has_it() -> None:
 
 
 async def test_who_has_left_takes_nothing() -> None:
-    """A connection that was cut while waiting does not cost a ticket its time."""
+    """A lease request whose connection was closed takes no ticket."""
     async with queue_process() as door:
         async with connected(door.address) as line:
             body = b'{"wait_ms": 20000}'
@@ -217,7 +217,7 @@ async def test_who_has_left_takes_nothing() -> None:
 
 
 async def test_nobody_is_kept_waiting_by_a_process_that_stops() -> None:
-    """Who waits is answered with nothing when the queue process goes."""
+    """A queue process that stops answers waiting lease requests with no tickets."""
     async with queue_process() as door:
         waiting = asyncio.create_task(door.take(wait_ms=20_000))
         await door.until_waiting(1)
@@ -241,7 +241,7 @@ async def test_nobody_is_kept_waiting_by_a_process_that_stops() -> None:
     ],
 )
 async def test_what_makes_no_sense_is_refused(path: str, content: object) -> None:
-    """A request that cannot be meant is refused, and leaves the shelf as it was."""
+    """An invalid request is refused and does not change the shelf."""
     async with queue_process() as door:
         with pytest.raises(InvalidArgumentError):
             await door.lines.ask(door.address, path, content)

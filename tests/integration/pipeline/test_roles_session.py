@@ -1,4 +1,4 @@
-"""A worker's session in the pipeline while its neighbours come and go, the database included."""
+"""A worker's session in the pipeline while the roles and the database stop and restart."""
 
 import asyncio
 import time
@@ -14,10 +14,10 @@ from holdfast.process.private_postgres import PrivatePostgres
 from holdfast.topologies.pipeline.backend.messages import PushTickets
 from holdfast.topologies.pipeline.backend.worker_session import PipelineSession
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
-from tests.integration.pipeline.happening import happens
-from tests.integration.pipeline.patience import HURRY_S, open_patiently, wait_for_connections
-from tests.integration.pipeline.pipeline_here import PipelineHere, Ran
+from tests.integration.pipeline.long_timeouts import HURRY_S, open_patiently, wait_for_connections
+from tests.integration.pipeline.pipeline_in_process import PipelineHere, Ran
 from tests.integration.pipeline.test_roles_queue import ticket
+from tests.integration.pipeline.wait_until import happens
 from tests.postgres import QUICK, require_postgres
 
 ECHO = frozenset({"echo"})
@@ -25,7 +25,7 @@ ECHO = frozenset({"echo"})
 
 @pytest.fixture(scope="module")
 def own_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePostgres]:
-    """A server that these tests may take away."""
+    """A server that these tests may stop."""
     require_postgres()
     server = PrivatePostgres(tmp_path_factory.mktemp("own"), QUICK)
     server.start()
@@ -35,13 +35,13 @@ def own_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePo
 
 @pytest.fixture
 async def own_store(own_postgres: PrivatePostgres) -> AsyncIterator[PostgresStore]:
-    """A store over it."""
+    """A store over that server."""
     async with await open_patiently(own_postgres.url()) as store:
         yield store
 
 
 async def leased(session: PipelineSession, count: int) -> list[Assignment]:
-    """So many leases, however they come."""
+    """Reads directives until the given number of leases has come."""
     leases: list[Assignment] = []
     while len(leases) < count:
         leases += (await session.next()).leases
@@ -49,7 +49,7 @@ async def leased(session: PipelineSession, count: int) -> list[Assignment]:
 
 
 async def told(session: PipelineSession, field: str) -> Directive:
-    """The next directive that says this."""
+    """Reads directives until one has this field."""
     while True:
         directive = await session.next()
         if getattr(directive, field):
@@ -63,7 +63,7 @@ async def shelve(here: PipelineHere, job_ids: list[str]) -> None:
 
 
 async def test_session_does_what_the_port_says(store: PostgresStore) -> None:
-    """Leases come as wanted, cancels and losses are told, outcomes are acknowledged, and closing hands back."""
+    """A session gets leases as wanted, cancels, losses and acknowledgements, and returns its leases when it closes."""
     async with PipelineHere(store, normal=1, high=0) as here:
         session = await here.work().open(Introduction("w-1", ECHO, slots=4))
         first = await session.next()
@@ -101,7 +101,7 @@ async def test_session_does_what_the_port_says(store: PostgresStore) -> None:
 
 
 async def test_what_was_not_delivered_goes_back_unspent(store: PostgresStore) -> None:
-    """A session that is closed without a drain gives back what ran as lost, and what never did as it was."""
+    """A session that closes without a drain returns started jobs as losses, and undelivered ones without a loss."""
     async with PipelineHere(store, normal=1, high=0) as here:
         session = await here.work().open(Introduction("w-1", ECHO, slots=4))
         await session.next()
@@ -117,7 +117,7 @@ async def test_what_was_not_delivered_goes_back_unspent(store: PostgresStore) ->
 
 
 async def test_held_leases_are_kept_over_sessions(store: PostgresStore) -> None:
-    """A new session keeps what it names and is still its own, and is told of the rest."""
+    """A new session keeps the leases that it names and still holds, and is notified of the others."""
     async with PipelineHere(store, normal=1, high=0) as here:
         (job_id,) = await here.submit()
         (lease,) = await store.runs.start("w-1", [job_id], 5_000)
@@ -132,7 +132,7 @@ async def test_held_leases_are_kept_over_sessions(store: PostgresStore) -> None:
 
 
 async def test_tickets_beyond_the_room_are_put_back(store: PostgresStore) -> None:
-    """Whoever has no room keeps no ticket from others for longer than a moment."""
+    """A worker without a free slot returns surplus tickets at once, and another worker gets them."""
     async with PipelineHere(store, normal=2, high=0) as here:
         busy = await here.work().open(Introduction("busy", ECHO))
         await busy.next()
@@ -152,7 +152,7 @@ async def test_tickets_beyond_the_room_are_put_back(store: PostgresStore) -> Non
 
 
 async def test_queue_process_that_comes_back_is_used_again(store: PostgresStore) -> None:
-    """A worker that waits there notices when it goes and when it is back."""
+    """A worker that waits at a queue process continues there after the queue process has restarted."""
     async with PipelineHere(store, normal=1, high=0) as here:
         session = await here.work().open(Introduction("w-1", ECHO))
         await session.next()
@@ -168,7 +168,7 @@ async def test_queue_process_that_comes_back_is_used_again(store: PostgresStore)
 
 
 async def test_impossible_names_are_refused(store: PostgresStore) -> None:
-    """What can never be right is told before anybody is asked, and so is an outcome that is none."""
+    """An invalid worker name is refused before any call, and so is an invalid outcome in a report."""
     async with PipelineHere(store) as here:
         with pytest.raises(InvalidArgumentError):
             await here.work().open(Introduction("no spaces", ECHO))
@@ -181,7 +181,7 @@ async def test_impossible_names_are_refused(store: PostgresStore) -> None:
 async def test_database_that_goes_and_comes_back_costs_no_job(
     own_postgres: PrivatePostgres, own_store: PostgresStore
 ) -> None:
-    """Running jobs go on, their outcomes arrive afterwards, and the roles go on by themselves."""
+    """Jobs run on while the database is down, and their outcomes are stored when it is back."""
     ran = Ran()
     async with PipelineHere(own_store) as here, here.worker("w-1", ran.handlers(), slots=3):
         here.add_watcher()
@@ -192,18 +192,18 @@ async def test_database_that_goes_and_comes_back_costs_no_job(
         await asyncio.to_thread(own_postgres.crash)
         ran.go.set()
         await here.lines.ask(here.coordinator_address, "/coordinator/stats")
-        views = await here.ended(job_ids)  # whoever keeps the server has started it again
+        views = await here.ended(job_ids)  # the private PostgreSQL restarts by itself
         assert {view.state for view in views} == {DONE}
         assert set(ran.job_ids) == set(job_ids)
 
 
 async def test_leases_are_given_up_by_the_own_clock(own_postgres: PrivatePostgres, own_store: PostgresStore) -> None:
-    """Who cannot reach the store in the time of its leases stops their jobs, without being told."""
+    """A worker that cannot reach the store for the length of its leases revokes them by its own clock."""
     async with PipelineHere(own_store, normal=1, high=0) as here:
         session = await here.work(lease_ms=400).open(Introduction("w-own", ECHO))
         await session.next()
         await session.want(1)
-        listening = asyncio.create_task(leased(session, 1))  # who hears of a lease after its end hears nothing of it
+        listening = asyncio.create_task(leased(session, 1))  # a lease that is read after its end would not be returned
         await shelve(here, await here.submit())
         (lease,) = await listening
         wait_for_connections(own_store, HURRY_S)
@@ -220,7 +220,7 @@ async def _value(value: int) -> int:
 
 
 async def test_worker_never_counts_on_a_lease_for_longer_than_the_store_does(store: PostgresStore) -> None:
-    """A heartbeat that comes soon after a start leaves the lease as it is, and the worker knows that."""
+    """A heartbeat soon after a start does not extend the lease, and the worker counts on no longer lease."""
     async with PipelineHere(store, normal=1, high=0) as here:
         session = await here.work().open(Introduction("w-1", ECHO))
         (job_id,) = await here.submit()

@@ -1,4 +1,4 @@
-"""Claims: what is on its way, in which order, and what comes back."""
+"""Claims: their order, their visibility timeout, and their return."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from tests.integration.pipeline.turned_clock import MINUTE, TurnedClock
 
 
 async def test_urgent_jobs_come_first(store: PostgresStore) -> None:
-    """High priorities before low ones, and submit order within each, whatever the lane."""
+    """A claim takes high priorities before low ones, and submit order within each, over all lanes."""
     templates = [Template("echo", "a", 1), Template("echo", "b", 9), Template("echo", "c", 9), Template("echo", "a", 5)]
     made = await store.rows.insert(templates, [JobDraft(at) for at in (0, 1, 2, 3, 1, 2, 0)])
     ids = made.job_ids
@@ -24,7 +24,7 @@ async def test_urgent_jobs_come_first(store: PostgresStore) -> None:
 
 
 async def test_few_places_go_to_the_most_urgent(store: PostgresStore) -> None:
-    """A claim of one takes the first of all lanes."""
+    """A claim of one row takes the first of all lanes."""
     low = await insert(store, Template("echo", "a", 1))
     high = await insert(store, Template("echo", "z", 8))
     assert [ticket.job_id for ticket in await claim(store, count=1)] == [high]
@@ -34,7 +34,7 @@ async def test_few_places_go_to_the_most_urgent(store: PostgresStore) -> None:
 async def test_patient_jobs_are_claimed_before_urgent_ones_that_have_just_come(
     store: PostgresStore, database: str
 ) -> None:
-    """Each minute of waiting is worth one priority, also for a job whose tickets were dropped meanwhile."""
+    """Each minute of waiting raises a job by one priority, also after its ticket was lost."""
     clock = TurnedClock(database)
     low = await insert(store, Template("echo", "default", 2))
     assert [ticket.waited_ms for ticket in await claim(store, visibility_ms=MINUTE)] == [0]
@@ -49,7 +49,7 @@ async def test_patient_jobs_are_claimed_before_urgent_ones_that_have_just_come(
 
 
 async def test_only_what_somebody_could_run_is_claimed(store: PostgresStore) -> None:
-    """Routes and queues that no living worker takes stay where they are, and so do full lanes."""
+    """A claim leaves rows whose route and queue no worker takes, and rows of full lanes."""
     await insert(store, Template("unknown"))
     in_a, in_b = await insert(store, Template("echo", "a")), await insert(store, Template("echo", "b"))
     assert await store.claims.claim(10, 60_000, [], []) == []
@@ -67,7 +67,7 @@ async def test_only_what_somebody_could_run_is_claimed(store: PostgresStore) -> 
 
 
 async def test_paused_queue_holds_its_jobs(store: PostgresStore) -> None:
-    """Nothing of a paused queue is claimed or started; a draining one goes on."""
+    """Jobs of a paused queue are neither claimed nor started, and those of a draining queue are."""
     job_id = await insert(store)
     await store.queue_book.set_mode("default", QueueMode.PAUSED, "")
     assert await claim(store) == []
@@ -78,7 +78,7 @@ async def test_paused_queue_holds_its_jobs(store: PostgresStore) -> None:
 
 
 async def test_lost_ticket_is_claimed_again(store: PostgresStore) -> None:
-    """A row whose ticket did not arrive is visible again after its timeout, and counts its deliveries."""
+    """A row whose ticket was lost is visible again after its timeout, and counts its deliveries."""
     await insert(store)
     (first,) = await claim(store, visibility_ms=0)
     (second,) = await claim(store)
@@ -87,7 +87,7 @@ async def test_lost_ticket_is_claimed_again(store: PostgresStore) -> None:
 
 
 async def test_lost_ticket_is_claimed_again_before_what_came_later(store: PostgresStore, database: str) -> None:
-    """However many have come meanwhile and were never claimed: a ticket that is lost costs nobody its place."""
+    """A row whose ticket was lost is claimed again before rows that were inserted later."""
     clock = TurnedClock(database)
     first = await insert(store, ECHO)
     await claim(store, visibility_ms=MINUTE)
@@ -98,7 +98,7 @@ async def test_lost_ticket_is_claimed_again_before_what_came_later(store: Postgr
 
 
 async def test_delayed_job_is_not_visible(store: PostgresStore) -> None:
-    """A job that is not due is neither claimed nor started, and its time is known."""
+    """A job that is not due is neither claimed nor started, and its due time is known."""
     (job_id,) = (await store.rows.insert([ECHO], [JobDraft(delay_ms=3_600_000)])).job_ids
     assert await claim(store) == []
     assert await store.runs.start("w", [job_id], 1_000) == []
@@ -108,7 +108,7 @@ async def test_delayed_job_is_not_visible(store: PostgresStore) -> None:
 
 
 async def test_next_visible_is_the_earliest(store: PostgresStore) -> None:
-    """Of all lanes, the row that becomes visible first is told; none if none will."""
+    """The store returns when the next row of any lane becomes visible, or None."""
     assert await store.claims.next_visible_ms() is None
     await insert(store)
     assert await store.claims.next_visible_ms() is None
@@ -120,7 +120,7 @@ async def test_next_visible_is_the_earliest(store: PostgresStore) -> None:
 
 
 async def test_unclaimed_rows_go_back_to_their_place(store: PostgresStore) -> None:
-    """What could not be handed on is visible at once and first again, or later if that is asked for."""
+    """An unclaimed row is visible at once and in its old place, or after the requested delay."""
     first, second = await insert(store), await insert(store)
     assert [ticket.job_id for ticket in await claim(store, count=1)] == [first]
     await store.claims.unclaim([first, "no uuid"], 0)
@@ -130,7 +130,7 @@ async def test_unclaimed_rows_go_back_to_their_place(store: PostgresStore) -> No
 
 
 async def test_unclaim_leaves_alone_what_moved_on(store: PostgresStore) -> None:
-    """A ticket that could not be handed on does not disturb a job that runs, has ended or waits to be retried."""
+    """An unclaim does not change a job that is running, has ended or waits for its retry."""
     run = await running(store)
     done = await ended(store)
     retried = await running(store, Template("echo", max_attempts=2))
@@ -142,7 +142,7 @@ async def test_unclaim_leaves_alone_what_moved_on(store: PostgresStore) -> None:
 
 
 async def test_expired_lease_goes_back(store: PostgresStore) -> None:
-    """A lease that ran out costs a loss, and the job is visible again; the late report is refused."""
+    """An expired lease counts a loss, the job is visible again, and the late report is refused."""
     run = await running(store, lease_ms=0)
     kept = await running(store)
     assert await store.claims.expire(10) == 1
@@ -159,7 +159,7 @@ async def test_expired_lease_goes_back(store: PostgresStore) -> None:
 
 
 async def test_losses_are_counted_out(store: PostgresStore) -> None:
-    """A job that costs too many workers fails, and says so."""
+    """A job that exceeds its permitted losses is FAILED with that reason."""
     run = await running(store, Template("echo", max_losses=1), lease_ms=0)
     assert await store.claims.expire(10) == 1
     await start(store, run.job_id, lease_ms=0)
@@ -170,7 +170,7 @@ async def test_losses_are_counted_out(store: PostgresStore) -> None:
 
 
 async def test_expired_lease_of_a_canceled_job_ends_it(store: PostgresStore) -> None:
-    """A job that was asked to stop does not go round again."""
+    """A running job with a requested cancel ends when its lease expires."""
     run = await running(store, lease_ms=0)
     await store.rows.cancel(run.job_id, "stop")
     await store.claims.expire(10)
@@ -178,7 +178,7 @@ async def test_expired_lease_of_a_canceled_job_ends_it(store: PostgresStore) -> 
 
 
 async def test_many_leases_are_taken_back_in_parts(store: PostgresStore) -> None:
-    """No more than asked for at a time, so that nothing takes long."""
+    """Expired leases are taken back in batches of the requested size."""
     made = await store.rows.insert([ECHO], [JobDraft() for _ in range(25)])
     await store.runs.start("w", made.job_ids, 0)
     counts = [await store.claims.expire(10) for _ in range(4)]
@@ -186,7 +186,7 @@ async def test_many_leases_are_taken_back_in_parts(store: PostgresStore) -> None
 
 
 async def test_failed_jobs_are_kept_for_a_time_of_their_own(store: PostgresStore, database: str) -> None:
-    """Whatever else ended is forgotten before them, and with a job all that is kept of its attempts."""
+    """Failed jobs have a retention of their own, and a job's attempts are deleted with it."""
     failed, done = await running(store), await ended(store)
     await report(store, failed, FAILED, failure_reason="broken")
     canceled = await insert(store)
@@ -204,7 +204,7 @@ async def test_failed_jobs_are_kept_for_a_time_of_their_own(store: PostgresStore
 
 
 async def test_old_jobs_are_retired(store: PostgresStore) -> None:
-    """What ended is forgotten after its time, with its request id; what has not ended never is."""
+    """A finished job is deleted after its retention, with its request id, and an unfinished one never."""
     done, waiting = await ended(store), await insert(store, request_id="r")
     run = await running(store)
     assert await store.claims.retire(10, retain_ms=3_600_000, retain_failed_ms=3_600_000) == 0
@@ -214,7 +214,7 @@ async def test_old_jobs_are_retired(store: PostgresStore) -> None:
             await method(done)
         except NotFoundError:
             continue
-        raise AssertionError("a retired job was found")
+        raise AssertionError("the retired job must be deleted, but it was found")
     assert (await store.rows.get(waiting)).state == QUEUED
     await store.rows.cancel(waiting, "")
     await report(store, run, FAILED)
@@ -225,7 +225,7 @@ async def test_old_jobs_are_retired(store: PostgresStore) -> None:
 
 
 async def test_counts_stay_right_when_they_are_added_up(store: PostgresStore) -> None:
-    """Many rows of counts become few, while others add to them, and nothing is lost or counted twice."""
+    """Rows of counts are merged while others are added, and the totals stay right."""
 
     async def submit() -> None:
         for _ in range(100):
@@ -244,7 +244,7 @@ async def test_counts_stay_right_when_they_are_added_up(store: PostgresStore) ->
 
 
 async def test_due_rows_are_heard_of(store: PostgresStore) -> None:
-    """Who listens is told at once that it can hear, and then of new, freed and returned rows."""
+    """A listener gets one notification at once, and then one for each new, unclaimed, released or reopened row."""
     due = store.claims.due()
     await anext(due)
     job_id = await insert(store)

@@ -1,4 +1,4 @@
-"""Histories, as the database tells them from the rows of jobs and of their attempts."""
+"""Histories, which the database derives from the rows of jobs and their attempts."""
 
 import msgspec
 import pytest
@@ -14,12 +14,12 @@ AT_ONCE = Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 0, 0))
 
 
 async def told(store: PostgresStore, job_id: str) -> list[tuple[str, str, str]]:
-    """What happened, the state afterwards, and the reason."""
+    """The event, the state after it, and the reason of each entry."""
     return [(entry.what, entry.state, entry.reason) for entry in (await store.rows.history(job_id))[1:]]
 
 
 async def test_failed_attempts_keep_what_they_said(store: PostgresStore) -> None:
-    """Reason, summary and traceback of an attempt that is retried are those that its worker reported."""
+    """The history shows the reason, summary and traceback that the worker reported for a retried attempt."""
     run = await running(store, AT_ONCE)
     for number in (1, 2):
         output = msgspec.json.encode(Failure("ValueError", "bad", f"Traceback {number}\0"))
@@ -43,21 +43,21 @@ async def test_failed_attempts_keep_what_they_said(store: PostgresStore) -> None
     ("is_spent", "why"), [(True, "disconnected, a loss"), (False, "released, not counted")], ids=["spent", "unspent"]
 )
 async def test_lost_leases_say_whether_they_counted(store: PostgresStore, is_spent: bool, why: str) -> None:  # noqa: FBT001 - a parameter
-    """A lease that is taken back is told apart from a report, with the reason."""
+    """The history shows a lost lease as an entry of its own, with the reason."""
     run = await running(store)
     await store.runs.release("w", [run.token], is_spent=is_spent)
     assert (await told(store, run.job_id))[-1] == ("lease lost", "QUEUED", why)
 
 
 async def test_last_loss_ends_the_history(store: PostgresStore) -> None:
-    """The job has FAILED, and its last entry says that the lease ran out."""
+    """After the last permitted loss the job is FAILED, and its last entry says that the lease expired."""
     run = await running(store, Template("echo", max_losses=0), lease_ms=0)
     assert await store.claims.expire(10) == 1
     assert (await told(store, run.job_id))[-1] == ("lease lost", "FAILED", "expired, a loss")
 
 
 async def test_cancel_stands_where_it_was_asked_for(store: PostgresStore) -> None:
-    """Between the grant and the end of the attempt that ran then, although other attempts came before."""
+    """The history shows a cancel request between the grant and the end of the attempt that was running."""
     run = await running(store, AT_ONCE)
     await report(store, run, FAILED, failure_reason="first")
     run = await start(store, run.job_id, lease_ms=LEASE_MS)
@@ -74,7 +74,7 @@ async def test_cancel_stands_where_it_was_asked_for(store: PostgresStore) -> Non
 
 
 async def test_job_that_is_canceled_between_attempts_says_so(store: PostgresStore) -> None:
-    """The end is an entry of its own, after that of the attempt."""
+    """A cancel between two attempts is an entry of its own after that of the attempt."""
     run = await running(store, Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 3_600_000, 3_600_000)))
     await report(store, run, FAILED, failure_reason="first")
     await store.rows.cancel(run.job_id, "enough")
@@ -85,7 +85,7 @@ async def test_job_that_is_canceled_between_attempts_says_so(store: PostgresStor
 
 
 async def test_job_that_waits_was_submitted(store: PostgresStore) -> None:
-    """Nothing else is known of it."""
+    """The history of a waiting job consists of its submit."""
     job_id = await insert(store)
     (entry,) = await store.rows.history(job_id)
     assert (entry.what, entry.state, entry.job_id) == ("submitted", "QUEUED", job_id)

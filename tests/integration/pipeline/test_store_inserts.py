@@ -1,4 +1,4 @@
-"""Submissions as rows: what is new, what is there already, and what cannot be taken."""
+"""Submits as rows: new jobs, existing jobs and refusals."""
 
 import uuid
 
@@ -15,7 +15,7 @@ from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, re
 
 
 async def test_every_word_of_a_submission_is_kept(store: PostgresStore) -> None:
-    """Template, extra and payload come back as they went in."""
+    """The store returns template, extra and payload as they were submitted."""
     template = Template("a.b", "q-1", 9, 7, 4, 1_234, BackoffRule(2, 10, 20))
     extra = Extra("r", (("k", "v"), ("a", "b")), (("h", "\0"),), 3, 4, "old", "u")
     made = await store.rows.insert([ECHO, template], [JobDraft(1, b"\0\xff", extra=extra, not_before_ms=1)])
@@ -26,7 +26,7 @@ async def test_every_word_of_a_submission_is_kept(store: PostgresStore) -> None:
 
 
 async def test_jobs_of_a_batch_keep_their_order(store: PostgresStore) -> None:
-    """A batch is claimed in the order in which it was submitted."""
+    """The jobs of a batch are claimed in their order of submission."""
     made = await store.rows.insert([ECHO], [JobDraft(payload=b"%d" % number) for number in range(1_000)])
     assert len(set(made.job_ids)) == 1_000
     claimed = [ticket.job_id for _ in range(4) for ticket in await claim(store, count=250)]
@@ -34,7 +34,7 @@ async def test_jobs_of_a_batch_keep_their_order(store: PostgresStore) -> None:
 
 
 async def test_same_id_finds_the_first_job(store: PostgresStore) -> None:
-    """A client's own id makes a job once; another payload under it is refused."""
+    """A client's own job id creates one job, and another payload under it is refused."""
     draft = JobDraft(payload=b"a", id=str(uuid.uuid4()))
     first = await store.rows.insert([ECHO], [draft])
     again = await store.rows.insert([ECHO], [draft])
@@ -45,7 +45,7 @@ async def test_same_id_finds_the_first_job(store: PostgresStore) -> None:
 
 
 async def test_same_request_id_finds_the_first_job(store: PostgresStore) -> None:
-    """A request id stands for one job, even one that has ended; headers are no part of what it is."""
+    """A request id names one job, also after its end, and headers are not compared."""
     run = await start(store, await insert(store, request_id="r", headers=(("trace", "1"),)))
     assert await report(store, run) == ""
     again = await store.rows.insert([ECHO], [JobDraft(extra=Extra("r", headers=(("trace", "2"),)))])
@@ -60,7 +60,7 @@ async def test_same_request_id_finds_the_first_job(store: PostgresStore) -> None
 
 
 async def test_unique_key_finds_the_job_that_has_not_ended(store: PostgresStore) -> None:
-    """While a job of the type and key waits or runs, others find it, whatever their payload; then the key is free."""
+    """A submit with a unique key returns the unfinished job of that type and key, and the job's end frees the key."""
     first = await insert(store, unique_key="k")
     twin = await store.rows.insert([ECHO], [JobDraft(payload=b"other", extra=Extra(unique_key="k"))])
     assert (twin.job_ids, twin.existing) == ([first], frozenset({0}))
@@ -73,7 +73,7 @@ async def test_unique_key_finds_the_job_that_has_not_ended(store: PostgresStore)
 
 
 async def test_twins_in_one_batch_are_one_job(store: PostgresStore) -> None:
-    """A batch is judged like its jobs one after the other."""
+    """Equal drafts in one batch are handled as if they were submitted one after the other."""
     given = str(uuid.uuid4())
     drafts = [
         JobDraft(extra=Extra("r")),
@@ -94,7 +94,7 @@ async def test_twins_in_one_batch_are_one_job(store: PostgresStore) -> None:
 
 
 async def test_draining_queue_takes_nothing_new(store: PostgresStore) -> None:
-    """A draining queue refuses new jobs, finds old ones, and lets the rest of a batch through."""
+    """A draining queue refuses new jobs, returns existing ones, and does not affect the rest of a batch."""
     old = await insert(store, request_id="r")
     await store.queue_book.set_mode("default", QueueMode.DRAINING, "")
     made = await store.rows.insert(
@@ -108,7 +108,7 @@ async def test_draining_queue_takes_nothing_new(store: PostgresStore) -> None:
 
 
 async def test_bad_drafts_cost_the_others_nothing(store: PostgresStore) -> None:
-    """Each draft is refused for itself, with the reason that every backend gives."""
+    """An invalid draft is refused by itself, with the reason that every backend gives."""
     drafts = [
         JobDraft(),
         JobDraft(template=1),
@@ -139,7 +139,7 @@ async def test_bad_drafts_cost_the_others_nothing(store: PostgresStore) -> None:
 async def test_bad_submission_is_refused_whole(
     store: PostgresStore, templates: list[Template], drafts: list[JobDraft]
 ) -> None:
-    """What is wrong with a submission as a whole is an error, and nothing is made."""
+    """An invalid submit raises an error and creates no job."""
     with pytest.raises(InvalidArgumentError):
         await store.rows.insert(templates, drafts)
     assert sum((await store.queue_book.states()).values()) == 0
@@ -159,7 +159,7 @@ HOSTILE = (
 
 
 async def test_hostile_words_are_only_words(store: PostgresStore) -> None:
-    """Labels, headers, payloads and results may hold anything; nothing of it is taken for a statement."""
+    """Labels, headers, payloads and results may contain SQL or any other text, which is stored as text."""
     for word in HOSTILE:
         labels = (("k", word), ("%s", "x"))
         job_id = await insert(store, payload=word.encode(), labels=labels, headers=labels)
@@ -172,7 +172,7 @@ async def test_hostile_words_are_only_words(store: PostgresStore) -> None:
 
 
 async def test_free_text_types_run_as_simulated_work(store: PostgresStore) -> None:
-    """A job of the frozen contract keeps its type and is routed to whoever simulates."""
+    """A job of the frozen contract keeps its type and is routed to workers for simulated work."""
     run = await running(store, Template("any text %s", simulated=True))
     assert (run.type, run.simulated) == ("any text %s", True)
     await insert(store, Template("any text %s", simulated=True))
@@ -181,7 +181,7 @@ async def test_free_text_types_run_as_simulated_work(store: PostgresStore) -> No
 
 
 async def test_ended_jobs_are_counted(store: PostgresStore) -> None:
-    """Counts follow every job through its states."""
+    """The counts follow every job through its states."""
     await ended(store)
     await insert(store)
     assert await store.queue_book.states() == {1: 1, 2: 0, 3: 1, 4: 0, 5: 0}

@@ -1,4 +1,4 @@
-"""A database that goes, comes back, loses an answer or says nothing: never a hang, never a job lost or doubled."""
+"""A database that stops, restarts, drops a response or goes silent: no call hangs, and no job is lost or doubled."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,10 +14,10 @@ from holdfast.errors import UnavailableError
 from holdfast.ports import JobDraft
 from holdfast.process.private_postgres import PrivatePostgres
 from holdfast.topologies.pipeline.postgres.database import PostgresStore, open_store
-from tests.integration.pipeline.cutting import Way
-from tests.integration.pipeline.happening import happens
-from tests.integration.pipeline.patience import HURRY_S, PATIENCE_S, open_patiently, wait_for_connections
+from tests.integration.pipeline.database_proxy import Way
+from tests.integration.pipeline.long_timeouts import HURRY_S, PATIENCE_S, open_patiently, wait_for_connections
 from tests.integration.pipeline.store_work import ECHO, ended, insert, report, running, start
+from tests.integration.pipeline.wait_until import happens
 from tests.postgres import QUICK, require_postgres
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @pytest.fixture
 async def way(database: str, tmp_path: Path) -> AsyncIterator[Way]:
-    """A way to the database that the test can cut."""
+    """A proxy to the database that the test can close."""
     way = Way(database, tmp_path)
     await way.open()
     yield way
@@ -34,19 +34,19 @@ async def way(database: str, tmp_path: Path) -> AsyncIterator[Way]:
 
 @pytest.fixture
 async def far(way: Way) -> AsyncIterator[PostgresStore]:
-    """A store at the end of that way."""
+    """A store that connects through the proxy."""
     async with await open_patiently(way.url) as store:
         yield store
 
 
 def rows_of(database: str, statement: str) -> list[tuple[object, ...]]:
-    """What the database itself says."""
+    """Queries the database directly."""
     with psycopg.connect(database) as connection:
         return connection.execute(statement.encode()).fetchall()
 
 
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer, once there is one; each failure says that it may pass, and when to try again."""
+    """Repeats a call until it succeeds; each failure must be retryable and have a retry hint."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -56,7 +56,7 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def test_lost_answer_to_an_insert_makes_no_second_job(far: PostgresStore, way: Way, database: str) -> None:
-    """An insert whose answer was lost is repeated under the same id, and its job is new to whoever asked."""
+    """An insert whose response was lost is repeated with the same id, and its job counts as new."""
     way.lose_answer_to(b"lost on its way")
     made = await far.rows.insert([ECHO], [JobDraft(payload=b"lost on its way")])
     assert way.lost == 1
@@ -66,7 +66,7 @@ async def test_lost_answer_to_an_insert_makes_no_second_job(far: PostgresStore, 
 
 
 async def test_lost_answer_to_a_report_counts_it_once(far: PostgresStore, way: Way, database: str) -> None:
-    """A report whose commit was not answered counts, once."""
+    """A report whose commit got no response counts once."""
     run = await running(far)
     way.lose_answer_to(b"unlucky")
     assert await report(far, run, output=b"unlucky") == ""
@@ -77,7 +77,7 @@ async def test_lost_answer_to_a_report_counts_it_once(far: PostgresStore, way: W
 
 
 async def test_lost_answer_to_a_start_is_not_repeated(far: PostgresStore, way: Way) -> None:
-    """A start whose answer was lost is unknown; the worker's next arrival gives back what it does not know of."""
+    """A start whose response was lost is unavailable, and the worker's next session returns the unknown lease."""
     job_id = await insert(far)
     way.lose_answer_to(b"unlucky")
     with pytest.raises(UnavailableError):
@@ -89,7 +89,7 @@ async def test_lost_answer_to_a_start_is_not_repeated(far: PostgresStore, way: W
 
 
 async def test_cut_way_heals_by_itself(far: PostgresStore, way: Way) -> None:
-    """While nobody gets through everybody is told so; afterwards everything works at once."""
+    """While the connection is cut every call is unavailable, and afterwards calls succeed again."""
     job_id = await insert(far)
     wait_for_connections(far, HURRY_S)
     await way.close()
@@ -106,7 +106,7 @@ async def test_cut_way_heals_by_itself(far: PostgresStore, way: Way) -> None:
 
 
 async def test_silent_database_does_not_hang_anybody(store: PostgresStore, way: Way) -> None:
-    """A database that takes questions and gives no answers is cut off, and is back when it speaks again."""
+    """A call to a silent database fails as unavailable, and calls succeed when the database responds again."""
     job_id = await insert(store)
     async with await patiently(lambda: open_store(way.url, statement_ms=500)) as far:
         way.is_silent = True
@@ -117,7 +117,7 @@ async def test_silent_database_does_not_hang_anybody(store: PostgresStore, way: 
 
 
 async def test_terminated_connections_are_replaced(store: PostgresStore, database: str) -> None:
-    """An administrator who ends every connection disturbs nobody who asks for what may be repeated."""
+    """Repeatable calls succeed after an administrator has terminated every connection."""
     await asyncio.gather(*(insert(store) for _ in range(20)))
     ended_connections = rows_of(
         database,
@@ -130,7 +130,7 @@ async def test_terminated_connections_are_replaced(store: PostgresStore, databas
 
 
 async def test_deaf_listener_is_told(store: PostgresStore, database: str) -> None:
-    """Who listens for changes hears of it when its connection ends."""
+    """A listener for changes gets an error when its connection ends."""
     changes = store.rows.changes()
     assert await anext(changes) == frozenset()
     await insert(store)
@@ -140,7 +140,7 @@ async def test_deaf_listener_is_told(store: PostgresStore, database: str) -> Non
 
 
 async def test_long_statement_is_given_up(store: PostgresStore, database: str) -> None:
-    """A statement that takes too long, here for a lock, ends as unavailable."""
+    """A statement that waits too long for a lock fails as unavailable."""
     job_id = await insert(store)
     async with await patiently(lambda: open_store(database, statement_ms=200)) as quick:
         with psycopg.connect(database) as connection:
@@ -152,7 +152,7 @@ async def test_long_statement_is_given_up(store: PostgresStore, database: str) -
 
 
 async def test_exhausted_pool_is_unavailable(database: str) -> None:
-    """Who finds every connection taken is told to try again."""
+    """A caller that finds no free connection in the pool gets UNAVAILABLE."""
 
     async def waiters() -> list[tuple[object, ...]]:
         waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -163,7 +163,7 @@ async def test_exhausted_pool_is_unavailable(database: str) -> None:
         with psycopg.connect(database) as connection:
             connection.execute("SELECT FROM holdfast.jobs FOR UPDATE")
             waiting = asyncio.create_task(store.rows.cancel(job_id, ""))
-            await happens(waiters)  # whoever has the only connection keeps it
+            await happens(waiters)  # the task that holds the only connection waits for the lock
             wait_for_connections(store, 0.1)
             with pytest.raises(UnavailableError):
                 await store.rows.get(job_id)
@@ -172,7 +172,7 @@ async def test_exhausted_pool_is_unavailable(database: str) -> None:
 
 
 async def test_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
-    """A database that is restarted as by a power cut, twice, under load: all that was answered is there."""
+    """After two crashes under load, the database has every job whose submit was answered."""
     require_postgres()
     server = PrivatePostgres(tmp_path / "pg", QUICK)
     try:
@@ -203,7 +203,7 @@ async def test_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
 
 
 def test_uvloop_carries_it(database: str) -> None:
-    """Rows, transactions and notices work over the loop that programs use."""
+    """Rows, transactions and notifications work on uvloop."""
 
     async def main() -> None:
         async with await open_patiently(database) as store:

@@ -1,4 +1,4 @@
-"""Two at a time: exactly one wins, and both are told the truth."""
+"""Concurrent calls: exactly one of them wins, and both get a true response."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +15,7 @@ from holdfast.errors import NotFoundError
 from holdfast.ports import JobDraft
 from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
-from tests.integration.pipeline.patience import open_patiently
+from tests.integration.pipeline.long_timeouts import open_patiently
 from tests.integration.pipeline.store_work import ECHO, ECHOES, claim, insert, report, running
 
 ROUNDS = 15
@@ -29,7 +29,7 @@ async def rival(database: str) -> AsyncIterator[PostgresStore]:
 
 
 async def test_watchers_never_claim_the_same_row(store: PostgresStore, rival: PostgresStore) -> None:
-    """Several watchers at a time share what is visible, and leave nothing."""
+    """Concurrent watchers claim every visible row once."""
     made = await store.rows.insert([ECHO], [JobDraft() for _ in range(600)])
 
     async def watch(one: PostgresStore) -> list[str]:
@@ -45,7 +45,7 @@ async def test_watchers_never_claim_the_same_row(store: PostgresStore, rival: Po
 
 
 async def test_only_one_worker_starts_a_job(store: PostgresStore, rival: PostgresStore) -> None:
-    """Tickets that came twice are started once."""
+    """A job with two tickets is started once."""
     made = await store.rows.insert([ECHO], [JobDraft() for _ in range(300)])
     parts = await asyncio.gather(
         *(
@@ -59,7 +59,7 @@ async def test_only_one_worker_starts_a_job(store: PostgresStore, rival: Postgre
 
 
 async def test_cancel_and_start_exclude_each_other(store: PostgresStore, rival: PostgresStore) -> None:
-    """A job that a cancel ended was never started; one that was started is only marked."""
+    """A job is either canceled and never started, or started and marked with a cancel request."""
     for _ in range(ROUNDS):
         job_id = await insert(store)
         reply, runs = await asyncio.gather(store.rows.cancel(job_id, ""), rival.runs.start("w", [job_id], 60_000))
@@ -71,7 +71,7 @@ async def test_cancel_and_start_exclude_each_other(store: PostgresStore, rival: 
 
 
 async def test_report_and_expiry_exclude_each_other(store: PostgresStore, rival: PostgresStore) -> None:
-    """Either the report counts, or the lease was taken back; never both."""
+    """Either a report counts or the lease expires, never both."""
     for _ in range(ROUNDS):
         run = await running(store, lease_ms=0)
         reason, expired = await asyncio.gather(report(store, run), rival.claims.expire(10))
@@ -80,7 +80,7 @@ async def test_report_and_expiry_exclude_each_other(store: PostgresStore, rival:
 
 
 async def test_same_report_at_the_same_time_counts_once(store: PostgresStore, rival: PostgresStore) -> None:
-    """Both are told that it counted, and the job has one attempt."""
+    """Two equal reports at the same time are both accepted, and the job has one attempt."""
     for _ in range(ROUNDS):
         run = await running(store, Template("echo", max_attempts=3))
         assert {*await asyncio.gather(report(store, run, FAILED), report(rival, run, FAILED))} == {""}
@@ -88,7 +88,7 @@ async def test_same_report_at_the_same_time_counts_once(store: PostgresStore, ri
 
 
 async def test_one_key_makes_one_job(store: PostgresStore, rival: PostgresStore) -> None:
-    """Submissions under one request id, at the same time and from several processes, find one job."""
+    """Concurrent submits with one request id, from several processes, return one job."""
     for number in range(ROUNDS):
         drafts = [JobDraft(extra=Extra(f"r{number}")), JobDraft(extra=Extra(unique_key=f"u{number}"))]
         made = await asyncio.gather(*(one.rows.insert([ECHO], drafts) for one in (store, rival, store, rival)))
@@ -98,7 +98,7 @@ async def test_one_key_makes_one_job(store: PostgresStore, rival: PostgresStore)
 
 
 async def test_other_payload_under_one_key_is_refused(store: PostgresStore, rival: PostgresStore) -> None:
-    """Of two different submissions under one request id, one is made and the other is told."""
+    """Of two different concurrent submits with one request id, one creates a job and the other is refused."""
     for number in range(ROUNDS):
         made = await asyncio.gather(
             *(
@@ -110,7 +110,7 @@ async def test_other_payload_under_one_key_is_refused(store: PostgresStore, riva
 
 
 async def test_freed_unique_key_is_taken_once(store: PostgresStore, rival: PostgresStore) -> None:
-    """While jobs under a key end and others come, there is never more than one that has not ended."""
+    """While jobs with a unique key end and others are submitted, at most one of them is unfinished."""
     for _ in range(ROUNDS):
         job_id = await insert(store, unique_key="k")
         _, *ids = await asyncio.gather(
@@ -123,7 +123,7 @@ async def test_freed_unique_key_is_taken_once(store: PostgresStore, rival: Postg
 
 
 async def test_opposite_orders_do_not_lock_each_other_out(store: PostgresStore, rival: PostgresStore) -> None:
-    """Batches over the same rows in opposite orders all get their answers."""
+    """Concurrent batches over the same rows in opposite orders all succeed."""
     made = await store.rows.insert([ECHO], [JobDraft() for _ in range(100)])
     runs = await store.runs.start("w", made.job_ids, 60_000)
     rows = [ReportRow(run.job_id, run.token, DONE) for run in runs]
@@ -139,7 +139,7 @@ async def test_opposite_orders_do_not_lock_each_other_out(store: PostgresStore, 
 
 
 async def test_deadlock_is_tried_again(store: PostgresStore) -> None:
-    """A transaction that the database gave up for another one's sake is made anew, and nobody hears of it."""
+    """A transaction that the database aborts for a deadlock is repeated without an error for the caller."""
     first, second = await insert(store), await insert(store)
     meet = asyncio.Barrier(2)
     tries: Counter[str] = Counter()
@@ -161,7 +161,7 @@ async def test_deadlock_is_tried_again(store: PostgresStore) -> None:
 
 
 async def test_pause_against_start(store: PostgresStore, rival: PostgresStore) -> None:
-    """Once a pause has returned, nothing of the queue is started."""
+    """After a pause has returned, no job of the queue is started."""
     for _ in range(ROUNDS):
         job_id = await insert(store)
         await asyncio.gather(
@@ -174,7 +174,7 @@ async def test_pause_against_start(store: PostgresStore, rival: PostgresStore) -
 
 
 async def test_counts_survive_every_race(store: PostgresStore, rival: PostgresStore, database: str) -> None:
-    """After a storm of everything at once, the counts are those of the rows."""
+    """After many kinds of concurrent calls, the counts match the rows."""
     made = await store.rows.insert([Template("echo", max_attempts=2)], [JobDraft() for _ in range(120)])
 
     async def storm(one: PostgresStore, worker: str) -> None:
@@ -183,7 +183,7 @@ async def test_counts_survive_every_race(store: PostgresStore, rival: PostgresSt
             rows = [ReportRow(run.job_id, run.token, FAILED if run.token % 3 else DONE) for run in runs[:5]]
             await one.runs.report(worker, rows)
             await one.runs.release(worker, [run.token for run in runs[5:8]], is_spent=True)
-            with suppress(NotFoundError):  # it may have ended, and be retired by now
+            with suppress(NotFoundError):  # it may have ended and been deleted
                 await one.rows.cancel(made.job_ids[step * 7], "")
             await one.claims.expire(20)
             await one.claims.retire(5, retain_ms=0, retain_failed_ms=0)

@@ -1,4 +1,4 @@
-"""Jobs as rows: seen, listed, searched and canceled."""
+"""Jobs as rows: reads, lists, searches and cancels."""
 
 from collections.abc import Awaitable, Callable
 
@@ -15,7 +15,7 @@ UNKNOWN = "becf4629-2772-48c0-93ee-9c042f20aa72"
 
 
 async def test_unknown_job_is_not_found(store: PostgresStore) -> None:
-    """Whatever is no id of a job is told so, by every method."""
+    """Every method answers an unknown or malformed job id with NOT_FOUND."""
     methods: list[Callable[[str], Awaitable[object]]] = [
         store.rows.get,
         store.rows.result,
@@ -33,7 +33,7 @@ async def test_unknown_job_is_not_found(store: PostgresStore) -> None:
 
 
 async def test_canceled_job_never_runs(store: PostgresStore) -> None:
-    """A waiting job ends at once, even if its ticket is on its way; saying it twice changes nothing."""
+    """A cancel ends a waiting job at once, also if its ticket was claimed, and a second cancel changes nothing."""
     job_id = await insert(store)
     assert len(await claim(store)) == 1
     reply = await store.rows.cancel(job_id, "why\0not")
@@ -47,7 +47,7 @@ async def test_canceled_job_never_runs(store: PostgresStore) -> None:
 
 
 async def test_running_job_is_asked_to_stop(store: PostgresStore) -> None:
-    """A cancel of a running job marks it once; its worker hears of it and may end it as canceled."""
+    """A cancel marks a running job once, and its worker is notified and may end it as canceled."""
     run = await running(store)
     reply = await store.rows.cancel(run.job_id, "enough")
     assert (reply.state, reply.was_terminal, reply.token) == (RUNNING, False, run.token)
@@ -58,7 +58,7 @@ async def test_running_job_is_asked_to_stop(store: PostgresStore) -> None:
 
 
 async def test_cancel_without_a_reason_is_explained(store: PostgresStore) -> None:
-    """A canceled job says so even where nobody said why."""
+    """A job that is canceled without a reason has a summary."""
     job_id = await insert(store)
     await store.rows.cancel(job_id, "")
     assert (await store.rows.result(job_id)).summary == "canceled; no reason was given"
@@ -67,7 +67,7 @@ async def test_cancel_without_a_reason_is_explained(store: PostgresStore) -> Non
 
 
 async def jobs_of_all_states(store: PostgresStore) -> dict[int, str]:
-    """One job of each state."""
+    """Creates one job of each state."""
     done = await ended(store)
     failed = await running(store)
     await report(store, failed, FAILED, failure_reason="BAD")
@@ -78,7 +78,7 @@ async def jobs_of_all_states(store: PostgresStore) -> dict[int, str]:
 
 
 async def test_pages_are_by_creation(store: PostgresStore) -> None:
-    """Pages of any states are in order of creation, ids ascending within a millisecond, either way round."""
+    """Pages are ordered by creation time in either direction, with ids ascending within a millisecond."""
     jobs = await jobs_of_all_states(store)
     made = await store.rows.insert([ECHO], [JobDraft() for _ in range(20)])
     views = [await store.rows.get(job_id) for job_id in [*jobs.values(), *made.job_ids]]
@@ -97,7 +97,7 @@ async def test_pages_are_by_creation(store: PostgresStore) -> None:
 
 
 async def found(store: PostgresStore, query: JobQuery, size: int = 50) -> list[str]:
-    """All ids that a search finds, part by part."""
+    """All ids that a search finds, page by page."""
     ids: list[str] = []
     cursor = ""
     while True:
@@ -110,7 +110,7 @@ async def found(store: PostgresStore, query: JobQuery, size: int = 50) -> list[s
 
 @pytest.mark.parametrize("oldest_first", [False, True])
 async def test_search_goes_on_where_it_stopped(store: PostgresStore, oldest_first: bool) -> None:  # noqa: FBT001
-    """Parts of any size give every job once, in order, and none that came meanwhile out of order."""
+    """Pages of any size give every job once and in order."""
     for _ in range(3):
         await store.rows.insert([ECHO], [JobDraft() for _ in range(10)])
     page = await store.rows.page([], 0, 100, newest_first=not oldest_first)
@@ -119,7 +119,7 @@ async def test_search_goes_on_where_it_stopped(store: PostgresStore, oldest_firs
 
 
 async def test_search_looks_at_what_it_is_told(store: PostgresStore) -> None:
-    """States, queue, type, labels and time each narrow a search."""
+    """A search can filter by states, queue, type, labels and time."""
     jobs = await jobs_of_all_states(store)
     other = await insert(store, Template("other", "q"), labels=(("a", "1"), ("b", "2")))
     assert await found(store, JobQuery(states=frozenset({DONE}))) == [jobs[DONE]]
@@ -135,14 +135,14 @@ async def test_search_looks_at_what_it_is_told(store: PostgresStore) -> None:
 
 
 async def test_labels_with_what_the_database_cannot_hold_are_still_told_apart(store: PostgresStore) -> None:
-    """A label with a NUL is found by itself and by nothing that looks like it."""
+    """A search by a label with a NUL finds that label and no similar one."""
     one, other = await insert(store, labels=(("k", "a\0"),)), await insert(store, labels=(("k", "a\ufffd"),))
     assert await found(store, JobQuery(labels={"k": "a\0"})) == [one]
     assert await found(store, JobQuery(labels={"k": "a\ufffd"})) == [other]
 
 
 async def test_strange_cursor_is_refused(store: PostgresStore) -> None:
-    """A cursor of another search, or of none, is told so."""
+    """A cursor of another search, or a malformed one, is refused."""
     await store.rows.insert([ECHO], [JobDraft() for _ in range(3)])
     cursor = (await store.rows.find(JobQuery(), "", 1)).cursor
     assert cursor
@@ -155,7 +155,7 @@ async def test_strange_cursor_is_refused(store: PostgresStore) -> None:
 
 
 async def test_versions_grow_with_what_clients_can_see(store: PostgresStore) -> None:
-    """Each change of a job makes its version larger; a claim is nobody's business."""
+    """Every visible change of a job increases its version, and a claim does not."""
     job_id = await insert(store)
     seen = [(await store.rows.versions([job_id, UNKNOWN]))]
     await claim(store)
@@ -171,7 +171,7 @@ async def test_versions_grow_with_what_clients_can_see(store: PostgresStore) -> 
 
 
 async def test_changes_are_heard(store: PostgresStore) -> None:
-    """Who listens is told at once that it can hear, and then which jobs have changed, however many."""
+    """A listener gets an empty notification at once, and then the ids of all changed jobs."""
     changes = store.rows.changes()
     assert await anext(changes) == frozenset()
     made = await store.rows.insert([ECHO], [JobDraft(extra=Extra(labels=(("k", "v"),))) for _ in range(500)])

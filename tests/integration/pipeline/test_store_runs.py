@@ -1,4 +1,4 @@
-"""Leases: who may run what, and what comes of it."""
+"""Leases: starts, heartbeats, reports and releases."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, re
 
 
 async def test_start_takes_what_waits_and_nothing_else(store: PostgresStore) -> None:
-    """Of many ids, those that wait are started, in submit order, each under a token of its own."""
+    """A start takes only waiting jobs, in submit order, each with a token of its own."""
     first, second = await insert(store), await insert(store)
     run, done = await running(store), await ended(store)
     runs = await store.runs.start("w", [second, run.job_id, done, first, "no uuid", first], 1_000)
@@ -22,7 +22,7 @@ async def test_start_takes_what_waits_and_nothing_else(store: PostgresStore) -> 
 
 
 async def test_extend_tells_what_holds(store: PostgresStore) -> None:
-    """Leases of this worker hold; those of others, ended ones and made-up ones do not."""
+    """A heartbeat confirms the worker's own leases, and not those of others, ended ones or unknown ones."""
     mine, other = await running(store), await running(store, worker="x")
     over = await running(store)
     await report(store, over)
@@ -32,7 +32,7 @@ async def test_extend_tells_what_holds(store: PostgresStore) -> None:
 
 
 async def test_extended_lease_does_not_expire(store: PostgresStore) -> None:
-    """A heartbeat gives a lease its whole time again, and a shorter time if that is said."""
+    """A heartbeat extends a lease to the requested length, which may be shorter than before."""
     run = await running(store, lease_ms=0)
     await store.runs.extend("w", [run.token], 60_000)
     assert await store.claims.expire(10) == 0
@@ -41,7 +41,7 @@ async def test_extended_lease_does_not_expire(store: PostgresStore) -> None:
 
 
 async def test_report_counts_once(store: PostgresStore) -> None:
-    """The first result stays; the same one again is told that it counted, any other is refused."""
+    """The first result stays: an equal report is accepted again, and a different one is refused."""
     run = await running(store)
     assert await report(store, run, DONE, output=b"1", runtime_ms=5) == ""
     assert await report(store, run, DONE, output=b"2") == ""
@@ -51,7 +51,7 @@ async def test_report_counts_once(store: PostgresStore) -> None:
 
 
 async def test_stranger_cannot_report(store: PostgresStore) -> None:
-    """Only the holder of the current lease ends a job."""
+    """Only the holder of the current lease can end a job."""
     run = await running(store)
     assert await report(store, run, worker="x") == "NOT_THE_HOLDER"
     rows = [ReportRow(run.job_id, run.token + 1_000, DONE), ReportRow("no uuid", 1, DONE)]
@@ -63,7 +63,7 @@ async def test_stranger_cannot_report(store: PostgresStore) -> None:
 
 
 async def test_reports_of_one_batch_are_judged_one_after_the_other(store: PostgresStore) -> None:
-    """A job that is reported twice in one breath gets the answers of two reports."""
+    """Two reports on one job in the same batch get the responses of two separate reports."""
     run, other = await running(store), await running(store)
     rows = [
         ReportRow(run.job_id, run.token, DONE),
@@ -77,7 +77,7 @@ async def test_reports_of_one_batch_are_judged_one_after_the_other(store: Postgr
 
 
 async def test_failed_attempt_is_tried_again_later(store: PostgresStore) -> None:
-    """A job with attempts left waits for its backoff; a repeated report does not spend another attempt."""
+    """A failed job with attempts left waits for its back-off, and a repeated report does not count another attempt."""
     template = Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 3_600_000))
     run = await running(store, template)
     assert await report(store, run, FAILED) == ""
@@ -90,7 +90,7 @@ async def test_failed_attempt_is_tried_again_later(store: PostgresStore) -> None
 
 
 async def test_failure_that_is_told_again_leaves_the_next_attempt_alone(store: PostgresStore) -> None:
-    """It counted, and that is said; the attempt that runs by now, whoever's it is, goes on."""
+    """A repeated report of a failure is accepted and does not disturb the attempt that is running."""
     run = await running(store, Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 0)))
     assert await report(store, run, FAILED) == ""
     (again,) = await store.runs.start("other", [run.job_id], 60_000)
@@ -101,7 +101,7 @@ async def test_failure_that_is_told_again_leaves_the_next_attempt_alone(store: P
 
 
 async def test_attempts_are_counted_out(store: PostgresStore) -> None:
-    """The last failed attempt ends the job, with all attempts told."""
+    """The last failed attempt ends the job, and all attempts are counted."""
     run = await running(store, Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)))
     assert await report(store, run, FAILED, failure_reason="ONE") == ""
     again = await start(store, run.job_id)
@@ -112,14 +112,14 @@ async def test_attempts_are_counted_out(store: PostgresStore) -> None:
 
 
 async def test_final_failure_is_not_tried_again(store: PostgresStore) -> None:
-    """A worker may say that another try is no use."""
+    """A failure that the worker reports as not retryable ends the job."""
     run = await running(store, Template("echo", max_attempts=5))
     assert await report(store, run, FAILED, is_retryable=False) == ""
     assert (await store.rows.get(run.job_id)).state == FAILED
 
 
 async def test_output_over_the_limit_fails_the_job(store: PostgresStore) -> None:
-    """What is too large is not kept, and the job says why it failed."""
+    """An output above the limit makes the job FAILED with OUTPUT_TOO_LARGE, and one at the limit is stored whole."""
     run = await running(store)
     assert await report(store, run, output=bytes(limits.OUTPUT_BYTES_MAX + 1)) == ""
     assert (await store.rows.get(run.job_id)).failure_reason == "OUTPUT_TOO_LARGE"
@@ -130,7 +130,7 @@ async def test_output_over_the_limit_fails_the_job(store: PostgresStore) -> None
 
 @pytest.mark.parametrize(("is_spent", "losses"), [(False, 0), (True, 1)])
 async def test_released_lease_is_visible_at_once(store: PostgresStore, is_spent: bool, losses: int) -> None:  # noqa: FBT001
-    """What is handed back goes to its old place, and costs a loss only if it was run."""
+    """A released job returns to its old place, and counts a loss only if it was run."""
     run = await running(store)
     later = await insert(store)
     other = await running(store, worker="x")
@@ -142,7 +142,7 @@ async def test_released_lease_is_visible_at_once(store: PostgresStore, is_spent:
 
 
 async def test_endless_rounds_are_ended(store: PostgresStore) -> None:
-    """A job that is always handed back unrun does not go round for ever."""
+    """A job that is returned unrun too often is FAILED with WORKER_LOST."""
     job_id = await insert(store, Template("echo", max_losses=0))
     rounds = 0
     while runs := await store.runs.start("w", [job_id], 1_000):
@@ -153,7 +153,7 @@ async def test_endless_rounds_are_ended(store: PostgresStore) -> None:
 
 
 async def test_arriving_worker_keeps_what_it_holds(store: PostgresStore) -> None:
-    """What it still runs goes on; what it held and lost goes back; what others hold is theirs."""
+    """A new session keeps the leases that it names correctly, and its worker's other leases return to the queue."""
     kept, lost, wrong = await running(store, lease_ms=0), await running(store), await running(store)
     other = await running(store, worker="x")
     held = {kept.token: kept.job_id, wrong.token: kept.job_id, other.token: other.job_id, 1 << 60: "no uuid"}
@@ -167,7 +167,7 @@ async def test_arriving_worker_keeps_what_it_holds(store: PostgresStore) -> None
 
 
 async def test_failure_after_a_cancel_ends_the_job(store: PostgresStore) -> None:
-    """A job that should stop is not tried again."""
+    """A job with a requested cancel is not retried after a failure."""
     run = await running(store, Template("echo", max_attempts=5))
     await store.rows.cancel(run.job_id, "stop")
     assert await report(store, run, FAILED) == ""
@@ -175,7 +175,7 @@ async def test_failure_after_a_cancel_ends_the_job(store: PostgresStore) -> None
 
 
 async def test_large_batches_go_through(store: PostgresStore) -> None:
-    """A thousand jobs are started and reported in one call each."""
+    """A thousand jobs can be started and reported in one call each."""
     made = await store.rows.insert([ECHO], [JobDraft(payload=b"%d" % number) for number in range(1_000)])
     runs = await store.runs.start("w", made.job_ids, 60_000)
     assert [run.payload for run in runs] == [b"%d" % number for number in range(1_000)]

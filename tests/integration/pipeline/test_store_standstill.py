@@ -1,4 +1,4 @@
-"""Processes that stand still in the middle of a transaction, where a server would wait for them for ever."""
+"""Processes that pause in the middle of a transaction and would block others without limit."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -9,14 +9,14 @@ from psycopg import AsyncConnection
 
 from holdfast.core.lifecycle import DONE
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
-from tests.integration.pipeline.happening import happens
 from tests.integration.pipeline.store_work import report, running
+from tests.integration.pipeline.wait_until import happens
 
 LOCK = b"SELECT FROM holdfast.jobs FOR UPDATE"
 
 
 async def is_locked(database: str) -> bool:
-    """Whether somebody keeps rows from everybody."""
+    """Whether a transaction holds locks on the rows."""
     async with await AsyncConnection.connect(database) as connection:
         try:
             await connection.execute(LOCK + b" NOWAIT")
@@ -26,14 +26,14 @@ async def is_locked(database: str) -> bool:
 
 
 async def tidy(store: PostgresStore) -> None:
-    """As a watcher does."""
+    """Runs a watcher's cleanup repeatedly."""
     while True:
         await store.claims.expire(10)
         await asyncio.sleep(0.05)
 
 
 async def stand_still(database: str, meanwhile: Awaitable[None], *, is_synced: bool) -> None:
-    """Keeps every row locked, in the middle of a batch or after it, and goes on to find that it was cut off."""
+    """Locks every row, within a batch or after it, waits, and then finds its connection terminated."""
     still = await AsyncConnection.connect(database, application_name="holdfast worker still", autocommit=True)
     async with still, still.pipeline() as pipeline, still.transaction():
         await still.execute(LOCK)
@@ -45,7 +45,7 @@ async def stand_still(database: str, meanwhile: Awaitable[None], *, is_synced: b
 
 @pytest.mark.parametrize("is_synced", [False, True])
 async def test_whoever_stands_still_is_cut_off(store: PostgresStore, database: str, *, is_synced: bool) -> None:
-    """What others report waits for a moment, and not for ever."""
+    """A report waits only for a moment for a process that paused in its transaction."""
     run = await running(store)
 
     async def meanwhile() -> None:
@@ -59,7 +59,7 @@ async def test_whoever_stands_still_is_cut_off(store: PostgresStore, database: s
 
 
 async def test_others_of_the_server_are_left_alone(store: PostgresStore, database: str) -> None:
-    """Whoever is connected under another name may take all the time it wants."""
+    """A paused transaction of a program with another application name is not terminated."""
     async with await AsyncConnection.connect(database, application_name="psql") as guest:
         await guest.execute(b"SELECT 1")
         still = await AsyncConnection.connect(database, application_name="holdfast still")

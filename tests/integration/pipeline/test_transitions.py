@@ -1,4 +1,4 @@
-"""Which changes of state the pipeline's store gives to its log, and when."""
+"""The state changes that the pipeline's store logs."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from holdfast.observe.transitions import transition_lines
 from holdfast.ports import JobDraft
 from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKind
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
-from tests.integration.pipeline.patience import open_patiently
+from tests.integration.pipeline.long_timeouts import open_patiently
 from tests.integration.pipeline.store_work import insert, report, running, start
 
 #: A job, its state before and after, the attempt, the worker and the reason.
@@ -24,7 +24,7 @@ Move = tuple[str, int, int, int, str, str]
 
 
 class Logged:
-    """A store, and what it logs."""
+    """A store and its logged state changes."""
 
     def __init__(self) -> None:
         self.store: PostgresStore
@@ -49,7 +49,7 @@ async def logged(database: str) -> AsyncIterator[Logged]:
 
 
 async def test_successful_job_is_logged_from_submit_to_end(logged: Logged) -> None:
-    """Three changes, each with the time of the database and the priority of the job."""
+    """A successful job is logged with three changes, each with the database's time and the job's priority."""
     run = await running(logged.store, Template("echo", priority=7))
     assert await report(logged.store, run) == ""
     assert logged.moves == [
@@ -63,7 +63,7 @@ async def test_successful_job_is_logged_from_submit_to_end(logged: Logged) -> No
 
 
 async def test_jobs_that_change_alike_are_logged_together(logged: Logged) -> None:
-    """A batch costs one record and not one for each job; what was there before is no change."""
+    """A batch is logged as one record per priority, and a repeated batch is not logged."""
     templates = [Template("echo"), Template("echo", priority=1)]
     drafts = [JobDraft(at % 2, extra=Extra(request_id=str(at))) for at in range(10)]
     ids = (await logged.store.rows.insert(templates, drafts)).job_ids
@@ -74,7 +74,7 @@ async def test_jobs_that_change_alike_are_logged_together(logged: Logged) -> Non
 
 
 async def test_failures_and_losses_are_logged_with_their_reasons(logged: Logged) -> None:
-    """The attempt is the one that ended, whichever way."""
+    """Failures and losses are logged with the attempt that ended and its reason."""
     store = logged.store
     run = await running(store, Template("echo", max_attempts=3, max_losses=1, backoff=BackoffRule(FIXED, 0, 0)))
     await report(store, run, FAILED, failure_reason="broken")
@@ -92,7 +92,7 @@ async def test_failures_and_losses_are_logged_with_their_reasons(logged: Logged)
 
 
 async def test_lost_worker_is_logged_by_who_notices(logged: Logged) -> None:
-    """What the coordinator takes back is a change of state like any other."""
+    """Leases that the coordinator takes back from a lost worker are logged."""
     store = logged.store
     await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())])
     run = await running(store)
@@ -101,7 +101,7 @@ async def test_lost_worker_is_logged_by_who_notices(logged: Logged) -> None:
 
 
 async def test_cancels_are_logged(logged: Logged) -> None:
-    """That of a waiting job is a change, that of a running one a request; a second one is nothing."""
+    """A cancel is logged once, as a change for a waiting job and as a request for a running one."""
     store = logged.store
     waiting, run = await insert(store), await running(store)
     for _ in range(2):
@@ -116,7 +116,7 @@ async def test_cancels_are_logged(logged: Logged) -> None:
 
 
 async def test_purges_and_schedules_are_logged(logged: Logged) -> None:
-    """Whatever makes or ends a job."""
+    """Jobs that a purge ends and that a schedule creates are logged."""
     store = logged.store
     await store.plans.set(ScheduleSpec("s", Template("echo"), every_ms=3_600_000))
     job_id = await store.plans.trigger("s")
@@ -128,7 +128,7 @@ async def test_purges_and_schedules_are_logged(logged: Logged) -> None:
 
 
 async def test_what_is_not_committed_is_not_logged(logged: Logged, database: str) -> None:
-    """A transaction that the database undoes leaves no line, and its repetition leaves one."""
+    """A transaction that is rolled back and repeated is logged once."""
     store = logged.store
     run = await running(store)
     logged.changes.clear()
@@ -153,7 +153,7 @@ async def test_what_is_not_committed_is_not_logged(logged: Logged, database: str
 
 
 def test_lines_have_the_fields_of_every_topology() -> None:
-    """One line for each job; above the level of transitions there is nothing to call."""
+    """The log has one line per job, and above the level of transitions there is no log function."""
     stream = BytesIO()
     write = transition_lines(JsonLines(stream), "worker", "info")
     assert write is not None

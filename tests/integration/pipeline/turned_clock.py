@@ -1,4 +1,4 @@
-"""A database whose clock a test turns, and schedules over it."""
+"""A database whose clock a test moves, and schedules over it."""
 
 from datetime import UTC, datetime
 
@@ -21,7 +21,7 @@ $$ SELECT ms FROM holdfast.turned_clock $$;
 
 
 class TurnedClock:
-    """The database's clock stands still until it is turned."""
+    """Replaces the database's clock; it stands still until the test moves it."""
 
     def __init__(self, url: str, at_ms: int = START) -> None:
         self._connection = psycopg.connect(url, autocommit=True)
@@ -30,27 +30,27 @@ class TurnedClock:
         self.turn(0)
 
     def turn(self, ms: int) -> None:
-        """So much later, or earlier."""
+        """Moves the clock forwards, or backwards."""
         self.now_ms += ms
         self._connection.execute("UPDATE holdfast.turned_clock SET ms = %s", [self.now_ms])
 
     def close(self) -> None:
-        """The clock stays as it is."""
+        """Closes the connection; the clock keeps its time."""
         self._connection.close()
 
 
 class Clockwork:
-    """Schedules, a leader that fires them, and a time that a test moves."""
+    """Schedules, a leader that fires them, and a clock that the test moves."""
 
     def __init__(self, store: PostgresStore, clock: TurnedClock) -> None:
         self.store, self.plans, self.clock = store, store.plans, clock
 
     async def set(self, **fields: object) -> ScheduleView:
-        """Makes the schedule `s`."""
+        """Sets the schedule `s`."""
         return await self.plans.set(ScheduleSpec("s", Template("work"), **fields))  # type: ignore[arg-type]
 
     async def fire(self) -> list[str]:
-        """What becomes of all that is due."""
+        """Fires all due ticks and returns their outcomes."""
         leadership = await self.plans.lead("me", MINUTE)
         assert leadership is not None
         outcomes = []
@@ -59,16 +59,16 @@ class Clockwork:
         return outcomes
 
     async def advance(self, ms: int) -> list[str]:
-        """What becomes of all that is due when so much time has passed, all at once."""
+        """Moves the clock in one step, fires all due ticks and returns their outcomes."""
         self.clock.turn(ms)
         return await self.fire()
 
     async def jobs(self) -> list[JobView]:
-        """All of them, in the order in which they were made."""
+        """All jobs in their order of creation."""
         return (await self.store.rows.page(list(State), 0, 200, newest_first=False)).jobs
 
 
 def told(job: JobView) -> str:
-    """The tick that a job was told."""
+    """The tick in the headers of a job."""
     assert job.extra is not None
     return dict(job.extra.headers)["holdfast-scheduled-for"]

@@ -1,4 +1,4 @@
-"""An arena of real processes that do nothing: what faults do to it can be seen in them."""
+"""An arena of real processes without work, in which the effects of faults are visible."""
 
 import asyncio
 import subprocess
@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from holdfast.lab.history.records import Record
-from holdfast.lab.torture.faults.clockwork import FileClock
-from holdfast.lab.torture.faults.disks import SmallDisk
-from holdfast.lab.torture.ports import Clockwork, Disk, Engine, Island, Process, Proxy
+from holdfast_lab.history.records import Record
+from holdfast_lab.torture.faults.clock_file import FileClock
+from holdfast_lab.torture.faults.disks import SmallDisk
+from holdfast_lab.torture.ports import Clockwork, Disk, Engine, Island, Process, Proxy
 
 SLEEPING = ("sleep", "1000")
-#: Writes a journal: a line and a sync, for ever.
+#: Writes a journal in an endless loop: a line and a sync.
 SYNCING = """
 import os, sys, time
 file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -25,7 +25,7 @@ while True:
 
 
 class Seat:
-    """Whoever is killed is replaced."""
+    """Keeps one process running and replaces it when it ends."""
 
     def __init__(self, role: str, name: str, command: tuple[str, ...] = SLEEPING) -> None:
         self.role = role
@@ -60,12 +60,13 @@ class Seat:
 
 
 class FakeEngine:
-    """One process that can crash."""
+    """One process that can crash, and be hidden."""
 
     name = "engine"
 
     def __init__(self, command: tuple[str, ...] = SLEEPING) -> None:
         self.crashes = 0
+        self.is_hidden = False
         self._command = command
         self._start()
 
@@ -74,6 +75,12 @@ class FakeEngine:
 
     def pids(self) -> list[int]:
         return [self.process.pid]
+
+    @asynccontextmanager
+    async def hidden(self) -> AsyncIterator[None]:
+        self.is_hidden = True
+        yield
+        self.is_hidden = False
 
     async def crash(self) -> None:
         self.crashes += 1
@@ -86,7 +93,7 @@ class FakeEngine:
 
 
 class BareArena:
-    """Nothing but processes; implements the port `Arena`."""
+    """An arena of processes only; implements the port `Arena`."""
 
     topology = "fake"
     keeps = frozenset[str]()
@@ -105,7 +112,7 @@ class BareArena:
         self.expected: list[int] = []
 
     async def start(self) -> None:
-        """It has been."""
+        """Does nothing; the processes already run."""
 
     def processes(self) -> list[Process]:
         return list(self.seats)
@@ -131,7 +138,7 @@ class BareArena:
 
 
 class SteppedClock:
-    """A clock that remembers how it was set."""
+    """A clock that records its steps."""
 
     def __init__(self, path: Path) -> None:
         self._clock = FileClock(path)
@@ -147,11 +154,11 @@ class SteppedClock:
 
 
 class NotedIsland:
-    """A network that remembers what was done to it."""
+    """A network that records its cuts."""
 
     def __init__(self) -> None:
         self.cuts: list[tuple[bool, bool]] = []
-        #: Whether somebody lives there.
+        #: Whether packets are sent through it.
         self.is_used = True
         self._sent = 0
 
@@ -168,7 +175,7 @@ class NotedIsland:
 
 
 class FullArena(BareArena):
-    """Something for every fault to break."""
+    """An arena with a target for every fault."""
 
     def __init__(self, folder: Path, seats: list[Seat]) -> None:
         super().__init__(folder, seats)
@@ -181,7 +188,7 @@ class FullArena(BareArena):
 
 
 def syncing(folder: Path) -> tuple[str, ...]:
-    """The command of a process that writes a journal there."""
+    """The command of a process that writes a journal in the folder."""
     return (sys.executable, "-c", SYNCING, str(folder / "journal"))
 
 

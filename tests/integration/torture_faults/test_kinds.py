@@ -1,4 +1,4 @@
-"""Every fault fires on an arena that has something for it, and says why not on one that has nothing."""
+"""Every fault fires in an arena with a target for it, and gives a reason in one without."""
 
 import asyncio
 import random
@@ -11,11 +11,12 @@ from typing import cast
 
 import pytest
 
-from holdfast.lab.torture.faults import FAULTS, bad_roads, watching
-from holdfast.lab.torture.faults.disks import SmallDisk
-from holdfast.lab.torture.faults.proxy import TcpProxy
-from holdfast.lab.torture.faults.targets import state
-from holdfast.lab.torture.ports import NotNowError
+from holdfast_lab.torture.faults import FAULTS, network_faults, wait_until
+from holdfast_lab.torture.faults.disks import SmallDisk
+from holdfast_lab.torture.faults.kinds import fault_of
+from holdfast_lab.torture.faults.proxy import TcpProxy
+from holdfast_lab.torture.faults.targets import state
+from holdfast_lab.torture.ports import NotNowError
 from scripts.engines import MOUNT, STRACE
 from tests.engines import require
 from tests.integration.torture_faults.fake_arena import (
@@ -27,25 +28,25 @@ from tests.integration.torture_faults.fake_arena import (
     seated,
     syncing,
 )
-from tests.integration.torture_faults.talking import chatted_on, proxied, serving, until
+from tests.integration.torture_faults.proxy_peers import chatted_on, proxied, serving, until
 
 KINDS = {
     *("kill", "kill-starting", "kill-many", "stop", "stop-short", "delay", "cut", "cut-after-send", "duplicate"),
     *("swallow-to-server", "swallow-to-client", "partition", "full-disk", "slow-disk", "clock", "engine-crash"),
-    *("engine-stop", "resets", "full-disk-long", "clock-restart", "descriptors"),
+    *("engine-stop", "engine-away", "resets", "full-disk-long", "clock-restart", "descriptors"),
 }
 ROADS = {"delay", "cut", "cut-after-send", "duplicate", "swallow-to-server", "swallow-to-client"}
-#: What needs more than processes.
+#: Faults that need more than processes.
 NEEDY = KINDS - {"kill", "kill-starting", "kill-many", "stop", "stop-short", "slow-disk"}
 ENGINES = {"full-disk": MOUNT, "full-disk-long": MOUNT, "slow-disk": STRACE}
-#: What needs an arena of its own, and has a test of its own below.
+#: Faults that need a special arena and are tested below.
 APART = {"resets", "descriptors"}
-#: What sets the clock.
+#: Faults that step the clock.
 CLOCKS = {"clock", "clock-restart"}
 
 
 class Seated:
-    """A process that somebody else keeps."""
+    """A process that is started elsewhere."""
 
     role = name = "server"
 
@@ -60,7 +61,7 @@ class Seated:
 
 
 class Hasty(random.Random):
-    """Draws whom as always, and hardly any time."""
+    """Draws targets as usual, and short times."""
 
     def random(self) -> float:
         return super().random() / 10
@@ -71,7 +72,7 @@ class Hasty(random.Random):
 
 @pytest.fixture
 async def arena(tmp_path: Path) -> AsyncIterator[FullArena]:
-    """Two sleepers, two that write, one of them an engine, a road that is used, an island, a clock, perhaps a disk."""
+    """Three seats and an engine, a proxy that is in use, an island, a clock and, where possible, a small disk."""
     (tmp_path / "engine").mkdir()
     engine = FakeEngine(syncing(tmp_path / "engine"))
     seats = [Seat("server", "s-1", syncing(tmp_path)), Seat("worker", "w-1"), Seat("worker", "w-2")]
@@ -90,15 +91,16 @@ async def arena(tmp_path: Path) -> AsyncIterator[FullArena]:
 
 
 def test_all_kinds_are_there() -> None:
-    """Each is found by the name that it has itself."""
+    """Each kind of fault is registered under its own name."""
     assert set(FAULTS) == KINDS
     assert all(fault.kind == kind for kind, fault in FAULTS.items())
 
 
 @pytest.mark.parametrize("kind", sorted(set(FAULTS) - APART))
 async def test_fault_fires_or_says_why_not(arena: FullArena, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says whom it hit, and leaves everything as it was: nobody stopped, nothing full, the clock true."""
-    monkeypatch.setattr(FAULTS["full-disk-long"], "seconds", (0.2, 0.3))
+    """A fault names its target and restores everything: no process stopped, no disk full, the clock correct."""
+    for long in ("full-disk-long", "engine-away"):
+        monkeypatch.setattr(FAULTS[long], "seconds", (0.2, 0.3))
     if kind in ENGINES:
         require(ENGINES[kind])
     if reason := FAULTS[kind].lacking(arena):
@@ -106,6 +108,7 @@ async def test_fault_fires_or_says_why_not(arena: FullArena, kind: str, monkeypa
     assert await FAULTS[kind].fire(arena, Hasty(5))
     await until(lambda: all(seat.is_ready() and state(seat.pid()) not in {"T", "t"} for seat in arena.seats))
     await until(lambda: state(arena.engines[0].pids()[0]) in {"S", "R", "D"})
+    assert not cast("FakeEngine", arena.engines[0]).is_hidden
     disk = cast("SmallDisk", arena.disk)
     assert disk.no_filling or disk.free_bytes() > 0
     clock, island = cast("SteppedClock", arena.clock), cast("NotedIsland", arena.islands["w-1"])
@@ -114,8 +117,19 @@ async def test_fault_fires_or_says_why_not(arena: FullArena, kind: str, monkeypa
     assert [sum(cut) for cut in island.cuts] == ([1, 1, 0] if kind == "partition" else [])
 
 
+async def test_aimed_fault_hits_its_aim_alone(arena: FullArena) -> None:
+    """It has the aim in its kind; where there is none of that name, it is not fired."""
+    role = arena.seats[0].role
+    fault = fault_of(f"kill {role}")
+    assert fault.kind == f"kill {role}"
+    assert (await fault.fire(arena, Hasty(5))).startswith(role)
+    for name in ("kill nobody", "engine-crash nothing"):
+        with pytest.raises(NotNowError):
+            await fault_of(name).fire(arena, Hasty(5))
+
+
 async def test_fault_says_why_it_cannot_be_fired(tmp_path: Path) -> None:
-    """Where there is nothing but a process, what needs more says so in a sentence."""
+    """In an arena with only a process, a fault that needs more gives its reason in a sentence."""
     async with seated(tmp_path, "server") as bare:
         assert {kind for kind, fault in FAULTS.items() if len(fault.lacking(bare).split()) > 3} >= NEEDY
 
@@ -124,8 +138,8 @@ async def test_fault_says_why_it_cannot_be_fired(tmp_path: Path) -> None:
 async def test_bad_road_that_nobody_takes_is_not_fired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """What has harmed nobody does not count."""
-    monkeypatch.setattr(watching, "FELT_S", 0.01)
+    """A fault of a proxy that no client uses does not count as fired."""
+    monkeypatch.setattr(wait_until, "FELT_S", 0.01)
     arena = FullArena(tmp_path, [])
     async with serving() as server, proxied(server.port) as proxy:
         arena.proxies = {"clients": proxy}
@@ -136,8 +150,8 @@ async def test_bad_road_that_nobody_takes_is_not_fired(
 async def test_partition_of_an_island_that_nobody_lives_on_is_not_fired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no packet was lost, nothing was broken; the island is whole afterwards."""
-    monkeypatch.setattr(watching, "FELT_S", 0.01)
+    """A partition without a lost packet does not count as fired, and the network is restored."""
+    monkeypatch.setattr(wait_until, "FELT_S", 0.01)
     arena, island = FullArena(tmp_path, []), NotedIsland()
     arena.islands, island.is_used = {"w-1": island}, False
     with pytest.raises(NotNowError):
@@ -146,7 +160,7 @@ async def test_partition_of_an_island_that_nobody_lives_on_is_not_fired(
 
 
 async def test_resets_of_workers_count_if_they_came_back_in_between(arena: FullArena) -> None:
-    """Each reset hits connections of its own; where nobody comes back the series was none."""
+    """A series of resets counts if the workers reconnect between the resets."""
     fault, proxy = FAULTS["resets"], cast("TcpProxy", arena.proxies["clients"])
     assert len(fault.lacking(arena).split()) > 3
     arena.proxies = {"workers": proxy}
@@ -157,8 +171,8 @@ async def test_resets_of_workers_count_if_they_came_back_in_between(arena: FullA
 
 
 async def test_resets_that_hit_nobody_are_not_fired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A road without connections cannot be reset."""
-    monkeypatch.setattr(bad_roads, "_BETWEEN_S", (0.0, 0.01))
+    """Resets of a proxy without connections do not count as fired."""
+    monkeypatch.setattr(network_faults, "_BETWEEN_S", (0.0, 0.01))
     arena = FullArena(tmp_path, [])
     async with serving() as server, proxied(server.port) as proxy:
         arena.proxies = {"workers": proxy}
@@ -167,7 +181,7 @@ async def test_resets_that_hit_nobody_are_not_fired(tmp_path: Path, monkeypatch:
 
 
 async def test_clock_is_set_while_the_keeper_of_a_journal_is_stopped(arena: FullArena) -> None:
-    """It is told to end, its end is no surprise, and its successor starts under the other clock."""
+    """The fault stops the process with the journal as expected, and its successor starts with the other clock."""
     keeper, clock = arena.seats[0], cast("SteppedClock", arena.clock)
     told = await FAULTS["clock-restart"].fire(arena, Hasty(5))
     assert "server s-1" in told
@@ -177,7 +191,7 @@ async def test_clock_is_set_while_the_keeper_of_a_journal_is_stopped(arena: Full
     assert clock.steps[1] == 0
 
 
-#: Accepts everybody until it has no descriptors left.
+#: Accepts connections until it has no descriptors left.
 ACCEPTING = """
 import socket
 listening = socket.create_server(("127.0.0.1", 0), backlog=1000)
@@ -192,7 +206,7 @@ while True:
 
 
 async def test_crowd_uses_up_the_descriptors_of_a_process(tmp_path: Path) -> None:
-    """Idle connections are held until the server has no descriptors left, and all of them go away afterwards."""
+    """The fault holds idle connections until the server has no descriptors left, and then closes all of them."""
     few = ("prlimit", "--nofile=64", sys.executable, "-c", ACCEPTING)
     server = await asyncio.create_subprocess_exec(*few, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
@@ -211,7 +225,7 @@ async def test_crowd_uses_up_the_descriptors_of_a_process(tmp_path: Path) -> Non
 
 
 async def test_processes_with_many_descriptors_are_left_alone(tmp_path: Path) -> None:
-    """The lab has not as many connections as they have descriptors, and says so."""
+    """The fault is not fired at processes with more descriptors than the lab can use, and says so."""
     async with seated(tmp_path, "server") as bare:
         bare.grpc = "127.0.0.1:1"
         await until(lambda: all(seat.is_ready() for seat in bare.seats))
@@ -220,7 +234,7 @@ async def test_processes_with_many_descriptors_are_left_alone(tmp_path: Path) ->
 
 
 async def test_sessions_of_workers_are_not_duplicated(arena: FullArena) -> None:
-    """Two sessions under one id end the first worker, which is promised, so only other roads are doubled."""
+    """The fault does not duplicate workers' connections, because a second session with one id ends the first."""
     fault = FAULTS["duplicate"]
     arena.proxies = {"clients": arena.proxies["clients"], "workers": arena.proxies["clients"]}
     told = [await fault.fire(arena, Hasty(seed)) for seed in range(4)]

@@ -1,4 +1,4 @@
-"""The roads of a torture: each way to make one bad, with real sockets."""
+"""The proxies of a torture run: each of their faults, with real sockets."""
 
 import asyncio
 import hashlib
@@ -7,28 +7,28 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.lab.torture.faults.proxy import TcpProxy
-from holdfast.lab.torture.faults.weather import reset
+from holdfast_lab.torture.faults.link_condition import reset
+from holdfast_lab.torture.faults.proxy import TcpProxy
 from tests.e2e.fleet import stable_port
-from tests.integration.torture_faults.talking import Server, connected, proxied, serving, until
+from tests.integration.torture_faults.proxy_peers import Server, connected, proxied, serving, until
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    """Whoever is at the other end."""
+    """The server behind the proxy."""
     async with serving() as made:
         yield made
 
 
 @pytest.fixture
 async def proxy(server: Server) -> AsyncIterator[TcpProxy]:
-    """The road to it."""
+    """The proxy to the server."""
     async with proxied(server.port) as made:
         yield made
 
 
 async def test_good_road_carries_both_ways_and_closes_one_way_at_a_time(server: Server, proxy: TcpProxy) -> None:
-    """What is said arrives, and whoever has said all may still listen."""
+    """The proxy forwards both directions, and a client that has half-closed its side still receives."""
     async with connected(proxy) as client:
         client.say(b"question")
         client.writer.write_eof()
@@ -43,7 +43,7 @@ async def test_good_road_carries_both_ways_and_closes_one_way_at_a_time(server: 
 
 
 async def test_large_amounts_arrive_whole(server: Server, proxy: TcpProxy) -> None:
-    """Many chunks keep their order, whoever is the slower one."""
+    """Large amounts of data arrive whole and in order, also if one side is slow."""
     data = random.Random(7).randbytes(12 << 20)
     async with connected(proxy) as client:
         client.say(data)
@@ -53,14 +53,14 @@ async def test_large_amounts_arrive_whole(server: Server, proxy: TcpProxy) -> No
 
 
 async def test_nobody_at_the_other_end_is_a_reset() -> None:
-    """A road that leads nowhere does not keep anybody waiting."""
+    """A connection through a proxy without a server is reset."""
     async with proxied(stable_port()) as proxy, connected(proxy) as client:
         assert await client.end() == "reset"
     assert proxy.traffic.refused == 1
 
 
 async def test_connection_that_comes_while_the_road_is_closed_is_reset(server: Server) -> None:
-    """Whoever is let in and turned away before anything was done for it is not left waiting."""
+    """A connection that is accepted while the proxy closes is reset."""
     proxy = await TcpProxy.open("127.0.0.1", server.port)
     accept = proxy._accept
 
@@ -78,14 +78,14 @@ async def test_connection_that_comes_while_the_road_is_closed_is_reset(server: S
 
 
 async def test_connection_that_ends_while_the_road_is_closed_leaves_nothing_open(server: Server) -> None:
-    """Both ends are closed, even if its last step is interrupted."""
+    """A connection that ends while the proxy closes leaves neither side open."""
     proxy = await TcpProxy.open("127.0.0.1", server.port)
     async with connected(proxy) as client:
         client.say(b"word")
         heard = await server.heard(b"word")
         (road,) = proxy._roads
         road._is_over.set()
-        await asyncio.sleep(0)  # from here on it waits for its tasks, which are to stop
+        await asyncio.sleep(0)  # the connection now waits for its tasks to end
         await proxy.close()
         assert road._out.sink.is_closing()
         assert road._back.sink.is_closing()
@@ -94,7 +94,7 @@ async def test_connection_that_ends_while_the_road_is_closed_leaves_nothing_open
 
 
 async def test_delayed_bytes_come_later_and_in_order(server: Server, proxy: TcpProxy) -> None:
-    """Each way takes at least so long, and what is said after the mending does not overtake."""
+    """The proxy delays each direction, and bytes that are sent after the delay ends do not overtake earlier ones."""
     loop = asyncio.get_running_loop()
     async with connected(proxy) as client:
         proxy.delay(0.1)
@@ -113,7 +113,7 @@ async def test_delayed_bytes_come_later_and_in_order(server: Server, proxy: TcpP
 
 
 async def test_cut_after_send_delivers_and_loses_the_answer(server: Server, proxy: TcpProxy) -> None:
-    """The server has got it all, and the client is reset instead of answered."""
+    """After the fault `cut after send` the server has received everything, and the client is reset without a reply."""
     async with connected(proxy) as client:
         client.say(b"commit")
         heard = await server.heard(b"commit")
@@ -130,7 +130,7 @@ async def test_cut_after_send_delivers_and_loses_the_answer(server: Server, prox
 
 
 async def test_duplicated_connection_says_everything_twice(server: Server, proxy: TcpProxy) -> None:
-    """The server hears the same on two connections; the client hears one answer; mended, the second is left."""
+    """The server receives a duplicated connection twice, and the client gets one reply."""
     proxy.duplicate(is_on=True)
     async with connected(proxy) as client:
         client.say(b"once")
@@ -140,7 +140,7 @@ async def test_duplicated_connection_says_everything_twice(server: Server, proxy
         second.writer.write(b"A")
         assert await client.hear(1) == b"A"
         proxy.duplicate(is_on=False)
-        # Which of the two is the twin is the kernel's choice: one of them ends, and the other hears the rest.
+        # The kernel decides which of the two is the duplicate: one ends, and the other receives the rest.
         await until(lambda: [first.end, second.end].count("closed") == 1)
         client.say(b" more")
         left = first if second.end else second
@@ -153,7 +153,7 @@ async def test_duplicated_connection_says_everything_twice(server: Server, proxy
 
 
 async def test_swallowed_words_to_the_server_never_come(server: Server, proxy: TcpProxy) -> None:
-    """The other direction goes on; after the mending the next word resets, and a new connection works."""
+    """Bytes to the server that are swallowed never arrive, and the next bytes after the fault reset the connection."""
     async with connected(proxy) as client:
         client.say(b"a")
         heard = await server.heard(b"a")
@@ -173,7 +173,7 @@ async def test_swallowed_words_to_the_server_never_come(server: Server, proxy: T
 
 
 async def test_swallowed_words_to_the_client_never_come(server: Server, proxy: TcpProxy) -> None:
-    """What the client says still arrives, and it never learns of it."""
+    """While replies are swallowed, the server receives the client's bytes, and the client receives nothing."""
     async with connected(proxy) as client:
         proxy.swallow(towards_server=False, towards_client=True)
         client.say(b"question")
@@ -188,7 +188,7 @@ async def test_swallowed_words_to_the_client_never_come(server: Server, proxy: T
 
 
 async def test_end_that_was_swallowed_is_heard_of_after_the_mending(server: Server, proxy: TcpProxy) -> None:
-    """A client that goes away meanwhile is still there for the server."""
+    """The server notices the end of a client only after the fault that swallowed it."""
     async with connected(proxy) as client:
         client.say(b"a")
         heard = await server.heard(b"a")
@@ -205,7 +205,7 @@ async def test_end_that_was_swallowed_is_heard_of_after_the_mending(server: Serv
 
 
 async def test_cut_resets_both_ends(server: Server, proxy: TcpProxy) -> None:
-    """Every connection there is ends at once, and new ones are welcome."""
+    """A cut resets both ends of every connection, and new connections are accepted."""
     async with connected(proxy) as one, connected(proxy) as two:
         one.say(b"1")
         two.say(b"2")
@@ -220,7 +220,7 @@ async def test_cut_resets_both_ends(server: Server, proxy: TcpProxy) -> None:
 
 
 async def test_client_that_is_killed_is_a_reset_for_the_server(server: Server, proxy: TcpProxy) -> None:
-    """An end without a word is passed on as one."""
+    """A client that is killed resets its connection at the server."""
     async with connected(proxy) as client:
         client.say(b"a")
         heard = await server.heard(b"a")

@@ -1,4 +1,4 @@
-"""Bad roads to a real server: what was done although nobody was told."""
+"""Faulty connections to a real server: calls that succeed without a response."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,12 +11,12 @@ import pytest
 from holdfast.proto import taskqueue_public_pb2 as public
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
 from tests.integration.conftest import Start
-from tests.integration.torture_faults.talking import DEADLINE_S, proxied
+from tests.integration.torture_faults.proxy_peers import DEADLINE_S, proxied
 
 
 @asynccontextmanager
 async def stub_of(address: str) -> AsyncIterator[Any]:
-    """Calls to an address, on a connection of their own."""
+    """A stub for an address, on a connection of its own."""
     async with grpc.aio.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
         yield public_rpc.TaskQueuePublicServiceStub(channel)
 
@@ -33,7 +33,7 @@ async def count(stub: Any) -> int:  # noqa: ANN401 - the stub has no types
 
 @pytest.mark.parametrize("is_connected", [True, False], ids=["on a connection", "on a new one"])
 async def test_submit_whose_answer_is_cut_was_accepted(start: Start, *, is_connected: bool) -> None:
-    """The client cannot know, the job is there, and asking again under its key gives that job."""
+    """A submit whose response is cut was accepted, and a repeated one with its key returns that job."""
     server = await start()
     port = int(server.address.rpartition(":")[2])
     async with proxied(port) as proxy, stub_of(proxy.address) as through, stub_of(server.address) as direct:
@@ -49,7 +49,7 @@ async def test_submit_whose_answer_is_cut_was_accepted(start: Start, *, is_conne
 
 
 async def test_duplicated_submit_arrives_twice(start: Start) -> None:
-    """Without a key there are two jobs, so it really came twice; under a key it is one."""
+    """A duplicated submit creates two jobs without a key and one job with a key."""
     server = await start()
     port = int(server.address.rpartition(":")[2])
     async with proxied(port) as proxy, stub_of(proxy.address) as through, stub_of(server.address) as direct:

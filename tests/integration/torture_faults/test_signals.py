@@ -1,4 +1,4 @@
-"""Kills and stops, on real processes."""
+"""Kills and stops of real processes."""
 
 import asyncio
 import os
@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.torture.faults.killing import Kill, KillMany, KillStarting
-from holdfast.lab.torture.faults.stopping import EngineCrash, EngineStop, Stop, stopped
-from holdfast.lab.torture.faults.targets import Held, state
-from holdfast.lab.torture.ports import NotNowError
-from tests.e2e.waiting import eventually
+from holdfast_lab.torture.faults.kills import Kill, KillMany, KillStarting
+from holdfast_lab.torture.faults.pauses import EngineCrash, EngineStop, Stop, stopped
+from holdfast_lab.torture.faults.targets import Held, state
+from holdfast_lab.torture.ports import NotNowError
+from tests.e2e.wait_until import eventually
 from tests.integration.torture_faults.fake_arena import SLEEPING, BareArena, FakeEngine, Seat, seated
-from tests.integration.torture_faults.talking import DEADLINE_S, until
+from tests.integration.torture_faults.proxy_peers import DEADLINE_S, until
 
-#: Stops a process, for ever.
+#: Stops a process and waits without end.
 STOPPING = """
 import asyncio, sys
-from holdfast.lab.torture.faults.stopping import stopped
+from holdfast_lab.torture.faults.pauses import stopped
 async def main():
     async with stopped([int(sys.argv[1])], "somebody"):
         await asyncio.Event().wait()
@@ -30,7 +30,7 @@ asyncio.run(main())
 
 
 class Vanishing(Seat):
-    """Its first successor is gone for an instant, once somebody has looked whether it is ready."""
+    """A seat whose first successor has no pid for an instant after a check whether it is ready."""
 
     is_vanishing = False
     vanished = 0
@@ -49,7 +49,7 @@ class Vanishing(Seat):
 
 
 class Racing(BareArena):
-    """Somebody else kills its first process in the instant in which a fault says that it will."""
+    """An arena whose first process is killed elsewhere at the moment in which a fault announces its kill."""
 
     def expect(self, pid: int) -> None:
         super().expect(pid)
@@ -63,7 +63,7 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 
 async def test_kills_give_every_role_its_turn(tmp_path: Path) -> None:
-    """Within a few kills every role was hit, whatever the seed, and each kill was announced before."""
+    """Within a few kills every role is hit with any seed, and each kill is announced first."""
     async with seated(tmp_path, "server", "worker", "worker", "gateway") as arena:
         await until(lambda: all(seat.is_ready() for seat in arena.seats))
         draw = random.Random(3)
@@ -75,7 +75,7 @@ async def test_kills_give_every_role_its_turn(tmp_path: Path) -> None:
 
 
 async def test_starting_successor_is_killed_too(tmp_path: Path) -> None:
-    """The seat had as many processes as were killed, and one that lives."""
+    """The fault kills a starting successor too, and a running process remains."""
     async with seated(tmp_path, "server") as arena:
         await until(arena.seats[0].is_ready)
         told = await KillStarting().fire(arena, random.Random(1))
@@ -85,7 +85,7 @@ async def test_starting_successor_is_killed_too(tmp_path: Path) -> None:
 
 
 async def test_everybody_of_a_role_is_killed_at_once(tmp_path: Path) -> None:
-    """Others are left alone."""
+    """The fault announces and kills all processes of one role."""
     async with seated(tmp_path, "worker", "worker", "worker") as arena:
         await until(lambda: all(seat.is_ready() for seat in arena.seats))
         told = await KillMany().fire(arena, random.Random(1))
@@ -94,7 +94,7 @@ async def test_everybody_of_a_role_is_killed_at_once(tmp_path: Path) -> None:
 
 
 async def test_nobody_to_kill_is_not_now(tmp_path: Path) -> None:
-    """A fault that found nobody was not fired."""
+    """A kill without a process to kill does not count as fired."""
     async with seated(tmp_path) as arena:
         assert Kill().lacking(arena)
         with pytest.raises(NotNowError):
@@ -102,7 +102,7 @@ async def test_nobody_to_kill_is_not_now(tmp_path: Path) -> None:
 
 
 async def test_stopped_process_goes_on_although_the_fault_was_given_up(tmp_path: Path) -> None:
-    """It stands still until the fault is canceled, and no longer."""
+    """A stopped process continues when its fault is canceled."""
     async with seated(tmp_path, "worker") as arena:
         await until(arena.seats[0].is_ready)
         pid = arena.seats[0].pid()
@@ -116,7 +116,7 @@ async def test_stopped_process_goes_on_although_the_fault_was_given_up(tmp_path:
 
 
 async def test_process_that_ends_while_it_is_stopped_is_no_trouble() -> None:
-    """Whoever is killed meanwhile is not there to go on."""
+    """A process that is killed while it is stopped causes no error, and cannot be stopped again."""
     with sleeper() as process:
         async with stopped([process.pid], "a process"):
             process.kill()
@@ -127,7 +127,7 @@ async def test_process_that_ends_while_it_is_stopped_is_no_trouble() -> None:
 
 
 def test_stopped_process_goes_on_when_whoever_stopped_it_is_killed() -> None:
-    """Who stands still could not even notice that: a guard lets it go on."""
+    """A stopped process continues when the process that stopped it is killed, because a guard sends the signal."""
     with sleeper() as process, subprocess.Popen([sys.executable, "-c", STOPPING, str(process.pid)]) as owner:
         try:
             eventually(lambda: state(process.pid), lambda now: now == "T")
@@ -138,7 +138,7 @@ def test_stopped_process_goes_on_when_whoever_stopped_it_is_killed() -> None:
 
 
 async def test_successor_that_is_gone_already_does_not_undo_the_fault(tmp_path: Path) -> None:
-    """Who was killed was killed, and that is said, although nobody was there for an instant."""
+    """A kill counts as fired, although the successor was gone for an instant."""
     arena = BareArena(tmp_path, [seat := Vanishing("server", "s-1")])
     try:
         await until(seat.is_ready)
@@ -150,7 +150,7 @@ async def test_successor_that_is_gone_already_does_not_undo_the_fault(tmp_path: 
 
 
 async def test_only_those_who_were_there_are_said_to_be_killed(tmp_path: Path) -> None:
-    """Of everybody of a role, whoever was gone already is not counted."""
+    """A kill of a whole role names only the processes that it killed itself."""
     arena = Racing(tmp_path, [Seat("worker", "w-1"), Seat("worker", "w-2")])
     try:
         await until(lambda: all(seat.is_ready() for seat in arena.seats))
@@ -160,7 +160,7 @@ async def test_only_those_who_were_there_are_said_to_be_killed(tmp_path: Path) -
 
 
 def test_ended_process_gets_no_signal() -> None:
-    """A descriptor stands for the process itself: nobody else gets what was meant for it."""
+    """A signal through a descriptor never reaches another process with the same pid."""
     with sleeper() as process, Held([process.pid, os.getpid()]) as held:
         process.kill()
         process.wait()
@@ -168,14 +168,14 @@ def test_ended_process_gets_no_signal() -> None:
 
 
 async def test_engine_stands_still_and_goes_on(tmp_path: Path) -> None:
-    """All its processes do, while the fault lasts."""
+    """All processes of an engine stop for the duration of the fault and then continue."""
     engine = FakeEngine()
     try:
         async with seated(tmp_path) as arena:
             assert EngineStop().lacking(arena)
             arena.engines = [engine]
             is_seen = False
-            while not is_seen:  # it may be over before anybody has looked
+            while not is_seen:  # the fault may end before the check
                 firing = asyncio.create_task(EngineStop().fire(arena, random.Random(1)))
                 await until(lambda firing=firing: firing.done() or state(engine.process.pid) == "T")  # type: ignore[misc]
                 is_seen = state(engine.process.pid) == "T"
@@ -186,7 +186,7 @@ async def test_engine_stands_still_and_goes_on(tmp_path: Path) -> None:
 
 
 async def test_crashed_engine_is_brought_back_although_the_fault_was_given_up(tmp_path: Path) -> None:
-    """Canceling waits until it is there again."""
+    """A canceled crash of an engine waits until the engine runs again."""
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     class SlowEngine(FakeEngine):

@@ -1,4 +1,4 @@
-"""Where tests of bidding work: a root of their own on a real server."""
+"""Fixtures for tests of bidding: a root of their own on a real server."""
 
 from collections.abc import AsyncIterator
 
@@ -11,7 +11,7 @@ from tests.zookeeper import Place
 
 @pytest.fixture
 async def bidding(zookeeper: Place) -> AsyncIterator[Bidding]:
-    """Workers and clients, none of which is left."""
+    """Workers and clients, all of which are closed at the end."""
     made = Bidding(zookeeper)
     yield made
     await made.end()
@@ -19,11 +19,11 @@ async def bidding(zookeeper: Place) -> AsyncIterator[Bidding]:
 
 @pytest.fixture
 def call_s() -> float:
-    """How long a request may take here: only a test that waits for an end of it should ever see that."""
+    """The deadline of a request; only a test that waits for it should reach it."""
     return 20.0
 
 
 @pytest.fixture(autouse=True)
 def _patient(call_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that stands still for some seconds is no fault of anybody's."""
+    """Raises the deadline, so that a pause of the machine fails no test."""
     monkeypatch.setattr(connecting, "_CALL_S", call_s)

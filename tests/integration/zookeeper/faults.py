@@ -1,4 +1,4 @@
-"""A connection on which a test decides what is lost, and when: the ensemble behind it is a real one."""
+"""A connection with faults that a test chooses, to a real ensemble."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,10 +14,10 @@ from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.backend.transactions import Create, Delete, Done, ReadNode, Stat, Step
 from holdfast.topologies.zookeeper.backend.work_api import BidWork
 from holdfast.topologies.zookeeper.backend.worker_session import BidSession
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 from tests.zookeeper import Place
 
-#: Long enough that no lease runs out unless a test lets it.
+#: So long that no lease expires unless a test makes it.
 LONG_MS = 30_000
 
 T = TypeVar("T")
@@ -25,12 +25,12 @@ Matches = Callable[[Sequence[Step]], bool]
 
 
 def makes(part: str) -> Matches:
-    """Transactions that make a node whose path has this in it."""
+    """Matches transactions that create a node whose path contains this."""
     return lambda steps: any(isinstance(step, Create) and part in step.path for step in steps)
 
 
 def deletes(part: str) -> Matches:
-    """Transactions that take a node away whose path has this in it."""
+    """Matches transactions that delete a node whose path contains this."""
     return lambda steps: any(isinstance(step, Delete) and part in step.path for step in steps)
 
 
@@ -38,12 +38,12 @@ SUBMITS, TAKES, ENDS, STANDS_IN_LINE = makes("/jobs/"), makes("/bid"), makes("/r
 
 
 class Gate:
-    """Somebody comes to it, and goes on when it is opened."""
+    """Blocks a request until the test opens it."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
         self.opened = asyncio.Event()
-        #: What becomes of a transaction that was held, also if nobody waits for it any more.
+        #: The outcome of a held transaction, also if its caller has been canceled.
         self.sent: asyncio.Future[Done] | None = None
 
     async def pass_by(self) -> None:
@@ -52,7 +52,7 @@ class Gate:
 
 
 class FaultyConnection(EnsembleConnection):
-    """Each fault happens to the next request that it is meant for, and to no other."""
+    """A connection on which each fault affects only the next matching request."""
 
     def __init__(self, hosts: str, root: str, session_ms: int) -> None:
         super().__init__(hosts, root, session_ms)
@@ -64,31 +64,31 @@ class FaultyConnection(EnsembleConnection):
 
     @property
     def are_all_fired(self) -> bool:
-        """Whether every fault has happened; a test of one that has not proves nothing."""
+        """Whether every fault has happened; a test with an unused fault proves nothing."""
         return not (self._lost_answers or self._lost_requests or self._held or self._held_reads or self._lost_reads)
 
     def lose_answer(self, matches: Matches) -> None:
-        """The ensemble does it, and nobody hears so."""
+        """Makes the ensemble apply the transaction and drops its response."""
         self._lost_answers.append(matches)
 
     def lose_request(self, matches: Matches) -> None:
-        """The ensemble never hears of it, and nobody hears so."""
+        """Drops the request before it reaches the ensemble."""
         self._lost_requests.append(matches)
 
     def hold(self, matches: Matches) -> Gate:
-        """The transaction is sent when the gate is opened, whatever has become of whoever wanted it."""
+        """Holds the transaction until the gate is opened; it is then sent even if its caller has been canceled."""
         gate = Gate()
         self._held.append((matches, gate))
         return gate
 
     def hold_read(self, part: str, *, is_watched: bool = False) -> Gate:
-        """What is read next of a path that has this in it, or next with a watch, is told when the gate is opened."""
+        """Holds the result of the next read, or watched read, of a matching path until the gate is opened."""
         gate = Gate()
         self._held_reads.append((part, is_watched, gate))
         return gate
 
     def lose_read(self, part: str) -> None:
-        """What is read of a path that has this in it is never told."""
+        """Drops the result of the next read of a matching path."""
         self._lost_reads.append(part)
 
     def transact(self, steps: list[Step]) -> "asyncio.Future[Done]":
@@ -146,7 +146,7 @@ def _failed() -> "asyncio.Future[Any]":
 async def _unheard(done: "asyncio.Future[Done]") -> Done:
     await asyncio.wait([done])
     await _failed()
-    raise AssertionError("it has failed")
+    raise AssertionError("expected `_failed` to raise")
 
 
 async def _told_later(answer: "asyncio.Future[T]", gate: Gate) -> T:
@@ -156,7 +156,7 @@ async def _told_later(answer: "asyncio.Future[T]", gate: Gate) -> T:
 
 
 async def _opened(hosts: str, root: str, session_ms: int) -> FaultyConnection:
-    """On a machine that stands still for seconds, at the second try."""
+    """Opens a connection, with a second attempt for a machine that pauses for seconds."""
     connection = FaultyConnection(hosts, root, session_ms)
     try:
         await connection.open()
@@ -167,7 +167,7 @@ async def _opened(hosts: str, root: str, session_ms: int) -> FaultyConnection:
 
 
 class Bidding:
-    """Workers and clients of one root, driven by hand; everything is closed at the end."""
+    """Workers and clients of one root, driven by hand and closed at the end."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -177,7 +177,7 @@ class Bidding:
         self.stewards: list[Steward] = []
 
     async def client(self) -> FaultyConnection:
-        """A connection of a client's own."""
+        """Opens a connection for a client."""
         connection = await _opened(*self.place, LONG_MS)
         self._clients.append(connection)
         return connection
@@ -185,7 +185,7 @@ class Bidding:
     async def worker(
         self, name: str, held: dict[int, str] | None = None, session_ms: int = LONG_MS, process: str = ""
     ) -> Hand:
-        """A worker that is welcome, for the type `job`; all are of this process, unless another one is named."""
+        """Opens a worker for the type `job` and waits for its welcome; `process` names another process."""
 
         async def connecting(hosts: str, root: str, session_ms: int) -> FaultyConnection:
             made = self._connections[name] = await _opened(hosts, root, session_ms)
@@ -199,18 +199,18 @@ class Bidding:
         return hand
 
     async def idle(self, name: str, room: int = 1) -> Hand:
-        """A worker that has room, stands in line, and waits to be woken."""
+        """Opens a worker with free slots and waits until it stands in line."""
         hand = await self.worker(name)
         await hand.session.want(room)
         await until(lambda: is_waiting(hand))
         return hand
 
     def connection_of(self, name: str) -> FaultyConnection:
-        """What the last session of this worker uses."""
+        """The connection of this worker's last session."""
         return self._connections[name]
 
     async def end(self) -> None:
-        """Leaves nothing open."""
+        """Closes everything."""
         for session in self._sessions:
             await session.close()
         for steward in self.stewards:
@@ -221,13 +221,13 @@ class Bidding:
 
 
 def is_waiting(hand: Hand) -> bool:
-    """Whether a worker has nothing to do until something happens."""
+    """Whether a worker only waits for a watch."""
     assert isinstance(hand.session, BidSession)
     return hand.session.is_waiting
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    """Waits for what the loop is about to do."""
+    """Waits until the condition holds."""
     await asyncio.to_thread(eventually, is_so)
 
 

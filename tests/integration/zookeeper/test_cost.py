@@ -1,4 +1,4 @@
-"""What bidding costs, in requests and names and never in seconds: it does not grow with what waits or has ended."""
+"""The cost of bidding in requests and names, independent of the number of waiting and finished jobs."""
 
 from collections.abc import AsyncIterator
 
@@ -13,7 +13,7 @@ from holdfast.testing.conformance.workplace import accepted
 from holdfast.topologies.zookeeper.backend import bid_loop, lanes, steward
 from holdfast.topologies.zookeeper.backend.connection import Phase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
-from tests.integration.zookeeper.counting import CountingWay
+from tests.integration.zookeeper.counting_proxy import CountingWay
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, is_waiting, until
 from tests.zookeeper import Place
 
@@ -22,7 +22,7 @@ SHORT_MS = 3_000
 
 
 async def post(jobs: NodeJobs, count: int) -> list[str]:
-    """The ids of so many new jobs."""
+    """Submits `count` jobs and returns their ids."""
     ids: list[str] = []
     while len(ids) < count:
         size = min(limits.BATCH_JOBS_MAX, count - len(ids))
@@ -31,12 +31,12 @@ async def post(jobs: NodeJobs, count: int) -> list[str]:
 
 
 class TestPosting:
-    """What a process remembers of where it posts."""
+    """The memory of a process for its lanes."""
 
     async def test_lanes_that_are_remembered_are_bounded(
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whoever makes a queue for each of its users costs a gateway no memory for ever, and all are posted."""
+        """A gateway remembers a bounded number of lanes, and posts jobs of all others too."""
         monkeypatch.setattr(lanes, "_LANES_MAX", 3)
         jobs = NodeJobs(await bidding.client())
         templates = [msgspec.structs.replace(JOB, queue=f"of-user-{number}") for number in range(8)]
@@ -52,7 +52,7 @@ class TestTaking:
 
     @pytest.mark.parametrize("waiting", [100, 1_000, 10_000])
     async def test_next_job_costs_the_same_however_many_wait(self, bidding: Bidding, waiting: int) -> None:
-        """A worker reads the names of one bucket and no more, and takes the oldest job with a handful of requests."""
+        """A worker reads the names of one bucket and takes the oldest job with few requests, for any backlog."""
         ids = await post(NodeJobs(await bidding.client()), waiting)
         hand = await bidding.worker("w")
         looking_after = hand.session._steward  # type: ignore[attr-defined]
@@ -63,11 +63,11 @@ class TestTaking:
         spent = {kind: traffic[kind] - before.get(kind, 0) for kind in ("children", "names", "get", "transact")}
         buckets = -(-waiting // limits.ZOOKEEPER_BUCKET_JOBS)
         assert lease.job_id == ids[0]
-        assert spent["names"] <= limits.ZOOKEEPER_BUCKET_JOBS + buckets + 2  # and the lane, and what came back
+        assert spent["names"] <= limits.ZOOKEEPER_BUCKET_JOBS + buckets + 2  # plus the lane and the returned jobs
         assert (spent["children"], spent["get"], spent["transact"]) == (4, 2, 1)
 
     async def test_jobs_that_have_ended_are_not_listed(self, bidding: Bidding) -> None:
-        """After many jobs a worker reads as much for the next one as before the first."""
+        """After many finished jobs, a worker reads as much for the next job as for the first."""
         jobs = NodeJobs(await bidding.client())
         hand = await bidding.worker("w")
         for _ in range(3):
@@ -81,7 +81,7 @@ class TestTaking:
         assert bidding.connection_of("w").traffic["names"] - names <= 10
 
     async def test_order_holds_over_buckets_that_are_taken_away_behind(self, bidding: Bidding) -> None:
-        """Jobs come in submit order, and the buckets that they leave empty go."""
+        """Jobs come in submit order, and the buckets that they leave empty are removed."""
         client = await bidding.client()
         count = 2 * limits.ZOOKEEPER_BUCKET_JOBS + 10
         ids = await post(NodeJobs(client), count)
@@ -94,17 +94,17 @@ class TestTaking:
 
 
 class TestIdling:
-    """Who has nothing to do does nothing."""
+    """Idle workers send no requests."""
 
     @pytest.fixture
     async def way(self, zookeeper: Place) -> AsyncIterator[CountingWay]:
-        """A way to the server, for one worker."""
+        """A proxy to the server, for one worker."""
         way = CountingWay(zookeeper.hosts)
         yield way
         await way.close()
 
     async def test_idle_worker_sends_nothing_but_pings(self, bidding: Bidding, way: CountingWay) -> None:
-        """Once it stands in line, nothing is asked while some pings pass; and it is there when a job comes."""
+        """An idle worker in line sends only pings, and gets the next job."""
         jobs = NodeJobs(await bidding.client())
         bidding.place = Place(await way.open(), bidding.place.root)
         hand = await bidding.worker("idle", session_ms=SHORT_MS)
@@ -113,7 +113,7 @@ class TestIdling:
         changes: list[Phase] = []
         bidding.connection_of("idle").when_changed.append(changes.append)
         is_whole = False
-        while not is_whole:  # a ping that is answered late costs the connection, and the next one asks for everything
+        while not is_whole:  # a late ping breaks the connection, and the reconnect sends requests
             changes.clear()
             await until(lambda: is_waiting(hand))
             await way.until_pings(1)
@@ -128,7 +128,7 @@ class TestIdling:
     async def test_watches_do_not_grow_with_the_time_in_which_nothing_comes(
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Who looks again because nothing was told for long waits for the same things as before, and for each once."""
+        """A worker that checks again after a long idle time sets each watch only once."""
         monkeypatch.setattr(bid_loop, "_LOOK_S", 0.01)
         monkeypatch.setattr(steward, "_TIDY_S", 0.01)
         for name in ("first", "second"):
@@ -138,10 +138,10 @@ class TestIdling:
         await until(lambda: all(each.traffic["children"] > enough for each in connections))
         for client in (each._client for each in connections):
             watched = [*client._data_watchers.values(), *client._child_watchers.values()]
-            assert max(map(len, watched)) <= 2  # bids and stewards may watch the same
+            assert max(map(len, watched)) <= 2  # bids and stewards may watch the same node
 
     async def test_one_job_wakes_one_worker_and_its_successor(self, bidding: Bidding) -> None:
-        """Of ten idle workers the first in line hears of the job; when it steps back, the second hears of that."""
+        """One job wakes the first of ten idle workers, and its departure from the line wakes the second."""
         jobs = NodeJobs(await bidding.client())
         names = [f"w{number}" for number in range(10)]
         hands = {}
@@ -161,10 +161,10 @@ class TestIdling:
 
 
 class TestSizes:
-    """What does not fit into a node is refused before it is sent."""
+    """Data that does not fit into a node is refused before it is sent."""
 
     async def test_payload_over_the_limit_is_refused_by_name_and_size(self, bidding: Bidding) -> None:
-        """The refusal says what is too large and how large it may be; the rest of the batch is accepted."""
+        """A payload above the limit is refused with its size and the limit, and the rest of the batch is accepted."""
         client = await bidding.client()
         large = JobDraft(payload=bytes(limits.ZOOKEEPER_TRANSACTION_BYTES_MAX))
         submitted = await NodeJobs(client).submit([JOB], [DRAFT, large, DRAFT])
@@ -175,7 +175,7 @@ class TestSizes:
         assert client.session_id != 0
 
     async def test_largest_job_ends_with_the_largest_output(self, bidding: Bidding) -> None:
-        """A payload just under the limit, all labels at their caps, and then all the output that there may be."""
+        """A job with the largest payload and labels can end with the largest output."""
         jobs = NodeJobs(await bidding.client())
         value = "\N{GRINNING FACE}" * limits.LABEL_VALUE_CHARS_MAX
         labels = tuple((f"{number:0128d}", value) for number in range(limits.LABELS_MAX))

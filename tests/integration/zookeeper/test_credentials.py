@@ -1,4 +1,4 @@
-"""Nodes that are made with credentials are closed to sessions without them; older roots are closed when one comes."""
+"""Nodes made with credentials are closed to sessions without them; older roots are closed when credentials are set."""
 
 import socket
 import struct
@@ -25,7 +25,7 @@ CREDENTIALS, OTHERS = "shop:correct-horse", "stranger:battery-staple"
 
 @contextmanager
 def client_of(hosts: str, credentials: str = "") -> Iterator[KazooClient]:
-    """A client that is no part of the product."""
+    """A plain client that is no part of Holdfast."""
     client = KazooClient(hosts, timeout=10, auth_data=[("digest", credentials)] if credentials else None)
     client.start(timeout=30)
     try:
@@ -37,7 +37,7 @@ def client_of(hosts: str, credentials: str = "") -> Iterator[KazooClient]:
 
 @pytest.fixture
 def auth_file(tmp_path: Path) -> Path:
-    """The credentials, as a URL names them."""
+    """A file with the credentials, for URLs."""
     path = tmp_path / "auth"
     path.touch(mode=0o600)
     path.write_text(f"{CREDENTIALS}\n")
@@ -45,7 +45,7 @@ def auth_file(tmp_path: Path) -> Path:
 
 
 def url_of(place: Place, auth_file: Path | None = None) -> str:
-    """Where an app finds its jobs."""
+    """The URL of an app's jobs."""
     return f"zk://{place.hosts}{place.root}?lease_ms=2000{f'&auth_file={auth_file}' if auth_file else ''}"
 
 
@@ -56,7 +56,7 @@ def nodes_below(client: KazooClient, top: str) -> list[str]:
 
 @contextmanager
 def app_at(url: str) -> Iterator[Holdfast]:
-    """An app with one kind of job."""
+    """An app with one job function."""
     with Holdfast(url) as app:
 
         @app.job
@@ -68,7 +68,7 @@ def app_at(url: str) -> Iterator[Holdfast]:
 
 @pytest.mark.parametrize("shown", ["", OTHERS], ids=["none", "others"])
 def test_session_without_the_credentials_reaches_no_node(zookeeper: Place, auth_file: Path, shown: str) -> None:
-    """It can neither read, nor change, nor make, nor delete anything at or below the root, and jobs run meanwhile."""
+    """A session without the credentials cannot read, change, create or delete any node, and jobs run meanwhile."""
     with app_at(url_of(zookeeper, auth_file)) as app, app.worker():
         assert app.submit("double", [21]).result(timeout_s=30) == 42
         with client_of(zookeeper.hosts, CREDENTIALS) as known:
@@ -94,7 +94,7 @@ def test_session_without_the_credentials_reaches_no_node(zookeeper: Place, auth_
 
 @pytest.mark.parametrize("shown", ["", OTHERS], ids=["none", "others"])
 async def test_app_without_the_credentials_is_told_what_to_name(zookeeper: Place, shown: str) -> None:
-    """The error says how the file with the credentials is named."""
+    """The error of an app without the credentials says how to name their file."""
     first = await connect(zookeeper.hosts, zookeeper.root, session_ms=2_000, credentials=CREDENTIALS)
     await first.close()
     with pytest.raises(FailedPreconditionError, match="auth_file=FILE") as refused:
@@ -103,7 +103,7 @@ async def test_app_without_the_credentials_is_told_what_to_name(zookeeper: Place
 
 
 def test_root_of_an_earlier_version_is_closed_with_all_its_jobs(zookeeper: Place, auth_file: Path) -> None:
-    """Jobs that were submitted without credentials run, and from the first session that has some nobody else reads."""
+    """Jobs submitted without credentials run, and the first session with credentials closes the root to others."""
     with app_at(url_of(zookeeper)) as app:
         waiting = [app.submit("double", [number]).id for number in range(20)]
     with client_of(zookeeper.hosts) as stranger:
@@ -118,7 +118,7 @@ def test_root_of_an_earlier_version_is_closed_with_all_its_jobs(zookeeper: Place
 
 
 async def test_interrupted_closing_of_an_older_root_is_done_again(zookeeper: Place) -> None:
-    """The layout's node is closed last: while it is open, the next session closes the rest."""
+    """The next session completes an interrupted closing of an older root, because its layout node is closed last."""
     first = await connect(zookeeper.hosts, zookeeper.root, session_ms=2_000)
     await first.close()
     paths = Paths(zookeeper.root)
@@ -134,7 +134,7 @@ async def test_interrupted_closing_of_an_older_root_is_done_again(zookeeper: Pla
 
 
 def test_credentials_are_read_from_their_file_alone(tmp_path: Path) -> None:
-    """A URL has no place for them, and a file that holds something else is refused without being shown."""
+    """Credentials are read from their file only, and a malformed file is refused without showing its content."""
     place = ensemble_of(f"zk://a:1/x?auth_file={tmp_path}/auth%20file&lease_ms=2000")
     assert place.auth_file == f"{tmp_path}/auth file"
     assert ensemble_of(place.url) == place
@@ -154,7 +154,7 @@ def test_credentials_are_read_from_their_file_alone(tmp_path: Path) -> None:
 
 
 def test_private_ensemble_keeps_its_secrets_to_itself(tmp_path: Path) -> None:
-    """Secrets are 0600 and stay over a restart; strangers make no node at the top, and no process joins the servers."""
+    """The secrets of a private ensemble are 0600 and survive a restart, and its servers refuse other clients."""
     require_zookeeper()
     place = tmp_path / "z"
     servers = PrivateZooKeeper(place, 3, TICK_MS, is_synced=False)
@@ -187,14 +187,14 @@ def test_private_ensemble_keeps_its_secrets_to_itself(tmp_path: Path) -> None:
 
 
 def four_letters(port: int, word: bytes) -> str:
-    """What a server answers to a command of its own."""
+    """A server's response to a four-letter command."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(word)
         return connection.makefile("rb").read().decode()
 
 
 def listening_beyond_loopback(pids: set[int]) -> list[str]:
-    """Addresses other than loopback on which these processes listen, as the kernel has them."""
+    """Non-loopback addresses on which these processes listen, from the kernel's tables."""
     inodes = {
         link.readlink().name
         for pid in pids
@@ -213,7 +213,7 @@ def listening_beyond_loopback(pids: set[int]) -> list[str]:
 
 
 def test_process_that_is_no_server_of_the_ensemble_is_not_let_in(tmp_path: Path) -> None:
-    """The leader would send a follower all that it has; one that shows no secret is not answered."""
+    """A process without the secret cannot join the ensemble as a follower."""
     require_zookeeper()
     servers = PrivateZooKeeper(tmp_path / "z", 3, TICK_MS, is_synced=False)
     try:

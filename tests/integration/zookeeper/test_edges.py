@@ -1,4 +1,4 @@
-"""The edges of a session: the library's thread, a loop that stands still, and whoever does not wait for an end."""
+"""Edge cases of a session: the library's thread, a blocked event loop, and canceled calls."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.backend.transactions import Put
 from holdfast.topologies.zookeeper.backend.work_api import BidWork
-from tests.integration.zookeeper.counting import CountingWay
+from tests.integration.zookeeper.counting_proxy import CountingWay
 from tests.integration.zookeeper.faults import JOB, LONG_MS, Bidding, makes, until
 from tests.integration.zookeeper.test_races import expire, submit
 from tests.zookeeper import Place
@@ -29,12 +29,12 @@ SHORT_MS = limits.ZOOKEEPER_SESSION_MS_MIN
 
 @pytest.fixture
 def dead_machine() -> Iterator[str]:
-    """A port that answers nobody, neither by yes nor by no."""
+    """A port that neither accepts nor refuses connections."""
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(socket.socket())
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
-        for _ in range(4):  # as many as it takes until nobody more is let in
+        for _ in range(4):  # fills the listener's queue
             caller = stack.enter_context(socket.socket())
             caller.setblocking(False)
             with contextlib.suppress(BlockingIOError):
@@ -43,7 +43,7 @@ def dead_machine() -> Iterator[str]:
 
 
 class StandingStill:
-    """A loop of its own that does something, and then stands still until it is told to go on."""
+    """Runs `begin` on a loop of its own, and blocks that loop until the block ends."""
 
     def __init__(self, begin: Callable[[], Awaitable[Callable[[], Awaitable[None]]]]) -> None:
         self._begin = begin
@@ -63,15 +63,15 @@ class StandingStill:
             end = await self._begin()
         finally:
             self._stands.set()
-        self._goes_on.wait()  # as a handler does that does not await
+        self._goes_on.wait()  # blocks, like a handler that does not await
         await end()
 
 
 class TestLoop:
-    """What keeps the loop, and what the loop keeps."""
+    """The event loop and the library's thread."""
 
     async def test_questions_do_not_pile_up_while_nobody_answers(self, bidding: Bidding) -> None:
-        """The library would keep each of them, and the loop as well once it keeps a few hundred."""
+        """A thousand requests on a suspended connection fail as unavailable instead of piling up in the library."""
         way = CountingWay(bidding.place.hosts)
         bidding.place = Place(await way.open(), bidding.place.root)
         client = await bidding.client()
@@ -82,7 +82,7 @@ class TestLoop:
         assert {type(answer) for answer in answers} == {UnavailableError}
 
     async def test_worker_whose_loop_stands_still_loses_its_job(self, bidding: Bidding) -> None:
-        """The library's thread would keep its session, and with it the job, for as long as that takes."""
+        """A worker whose event loop is blocked loses its session, and another worker gets its job."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
 
@@ -97,7 +97,7 @@ class TestLoop:
         assert (lease.job_id, lease.attempt) == (job_id, 2)
 
     async def test_steward_whose_loop_stands_still_is_passed_over(self, bidding: Bidding) -> None:
-        """Jobs that come due are posted by the next one in its line."""
+        """If the event loop of the first steward is blocked, the next one posts due jobs."""
 
         async def stand_first() -> Callable[[], Awaitable[None]]:
             connection = EnsembleConnection(*bidding.place, SHORT_MS)
@@ -119,7 +119,7 @@ class TestLoop:
         assert lease.job_id == job_id
 
     async def test_session_ends_though_jobs_have_all_threads(self, bidding: Bidding) -> None:
-        """Handlers that await threads may have every one of the loop's, for as long as they like."""
+        """A session can close while handlers use all threads of the loop."""
         hand = await bidding.worker("w")
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         over = threading.Event()
@@ -131,25 +131,25 @@ class TestLoop:
             await busy
 
     async def test_answer_to_another_question_is_a_lost_connection(self, bidding: Bidding) -> None:
-        """The library's thread would end, and nobody could be asked any more."""
+        """A response with an unexpected xid is handled as a lost connection, and the request is repeated."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         job_id = await submit(jobs)
         seen: list[Phase] = []
         client.when_changed.append(seen.append)
-        client._client._pending.append((None, client._bridge.async_result(), 0))  # a question that is left out
+        client._client._pending.append((None, client._bridge.async_result(), 0))  # a request that gets no response
         assert (await jobs.get(job_id)).state == QUEUED
         assert seen[:2] == [Phase.SUSPENDED, Phase.CONNECTED]
 
     async def test_machine_that_is_gone_is_passed_over(self, bidding: Bidding, dead_machine: str) -> None:
-        """The library would wait for it for as long as the session may be silent."""
+        """A connection attempt to a dead machine is abandoned in favour of the next server."""
         connection = EnsembleConnection(f"{dead_machine},{bidding.place.hosts}", bidding.place.root, 4 * LONG_MS)
         connection._client.randomize_hosts = False
         await connection.open()
         await connection.close()
 
     async def test_who_gives_up_waiting_leaves_no_watch(self, bidding: Bidding) -> None:
-        """A job may run for days, and be asked for every second."""
+        """A client that stops watching a job leaves no watch behind."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         job_id = await submit(jobs)
@@ -161,10 +161,10 @@ class TestLoop:
 
 
 class TestEnding:
-    """What ends in the middle of something."""
+    """Calls that are canceled in the middle."""
 
     async def test_close_that_is_given_up_leaves_no_bid(self, bidding: Bidding) -> None:
-        """Whoever waits for it is gone; the session ends all the same, and others get the job."""
+        """A session whose close is canceled still ends, and another worker gets its job."""
         job_id = await submit(NodeJobs(await bidding.client()))
         hand = await bidding.worker("w")
         await hand.take()
@@ -179,14 +179,14 @@ class TestEnding:
         assert lease.job_id == job_id
 
     async def test_release_that_is_given_up_counts(self, bidding: Bidding) -> None:
-        """Whoever waits for it is gone; the job goes back all the same, and it is no loss."""
+        """A release that is canceled still takes effect, and counts no loss."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         hand = await bidding.worker("w")
         (lease,) = await hand.take()
         connection = bidding.connection_of("w")
         connection.lose_request(makes("/waiting/"))
-        gate = connection.hold_read(job_id)  # whether it was done
+        gate = connection.hold_read(job_id)  # the check whether the release was applied
         releasing = asyncio.create_task(hand.session.release([lease.token]))
         await gate.reached.wait()
         releasing.cancel()
@@ -198,7 +198,7 @@ class TestEnding:
         assert (await jobs.get(job_id)).losses == 0
 
     async def test_lease_is_extended_by_what_the_leader_knows(self, bidding: Bidding) -> None:
-        """A server that has lost its leader still shows the node of a session that is over."""
+        """A heartbeat syncs with the leader, because a follower may still show an expired session's node."""
         await submit(NodeJobs(await bidding.client()))
         hand = await bidding.worker("w")
         await hand.take()
@@ -209,15 +209,15 @@ class TestEnding:
 
 
 class TestOthers:
-    """What one does while another one looks."""
+    """Concurrent changes by another client or worker."""
 
     async def test_retry_of_a_job_that_is_forgotten_meanwhile_is_refused(self, bidding: Bidding) -> None:
-        """What it was about is gone: another job with nothing in it would not be the same."""
+        """A retry of a job that is deleted meanwhile is NOT_FOUND."""
         client, others = await bidding.client(), NodeJobs(await bidding.client())
         job_id = await submit(others)
         assert (await others.cancel(job_id, "")).state == CANCELED
-        client.hold_read(job_id).opened.set()  # whether it may be tried again
-        gate = client.hold_read(job_id)  # how large its payload is
+        client.hold_read(job_id).opened.set()  # the check whether it can be retried
+        gate = client.hold_read(job_id)  # the size of its payload
         retrying = asyncio.create_task(NodeJobs(client).retry(job_id))
         await gate.reached.wait()
         await others.forget(job_id)
@@ -226,7 +226,7 @@ class TestOthers:
             await retrying
 
     async def test_record_that_nobody_can_read_keeps_nobody_from_others(self, bidding: Bidding) -> None:
-        """Another version has written it, and its worker is lost: what comes due meanwhile is posted."""
+        """A steward that cannot read the record of a lost worker's job still posts due jobs."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         damaged = await submit(jobs)

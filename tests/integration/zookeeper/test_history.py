@@ -1,4 +1,4 @@
-"""A job's history over ZooKeeper: what is kept of attempts, how much of it, and when it goes."""
+"""A job's history over ZooKeeper: its attempts, their bounds and their removal."""
 
 import msgspec
 
@@ -17,14 +17,14 @@ PERSISTENT = msgspec.structs.replace(JOB, max_attempts=20, backoff=BackoffRule(F
 
 
 async def fail(hand: Hand, number: int) -> None:
-    """Takes the job and fails, with a traceback as long as any."""
+    """Takes the job and fails it with the longest permitted traceback."""
     (lease,) = await hand.take()
     output = msgspec.json.encode(Failure("ValueError", f"bad {number}", "x" * 60_000 + f"end {number}"))
     await hand.report(ReportRow(lease.job_id, lease.token, FAILED, output, failure_reason=f"bad {number}"))
 
 
 async def test_last_attempts_are_kept_with_bounded_tracebacks(bidding: Bidding) -> None:
-    """Of many attempts the last ten and the final one are told, each with the end of its traceback."""
+    """The history of many attempts has the last ten and the final one, each with the end of its traceback."""
     await steward(bidding)
     jobs = NodeJobs(await bidding.client())
     (job_id,) = accepted(await jobs.submit([PERSISTENT], [DRAFT]))
@@ -42,7 +42,7 @@ async def test_last_attempts_are_kept_with_bounded_tracebacks(bidding: Bidding) 
 
 
 async def test_job_with_a_history_is_forgotten_whole(bidding: Bidding) -> None:
-    """Neither a client nor a steward leaves what was kept of attempts behind."""
+    """When a client or a steward deletes a job, its stored attempts are deleted too."""
     await steward(bidding)
     client = await bidding.client()
     jobs = NodeJobs(client)
@@ -58,7 +58,7 @@ async def test_job_with_a_history_is_forgotten_whole(bidding: Bidding) -> None:
 
 
 async def test_attempt_that_was_lost_is_told_with_its_worker(bidding: Bidding) -> None:
-    """The steward keeps the attempt of a lost worker, and the last loss is told with the end of the job."""
+    """The steward stores the attempt of a lost worker, and the last loss is in the history with the job's end."""
     await steward(bidding)
     jobs = NodeJobs(await bidding.client())
     (job_id,) = accepted(await jobs.submit([msgspec.structs.replace(JOB, max_losses=1)], [DRAFT]))
@@ -75,7 +75,7 @@ async def test_attempt_that_was_lost_is_told_with_its_worker(bidding: Bidding) -
 
 
 async def test_attempt_whose_end_was_not_answered_is_told_once(bidding: Bidding) -> None:
-    """A transaction whose answer was lost is found again, and keeps its attempt once."""
+    """An attempt whose end got no response is in the history once."""
     await steward(bidding)
     jobs = NodeJobs(await bidding.client())
     (job_id,) = accepted(await jobs.submit([PERSISTENT], [DRAFT]))
@@ -88,7 +88,7 @@ async def test_attempt_whose_end_was_not_answered_is_told_once(bidding: Bidding)
 
 
 async def test_job_that_succeeds_at_once_keeps_no_attempts(bidding: Bidding) -> None:
-    """The usual job costs no node more; its history comes from its record and its result."""
+    """A job that succeeds at once stores no attempts, and its history comes from its record and result."""
     client = await bidding.client()
     jobs = NodeJobs(client)
     job_id = await submit(jobs)

@@ -1,4 +1,4 @@
-"""The ensemble is away: nobody hangs, nobody acts as an owner for longer than it may, and work goes on afterwards."""
+"""An unreachable ensemble: no call hangs, no worker acts as an owner for too long, and work continues afterwards."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.ensemble_url import Ensemble
 from holdfast.topologies.zookeeper.link import Bidding as Link
 from tests.e2e.fleet import stable_port
-from tests.integration.zookeeper.counting import CountingWay
+from tests.integration.zookeeper.counting_proxy import CountingWay
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, until
 from tests.integration.zookeeper.test_races import submit
 from tests.zookeeper import Place
@@ -26,20 +26,20 @@ SHORT_MS = limits.ZOOKEEPER_SESSION_MS_MIN
 
 @pytest.fixture
 def call_s() -> float:
-    """As for everybody: here nobody answers."""
+    """The product's own deadline, because these tests wait for it."""
     return limits.ZOOKEEPER_CALL_MS / 1_000
 
 
 @pytest.fixture
 async def way(zookeeper: Place) -> AsyncIterator[CountingWay]:
-    """A way to the server that can be cut."""
+    """A proxy to the server that can be cut."""
     way = CountingWay(zookeeper.hosts)
     yield way
     await way.close()
 
 
 async def test_connection_that_is_cut_costs_nothing(bidding: Bidding, way: CountingWay) -> None:
-    """The session outlives its connection: the job stays with its worker, and a report made meanwhile counts."""
+    """A cut connection does not end the session: the worker keeps its job, and a report during the cut counts."""
     jobs = NodeJobs(await bidding.client())
     job_id = await submit(jobs)
     bidding.place = Place(await way.open(), bidding.place.root)
@@ -56,7 +56,7 @@ async def test_connection_that_is_cut_costs_nothing(bidding: Bidding, way: Count
 
 
 async def test_holder_gives_up_by_its_own_clock(bidding: Bidding, way: CountingWay) -> None:
-    """Nobody can tell it that its session is over; it stops acting as the owner, and the job goes to another."""
+    """A worker that cannot reach the ensemble revokes its lease by its own clock, and another worker gets the job."""
     jobs = NodeJobs(await bidding.client())
     job_id = await submit(jobs)
     place = bidding.place
@@ -76,7 +76,7 @@ async def test_holder_gives_up_by_its_own_clock(bidding: Bidding, way: CountingW
 async def test_call_that_nobody_answers_fails_in_its_time(
     bidding: Bidding, way: CountingWay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether the job exists is unknown, and the caller is told so instead of waiting for ever."""
+    """A submit on a suspended connection fails as unavailable at its deadline."""
     bidding.place = Place(await way.open(), bidding.place.root)
     client = await bidding.client()
     await way.close()
@@ -87,7 +87,7 @@ async def test_call_that_nobody_answers_fails_in_its_time(
 
 
 async def test_all_who_ask_while_nobody_answers_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They wait for one opening, and not each for its own after that of the one before."""
+    """Concurrent calls without an ensemble share one connection attempt, and all fail when it fails."""
     openings, opening = 0, client_api.open_connection
 
     async def counted(ensemble: Ensemble) -> EnsembleConnection:
@@ -97,17 +97,18 @@ async def test_all_who_ask_while_nobody_answers_are_told_at_once(monkeypatch: py
 
     monkeypatch.setattr(client_api, "open_connection", counted)
     monkeypatch.setattr(connecting, "_CALL_S", 0.5)
-    async with client_api.BiddingJobs(Ensemble(hosts=f"127.0.0.1:{stable_port()}")) as jobs:
-        asked = [jobs.submit([JOB], [DRAFT]) for _ in range(3)]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        assert [isinstance(answer, UnavailableError) for answer in answers] == [True] * 3
-        assert (openings, jobs.is_open) == (1, False)
+    link = Link(Ensemble(hosts=f"127.0.0.1:{stable_port()}"))
+    asked = [link.call(lambda ports: ports.jobs.submit([JOB], [DRAFT])) for _ in range(3)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [isinstance(answer, UnavailableError) for answer in answers] == [True] * 3
+    assert (openings, link.is_open) == (1, False)
+    await link.close()
 
 
 async def test_call_does_not_wait_for_ever_for_an_ensemble_that_went_away(
     zookeeper: Place, way: CountingWay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each try takes a while to find out that nobody answers; that is no answer, and patience has an end."""
+    """The SDK's link retries a call to an unreachable ensemble only for a limited time."""
     link = Link(Ensemble(hosts=await way.open(), root=zookeeper.root))
     try:
         await link.call(lambda ports: ports.jobs.submit([JOB], [DRAFT]))
@@ -121,7 +122,7 @@ async def test_call_does_not_wait_for_ever_for_an_ensemble_that_went_away(
 
 
 async def test_session_lasts_as_long_as_the_servers_grant(zookeeper: Place) -> None:
-    """Whoever asks for more than they allow counts by what they allow."""
+    """A session has the length that the servers grant, if that is shorter than requested."""
     connection = await connecting.connect(*zookeeper, session_ms=3_600_000)
     try:
         assert connection.session_ms == 120_000

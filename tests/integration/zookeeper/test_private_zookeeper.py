@@ -1,4 +1,4 @@
-"""An ensemble of one's own, as real servers."""
+"""A private ensemble, as real servers."""
 
 import contextlib
 import os
@@ -17,10 +17,10 @@ from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast.topologies.zookeeper import server_process
 from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from holdfast.topologies.zookeeper.server_process import ZooKeeperServer
-from tests.e2e.waiting import eventually
+from tests.e2e.wait_until import eventually
 from tests.zookeeper import TICK_MS, require_zookeeper
 
-#: Starts an ensemble, says so, and waits to be killed.
+#: Starts an ensemble, prints its address and process id, and waits to be killed.
 STARTER = """
 import sys
 from pathlib import Path
@@ -33,13 +33,13 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the ensemble of one that tests share is kept."""
+    """The directory of the ensemble of one server that tests share."""
     return tmp_path_factory.mktemp("lone") / "deep" / "zk"
 
 
 @pytest.fixture(scope="module")
 def shared(place: Path) -> Iterator[PrivateZooKeeper]:
-    """One server that does not stay."""
+    """One server, which is stopped after the tests."""
     require_zookeeper()
     server = PrivateZooKeeper(place, 1, TICK_MS)
     yield server
@@ -48,24 +48,24 @@ def shared(place: Path) -> Iterator[PrivateZooKeeper]:
 
 @pytest.fixture
 def lone(shared: PrivateZooKeeper) -> PrivateZooKeeper:
-    """That server, which runs; whoever stops it may leave it so."""
+    """The shared server, running; a test may leave it stopped."""
     if not shared.servers or not shared.servers[0].is_kept:
         shared.start()
     return shared
 
 
 def keep(hosts: str, path: str) -> None:
-    """Writes a node."""
+    """Creates a node."""
     client = KazooClient(hosts, timeout=5)
     client.start(timeout=30)
-    with contextlib.suppress(NodeExistsError):  # a try that was not answered has made it
+    with contextlib.suppress(NodeExistsError):  # an earlier attempt without a response has created it
         client.retry(client.create, path, b"kept")
     client.stop()
     client.close()
 
 
 def kept(hosts: str, path: str) -> bytes:
-    """Reads a node, after everything that was written before."""
+    """Reads a node after a sync."""
     client = KazooClient(hosts, timeout=5)
     client.start(timeout=30)
     client.retry(client.sync, path)
@@ -76,7 +76,7 @@ def kept(hosts: str, path: str) -> bytes:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be counted does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -84,7 +84,7 @@ def is_alive(pid: int) -> bool:
 
 
 def listeners(pid: int) -> set[str]:
-    """The addresses that a process listens on, as the kernel writes them."""
+    """The addresses on which a process listens, as the kernel writes them."""
     inodes = {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
     found = set()
     for table in ("tcp", "tcp6"):
@@ -96,7 +96,7 @@ def listeners(pid: int) -> set[str]:
 
 
 def test_second_start_finds_what_the_first_wrote_where_it_was(lone: PrivateZooKeeper, place: Path) -> None:
-    """A stopped server leaves its nodes and its address to the next, and nobody else may read them."""
+    """A restarted server has the same nodes and address, and its directory is private."""
     hosts = lone.hosts
     keep(hosts, "/stopped")
     lone.stop()
@@ -106,7 +106,7 @@ def test_second_start_finds_what_the_first_wrote_where_it_was(lone: PrivateZooKe
 
 
 def test_server_listens_on_the_loopback_alone(lone: PrivateZooKeeper) -> None:
-    """Nobody beyond this machine reaches it, and a Ctrl-C at the terminal is not for it."""
+    """The server listens only on loopback, and in a process group that Ctrl-C does not reach."""
     loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
     found = listeners(lone.servers[0].pid)
     assert found
@@ -115,7 +115,7 @@ def test_server_listens_on_the_loopback_alone(lone: PrivateZooKeeper) -> None:
 
 
 def test_server_that_dies_comes_back(lone: PrivateZooKeeper) -> None:
-    """A server that somebody kills is started again with all that was acknowledged."""
+    """A server that is killed is restarted with all acknowledged data."""
     hosts = lone.hosts
     keep(hosts, "/killed")
     first = lone.servers[0].pid
@@ -125,7 +125,7 @@ def test_server_that_dies_comes_back(lone: PrivateZooKeeper) -> None:
 
 
 def test_server_ends_with_a_killed_starter(tmp_path: Path) -> None:
-    """No server outlives the process that started it, and the next one waits for its end."""
+    """The server ends when the process that started it is killed, and the next start waits for its end."""
     require_zookeeper()
     command = [sys.executable, "-c", STARTER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -140,23 +140,23 @@ def test_server_ends_with_a_killed_starter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", [b"", b"[[1, 2, 3", b"{}", b"\xff"])
 def test_damaged_list_of_ports_is_named(tmp_path: Path, damaged: bytes) -> None:
-    """Nothing is started, and the message says what to do."""
+    """A damaged list of ports fails the start with an error that says what to do."""
     require_zookeeper()
     (tmp_path / "ports.json").write_bytes(damaged)
-    with pytest.raises(FailedPreconditionError, match=r"ports\.json to name the ensemble's ports.*remove it"):
+    with pytest.raises(FailedPreconditionError, match=r"ports\.json must name the ensemble's ports.*remove it"):
         PrivateZooKeeper(tmp_path, 1, TICK_MS).start()
 
 
 def test_one_ensemble_per_directory(lone: PrivateZooKeeper, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second ensemble in the directory of a running one is refused, and the first one is not harmed."""
-    monkeypatch.setattr("holdfast.topologies.zookeeper.private_ensemble._LOCK_S", 0.1)
+    """A second ensemble in the directory of a running one is refused, and the first one continues."""
+    monkeypatch.setattr("holdfast.process.engine_directory._LOCK_S", 0.1)
     with pytest.raises(FailedPreconditionError, match="another process runs ZooKeeper in"):
         PrivateZooKeeper(place, 1, TICK_MS).start()
     keep(lone.hosts, "/unharmed")
 
 
 def test_port_that_is_taken_is_named(lone: PrivateZooKeeper) -> None:
-    """An ensemble never moves by itself: who has its port is to blame, and the message says which one it is."""
+    """If the ensemble's port is in use, the start fails with the port's number instead of taking another one."""
     hosts = lone.hosts
     lone.stop()
     port = int(hosts.rpartition(":")[2])
@@ -170,14 +170,14 @@ def test_port_that_is_taken_is_named(lone: PrivateZooKeeper) -> None:
 
 
 def test_other_number_of_servers_is_refused(lone: PrivateZooKeeper, place: Path) -> None:
-    """Three servers would not know what the one before them knew."""
+    """A start with another number of servers than before is refused."""
     lone.stop()
     with pytest.raises(FailedPreconditionError, match="has 1 servers, not 3"):
         PrivateZooKeeper(place, 3, TICK_MS).start()
 
 
 def test_server_that_cannot_start_says_why(tmp_path: Path) -> None:
-    """ZooKeeper's own words are passed on."""
+    """The error of a failed start contains ZooKeeper's own message."""
     require_zookeeper()
     (tmp_path / "1").mkdir()
     (tmp_path / "1/version-2").write_text("in the way")
@@ -186,7 +186,7 @@ def test_server_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_missing_zookeeper_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where ZooKeeper or Java is not installed, the message names the command that installs both."""
+    """If ZooKeeper or Java is not installed, the error names the command that installs both."""
     require_zookeeper()
     with pytest.raises(FailedPreconditionError, match=r"no ZooKeeper .*apt-get install zookeeper, or .*--ensemble"):
         PrivateZooKeeper(tmp_path, installed=tmp_path / "none").start()
@@ -196,7 +196,7 @@ def test_missing_zookeeper_is_explained(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_ensemble_serves_without_one_of_three(ensemble: PrivateZooKeeper) -> None:
-    """What a majority has acknowledged is read from those that are left, whether the leader died or stands still."""
+    """Data that a majority has acknowledged is readable after the leader was killed and another server is paused."""
     leader = eventually(ensemble.leader, lambda found: found is not None)
     assert leader is not None
     ensemble.kill(leader)
@@ -223,16 +223,16 @@ def test_server_that_serves_nobody_while_others_do_is_replaced(
 
 
 def snapshots(server: ZooKeeperServer) -> set[str]:
-    """What a server has written of all that there was at one time."""
+    """The names of a server's snapshots."""
     return {path.name for path in (server.folder / "version-2").glob("snapshot.*")}
 
 
 def test_server_that_comes_back_is_sent_everything(ensemble: PrivateZooKeeper) -> None:
-    """It was away for one node, and takes the whole tree over: who is sent what it missed may differ from then on."""
+    """A server that missed changes gets a full snapshot from the leader, because a partial update could differ."""
     leader = eventually(ensemble.leader, lambda found: found is not None)
     assert leader is not None
     away = (leader + 1) % 3
-    for host in ensemble.hosts.split(","):  # one that has just been stopped may only believe that it follows
+    for host in ensemble.hosts.split(","):  # a server that was just stopped may wrongly believe that it follows
         keep(host, f"/known_by_{host}")
     before = snapshots(ensemble.servers[away])
     ensemble.kill(away)

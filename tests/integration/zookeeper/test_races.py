@@ -1,4 +1,4 @@
-"""Every race of bidding, forced: what is lost, what comes first, and what comes in between is decided by the test."""
+"""Every race of bidding, forced: the test decides the losses and the order of requests."""
 
 import asyncio
 import contextlib
@@ -41,17 +41,17 @@ LOSSES = ["lose_answer", "lose_request"]
 
 
 async def submit(jobs: NodeJobs, draft: JobDraft = DRAFT) -> str:
-    """The id of a new job."""
+    """Submits a job and returns its id."""
     submitted = await jobs.submit([JOB], [draft])
     assert submitted.refusals == {}
     return submitted.job_ids[0]
 
 
 class TestResults:
-    """Whoever waits for a result hears of it, whenever it comes."""
+    """A wait for a result ends whenever the result comes."""
 
     async def test_result_that_comes_while_the_watch_is_set_is_not_missed(self, bidding: Bidding) -> None:
-        """The job ends after the first reading and before its reader has heard what it read."""
+        """A wait notices a job that ends between its read of the record and the read's response."""
         client, other = await bidding.client(), NodeJobs(await bidding.client())
         job_id = await submit(other)
         hand = await bidding.worker("w")
@@ -63,10 +63,10 @@ class TestResults:
         gate.opened.set()
         job, result = await waiting
         assert (job.state, result.output) == (DONE, b"out")
-        assert client.traffic["get"] - reads == 3  # the record twice and the result: nobody polls
+        assert client.traffic["get"] - reads == 3  # the record twice and the result, so no polling
 
     async def test_result_outlives_the_client_that_wanted_it(self, bidding: Bidding) -> None:
-        """A client that is gone before the result is no reason not to have one; another one finds it."""
+        """A job whose client has gone still gets a result, which another client can read."""
         client = await bidding.client()
         job_id = await submit(NodeJobs(client))
         hand = await bidding.worker("w")
@@ -80,10 +80,10 @@ class TestResults:
 
 
 class TestLooking:
-    """No job falls between a look and a watch."""
+    """No job is missed between a read and a watch."""
 
     async def test_job_that_comes_while_the_watch_is_set_is_seen(self, bidding: Bidding) -> None:
-        """The first in line was woken by a job that is gone, and a job is posted while it hears of an empty lane."""
+        """The first worker in line notices a job that is posted while its read of an empty lane is under way."""
         jobs = NodeJobs(await bidding.client())
         await jobs.cancel(await submit(jobs), "only to make the lane")
         hand = await bidding.idle("w")
@@ -100,7 +100,7 @@ class TestLooking:
         assert [lease.job_id for lease in await hand.leases()] == [job_id]
 
     async def test_job_that_comes_before_the_line_is_joined_is_seen(self, bidding: Bidding) -> None:
-        """A worker has seen that nothing waits, and a job is posted before it stands in line."""
+        """A worker notices a job that is posted between its read of an empty lane and its entry into the line."""
         jobs = NodeJobs(await bidding.client())
         hand = await bidding.worker("w")
         gate = bidding.connection_of("w").hold(STANDS_IN_LINE)
@@ -113,7 +113,7 @@ class TestLooking:
     async def test_job_that_could_not_be_read_is_looked_for_again(
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The first in line was woken and saw the job; nobody answers what it asks next, and nothing else will ring."""
+        """The first worker in line repeats a lost read of a job, although no watch fires again."""
         monkeypatch.setattr(workplace, "PATIENCE_S", 20.0)
         jobs = NodeJobs(await bidding.client())
         hand = await bidding.idle("w")
@@ -124,7 +124,7 @@ class TestLooking:
     async def test_job_that_opens_the_next_bucket_wakes_the_first_in_line(
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The bucket that an idle worker watches is full and empty again: the next job goes into another one."""
+        """A job in a new bucket wakes an idle worker that watches the full and empty bucket before it."""
         monkeypatch.setattr(limits, "ZOOKEEPER_BUCKET_JOBS", 2)
         jobs = NodeJobs(await bidding.client())
         for _ in range(2):
@@ -136,7 +136,7 @@ class TestLooking:
     async def test_bid_that_is_lost_in_a_closed_bucket_is_followed_by_one_in_the_next(
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The first in line bids for the last job of a bucket, and somebody else gets it; another bucket waits."""
+        """A worker that loses its bid for the last job of a bucket bids in the next bucket."""
         monkeypatch.setattr(limits, "ZOOKEEPER_BUCKET_JOBS", 1)
         jobs = NodeJobs(await bidding.client())
         hand, other = await bidding.worker("w"), await bidding.worker("other")
@@ -153,7 +153,7 @@ class TestLooking:
         assert [lease.job_id for lease in await hand.leases()] == ids[1:]
 
     async def test_next_in_line_takes_what_the_first_one_leaves(self, bidding: Bidding) -> None:
-        """The first has room for one and is woken by two; the second is not told of the job, but of its turn."""
+        """When the first worker in line has taken one of two jobs, the second worker takes the other."""
         jobs = NodeJobs(await bidding.client())
         first, second = await bidding.worker("first"), await bidding.worker("second")
         await first.session.want(1)
@@ -165,7 +165,7 @@ class TestLooking:
     async def test_watches_ring_on_the_loop_and_never_begin_a_second_one(
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """However many events come while the loop bids, one look at a time is under way, on the loop's thread."""
+        """However many watches fire while a worker bids, it runs one look at a time, on the loop's thread."""
         jobs = NodeJobs(await bidding.client())
         hand = await bidding.idle("w", room=40)
         looks, most, threads, rung = 0, 0, set[int](), list[int]()
@@ -196,10 +196,10 @@ class TestLooking:
 
 
 class TestBids:
-    """A bid wins once, and only while there is something to win."""
+    """A bid wins once, and only if the job still waits."""
 
     async def test_bid_counts_although_what_is_read_after_it_is_lost(self, bidding: Bidding) -> None:
-        """The connection is lost between two bids: the first one was sent, and nobody else would run its job."""
+        """A worker keeps the first of two bids when the read for the second is lost."""
         jobs = NodeJobs(await bidding.client())
         ids = (await jobs.submit([JOB], [DRAFT, DRAFT])).job_ids
         hand = await bidding.worker("w")
@@ -207,7 +207,7 @@ class TestBids:
         assert [lease.job_id for lease in await hand.take(2)] == ids
 
     async def test_bids_that_were_not_answered_are_all_found_again(self, bidding: Bidding) -> None:
-        """The connection is lost once more while it is found out which of them were made."""
+        """A worker finds all its bids without a response again, also if a read during the check is lost."""
         jobs = NodeJobs(await bidding.client())
         ids = (await jobs.submit([JOB], [DRAFT, DRAFT])).job_ids
         hand = await bidding.worker("w")
@@ -218,7 +218,7 @@ class TestBids:
         assert [lease.job_id for lease in await hand.take(2)] == ids
 
     async def test_bid_on_a_job_that_was_deleted_does_not_bring_it_back(self, bidding: Bidding) -> None:
-        """The worker has read the job and is about to bid; the job is canceled and taken away."""
+        """A bid for a job that was canceled and deleted does not create it again."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         job_id = await submit(jobs)
@@ -235,7 +235,7 @@ class TestBids:
         assert await client.exists(client.paths.record(job_id)) is None
 
     async def test_of_two_bids_at_once_one_wins(self, bidding: Bidding) -> None:
-        """Both have read the job as waiting, and both bids are sent."""
+        """Of two concurrent bids for one job, one wins."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         hands = [await bidding.worker(name) for name in ("one", "two")]
@@ -250,7 +250,7 @@ class TestBids:
         assert (await jobs.get(job_id)).attempts == 1
 
     async def test_cancel_that_comes_before_the_bid_wins(self, bidding: Bidding) -> None:
-        """Once the cancel is answered, the bid that was about to be sent is refused."""
+        """A bid that is sent after the cancel of a waiting job is refused."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         hand = await bidding.worker("w")
@@ -263,7 +263,7 @@ class TestBids:
         assert (await jobs.get(job_id)).attempts == 0
 
     async def test_bid_that_comes_before_the_cancel_wins(self, bidding: Bidding) -> None:
-        """The cancel was about to end a job that waits; it asks the worker to stop instead."""
+        """A cancel that is sent after a bid becomes a cancel request to the worker."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         job_id = await submit(jobs)
@@ -279,7 +279,7 @@ class TestBids:
         assert (await jobs.get(job_id)).state == CANCELED
 
     async def test_cancel_that_is_heard_before_the_bid_is_answered_is_not_lost(self, bidding: Bidding) -> None:
-        """The job runs as far as everybody else knows, and its worker does not know it yet."""
+        """A cancel request that arrives before the worker knows that its bid won is not lost."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         hand = await bidding.worker("w")
@@ -297,7 +297,7 @@ class TestBids:
 
 
 class TestLostAnswers:
-    """Was it mine? What was not answered is read, and only what was not done is done again."""
+    """After a lost response the client reads the state, and repeats the call only if it had no effect."""
 
     @pytest.mark.parametrize("loss", LOSSES)
     @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ class TestLostAnswers:
     async def test_submit_that_was_not_answered_makes_one_job(
         self, bidding: Bidding, loss: str, extra: Extra | None
     ) -> None:
-        """Whether the request or the answer was lost, there is one job, it is new, and it runs once."""
+        """If the request or the response of a submit is lost, it creates one new job, which runs once."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         getattr(client, loss)(SUBMITS)
@@ -320,7 +320,7 @@ class TestLostAnswers:
 
     @pytest.mark.parametrize("loss", LOSSES)
     async def test_bid_that_was_not_answered_is_found_again(self, bidding: Bidding, loss: str) -> None:
-        """Its worker gets the job, once, under the token of the bid that was made."""
+        """If the request or the response of a bid is lost, the worker gets the job once, with the bid's token."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         hand = await bidding.worker("w")
@@ -334,7 +334,7 @@ class TestLostAnswers:
 
     @pytest.mark.parametrize("loss", LOSSES)
     async def test_end_that_was_not_answered_counts_once(self, bidding: Bidding, loss: str) -> None:
-        """The report is acknowledged, and there is one result."""
+        """If the request or the response of a report is lost, it is acknowledged, and there is one result."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         hand = await bidding.worker("w")
@@ -346,7 +346,7 @@ class TestLostAnswers:
 
     @pytest.mark.parametrize("loss", LOSSES)
     async def test_cancel_that_was_not_answered_counts_once(self, bidding: Bidding, loss: str) -> None:
-        """The caller hears that it was its own cancel, and its reason stays."""
+        """If the request or the response of a cancel is lost, it counts once, with its reason."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         job_id = await submit(jobs)
@@ -357,7 +357,7 @@ class TestLostAnswers:
 
     @pytest.mark.parametrize("loss", LOSSES)
     async def test_place_in_line_that_was_not_answered_is_found_again(self, bidding: Bidding, loss: str) -> None:
-        """The worker stands in line once, and is woken."""
+        """If the request or the response of an entry into the line is lost, the worker stands in line once."""
         client = await bidding.client()
         hand = await bidding.worker("w")
         getattr(bidding.connection_of("w"), loss)(STANDS_IN_LINE)
@@ -372,7 +372,7 @@ class TestLostAnswers:
 
 
 async def expire(connection: FaultyConnection) -> None:
-    """Ends a session behind its back: somebody else takes it over, and closes it."""
+    """Ends a session from outside: another client takes it over and closes it."""
     identity = connection._client.client_id
 
     def close() -> None:
@@ -385,12 +385,12 @@ async def expire(connection: FaultyConnection) -> None:
     connection.when_changed.append(lambda phase: lost.set() if phase is Phase.LOST else None)
     while not lost.is_set():
         await asyncio.to_thread(close)
-        with contextlib.suppress(TimeoutError):  # it may have taken the session back before that could be closed
+        with contextlib.suppress(TimeoutError):  # the connection may have taken the session back before it was closed
             await asyncio.wait_for(lost.wait(), 5)
 
 
 async def refused(gate: Gate) -> None:
-    """Sends what was held, and the ensemble does not do it."""
+    """Sends the held transaction, which the ensemble must refuse."""
     gate.opened.set()
     assert gate.sent is not None
     with pytest.raises(RefusedError):
@@ -398,7 +398,7 @@ async def refused(gate: Gate) -> None:
 
 
 async def opened(bidding: Bidding, connection: FaultyConnection, name: str) -> sessions.BidSession:
-    """A session of this worker over a connection whose faults are known before it begins."""
+    """Opens a session of this worker over a connection whose faults are already set."""
 
     async def connecting(*_: object) -> FaultyConnection:
         return connection
@@ -408,12 +408,12 @@ async def opened(bidding: Bidding, connection: FaultyConnection, name: str) -> s
 
 
 class TestExpiry:
-    """A session that is over while its worker executes."""
+    """Sessions that expire while their worker runs a job."""
 
     async def test_job_of_an_expired_session_runs_elsewhere_and_its_old_report_is_refused(
         self, bidding: Bidding
     ) -> None:
-        """The old holder hears that its lease is gone; what it reports under it changes nothing, the other's counts."""
+        """A worker whose session expired gets its lease revoked, and only the report of the new holder counts."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         old, new = await bidding.worker("old"), await bidding.worker("new")
@@ -435,7 +435,7 @@ class TestExpiry:
     async def test_report_that_is_under_way_when_the_session_expires_is_refused(
         self, bidding: Bidding, *, is_recovered: bool
     ) -> None:
-        """The terminal transaction checks the bid: it is sent after all, and cannot be made by who has lost it."""
+        """A report that is sent after its session expired is refused, because the transaction checks the bid."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         old = await bidding.worker("old")
@@ -451,7 +451,7 @@ class TestExpiry:
             await refused(report)
             assert (await jobs.get(job_id)).token == lease.token
         recovery.opened.set()
-        new = await bidding.worker("old")  # under the same name only the record tells one attempt from the other
+        new = await bidding.worker("old")  # with the same name only the record tells the attempts apart
         (again,) = await new.take()
         if is_recovered:
             await refused(report)
@@ -462,7 +462,7 @@ class TestExpiry:
     async def test_worker_that_names_an_older_lease_of_a_job_as_well_keeps_the_newer_one(
         self, bidding: Bidding
     ) -> None:
-        """It has not heard that its report of the first attempt counts, and holds the second attempt."""
+        """A worker that names the leases of its first and second attempt keeps the second."""
         jobs = NodeJobs(await bidding.client())
         (job_id,) = (await jobs.submit([RETRIED], [DRAFT])).job_ids
         hand = await bidding.worker("w")
@@ -475,7 +475,7 @@ class TestExpiry:
         assert (await jobs.get(job_id)).token == second.token
 
     async def test_bid_of_an_older_session_is_refused(self, bidding: Bidding) -> None:
-        """Of two sessions of one worker the older one was about to bid; it hears that it is superseded instead."""
+        """An older session of a worker that is about to bid is superseded, and its bid is refused."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         old = await bidding.worker("twin")
@@ -489,7 +489,7 @@ class TestExpiry:
         assert (await jobs.get(job_id)).attempts == 1
 
     async def test_word_for_a_newer_session_is_not_heard_by_an_older_one(self, bidding: Bidding) -> None:
-        """Both are told of the cancel, and only whoever holds the job may say that it was heard."""
+        """Of two sessions of one worker, only the one that holds the job can confirm a cancel request."""
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
         await bidding.worker("twin")
@@ -507,7 +507,7 @@ class TestExpiry:
     async def test_session_that_leaves_takes_nothing_of_a_newer_one_along(
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Of two sessions of one worker the older one was about to leave; the newer one has come, and stays."""
+        """An older session that leaves does not delete the nodes of a newer session of the same worker."""
         monkeypatch.setattr(sessions, "_CLOSE_S", 60.0)
         old = await bidding.worker("twin")
         gate = bidding.connection_of("twin").hold(deletes("/workers/"))
@@ -520,7 +520,7 @@ class TestExpiry:
         assert [lease.job_id for lease in await new.take()] == [job_id]
 
     async def test_session_that_could_not_come_takes_nothing_of_an_older_one_along(self, bidding: Bidding) -> None:
-        """Its place was never taken: the older one has it still, and works on."""
+        """A session that fails to open does not delete the nodes of an older session of the same worker."""
         old = await bidding.worker("twin")
         connection = await bidding.client()
         connection.lose_request(makes("/workers/"))
@@ -532,7 +532,7 @@ class TestExpiry:
         assert lease.job_id == job_id
 
     async def test_session_that_expires_while_it_begins_does_not_begin(self, bidding: Bidding) -> None:
-        """Its node went with it: whoever opens it is told to try again, and not that a newer worker has come."""
+        """A session that expires while it opens is UNAVAILABLE, and not superseded."""
         connection = await bidding.client()
         before, gate = connection.hold_read("/held/w:w"), connection.hold_read("/held/w:w")
         before.opened.set()
@@ -544,7 +544,7 @@ class TestExpiry:
             await opening
 
     async def test_client_whose_session_expired_goes_on_waiting(self, bidding: Bidding) -> None:
-        """A client has nothing that goes with its session but its watches, and it sets those again."""
+        """A client whose session expired sets its watches again, and its wait ends with the job."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         job_id = await submit(jobs)

@@ -1,4 +1,4 @@
-"""The session guard beside one connection: what it is told, what it does at the end of its pipe, when it gives up."""
+"""The session guard beside one connection: its input, its work when the pipe closes, and its end."""
 
 import asyncio
 import contextlib
@@ -14,17 +14,17 @@ from structlog.testing import capture_logs
 from holdfast.topologies.zookeeper.backend.connection import Phase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.session_guard import SessionGuard
-from holdfast.topologies.zookeeper.backend.session_guard_program import NO_PIDFD, RELEASE, Session, last_line
+from holdfast.topologies.zookeeper.backend.session_guard_program import NO_PIDFD, RELEASE, GuardedSession, last_line
 from tests.e2e.app_jobs import is_gone
 from tests.e2e.fleet import stable_port
 from tests.integration.zookeeper.faults import Bidding, FaultyConnection, until
 from tests.integration.zookeeper.test_races import expire, submit
 
-SESSION = Session("zk1:2181,[::1]:2182,zk3:2183", 10_000, 4, b"\x01" * 16)
+SESSION = GuardedSession("zk1:2181,[::1]:2182,zk3:2183", 10_000, 4, b"\x01" * 16)
 
 
 def cut(guard: SessionGuard) -> None:
-    """Close the guard's pipe without releasing it, as the end of the worker process would."""
+    """Closes the guard's pipe without releasing it, as the end of the worker process would."""
     assert guard._process is not None
     assert guard._process.stdin is not None
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -33,7 +33,7 @@ def cut(guard: SessionGuard) -> None:
 
 
 def lost(connection: FaultyConnection) -> asyncio.Event:
-    """Set when the session of a connection is over."""
+    """An event that is set when the session of a connection is lost."""
     event = asyncio.Event()
     connection.when_changed.append(lambda phase: event.set() if phase is Phase.LOST else None)
     return event
@@ -46,7 +46,7 @@ def held_by(pid: int) -> list[str]:
 
 
 def shown_by(pid: int) -> str:
-    """What every user of the machine, or the same one, can read of a process."""
+    """The command line and environment of a process, which other processes can read."""
     return "".join(Path(f"/proc/{pid}/{name}").read_text() for name in ("cmdline", "environ"))
 
 
@@ -58,7 +58,7 @@ async def guarded(bidding: Bidding) -> tuple[FaultyConnection, SessionGuard]:
 
 
 async def test_guard_closes_the_newest_session(bidding: Bidding) -> None:
-    """After a session has expired, its successor is the one that ends with the pipe."""
+    """After a session has expired, the guard closes its successor when the pipe closes."""
     connection, guard = await guarded(bidding)
     first = connection.session_id
     await expire(connection)
@@ -70,28 +70,28 @@ async def test_guard_closes_the_newest_session(bidding: Bidding) -> None:
 
 
 async def test_guard_asks_another_server_if_one_is_down(bidding: Bidding) -> None:
-    """Servers that refuse the connection do not keep the guard from the one that answers."""
+    """The guard tries the next server if one refuses the connection."""
     connection = await bidding.client()
     down = ",".join(f"127.0.0.1:{stable_port()}" for _ in range(2))
     identity = connection._client.client_id
     over, guard = lost(connection), SessionGuard.start()
-    guard.watch(Session(f"{down},{connection.hosts}", connection.session_ms, *identity))
+    guard.watch(GuardedSession(f"{down},{connection.hosts}", connection.session_ms, *identity))
     cut(guard)
     await over.wait()
     await asyncio.to_thread(guard.release)
 
 
 async def test_guard_ends_although_no_server_answers() -> None:
-    """A guard without an ensemble gives up once the session has timed out anyway."""
+    """A guard that reaches no server ends when the session must have timed out."""
     guard = SessionGuard.start()
-    guard.watch(Session(f"127.0.0.1:{stable_port()}", 100, 1, b"\0" * 16))
+    guard.watch(GuardedSession(f"127.0.0.1:{stable_port()}", 100, 1, b"\0" * 16))
     cut(guard)
     await until(lambda: is_gone(guard.pid))
     await asyncio.to_thread(guard.release)
 
 
 async def test_guard_of_a_closed_connection_is_gone(bidding: Bidding) -> None:
-    """The guard has ended when `close` returns, and has held nothing but its pipe and the pidfd."""
+    """The guard has ended when `close` returns, and has held only its pipe and the pidfd."""
     connection, guard = await guarded(bidding)
     pid = guard.pid
     await until(lambda: held_by(pid) == ["anon_inode", "pipe"])
@@ -103,7 +103,7 @@ async def test_guard_of_a_closed_connection_is_gone(bidding: Bidding) -> None:
 
 @pytest.mark.parametrize("program", ["/nowhere/python", ""])
 async def test_worker_without_a_guard_works(bidding: Bidding, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A guard that cannot be started is logged once, and the session goes on without it."""
+    """A guard that cannot be started is logged once, and the session continues without it."""
     monkeypatch.setattr(sys, "executable", program)
     with capture_logs() as lines:
         connection, guard = await guarded(bidding)
@@ -116,7 +116,7 @@ async def test_worker_without_a_guard_works(bidding: Bidding, program: str, monk
 
 
 async def test_guard_that_was_killed_is_missed_once(bidding: Bidding) -> None:
-    """A connection whose guard has died says so when the next session begins, and goes on."""
+    """A connection whose guard has died logs this once, at its next session, and continues."""
     connection, guard = await guarded(bidding)
     os.kill(guard.pid, signal.SIGKILL)
     await until(lambda: is_gone(guard.pid))
@@ -139,7 +139,7 @@ async def test_guard_that_was_killed_is_missed_once(bidding: Bidding) -> None:
 )
 @pytest.mark.parametrize("ends", ["pipe", "process"])
 def test_last_complete_line_counts(written: bytes, line: bytes, ends: str) -> None:
-    """What was written before the end of the worker is read, whether the pipe or the process tells of that end."""
+    """The guard uses the last complete line, whether the pipe or the pidfd shows the worker's end."""
     reading, writing = os.pipe()
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, reading)
@@ -155,7 +155,7 @@ def test_last_complete_line_counts(written: bytes, line: bytes, ends: str) -> No
 
 
 def test_release_is_heard_while_the_pipe_is_open() -> None:
-    """A pipe that a forked process holds open does not keep a guard that was released."""
+    """A guard that is released ends, although a forked process holds its pipe open."""
     reading, writing = os.pipe()
     try:
         os.write(writing, SESSION.line() + b"\n" + RELEASE + b"\n")
@@ -166,6 +166,6 @@ def test_release_is_heard_while_the_pipe_is_open() -> None:
 
 
 def test_session_survives_its_line() -> None:
-    """A session is read as it was written, and different sessions begin with different servers."""
-    assert Session.parse(SESSION.line()) == SESSION
+    """A session is parsed as it was written, and its servers are rotated by its id."""
+    assert GuardedSession.parse(SESSION.line()) == SESSION
     assert SESSION.servers() == [("::1", 2182), ("zk3", 2183), ("zk1", 2181)]

@@ -1,4 +1,4 @@
-"""Stewards: what nobody else would look after, on a real server."""
+"""Stewards on a real server: recovery of lost workers, due jobs and removal of old nodes."""
 
 import msgspec
 import pytest
@@ -16,16 +16,16 @@ from holdfast.topologies.zookeeper.backend.records import NodeRetention
 from holdfast.topologies.zookeeper.backend.retention import read_retention, write_retention
 from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.backend.transactions import Create, Delete
-from tests.integration.pipeline.happening import happens
+from tests.integration.pipeline.wait_until import happens
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, FaultyConnection, deletes, makes, until
 from tests.integration.zookeeper.test_races import expire, refused, submit
 
-#: As if so much time had passed since everything ended.
+#: A negative retention, as if all jobs had ended long ago.
 LONG_AGO_MS = -10 * 60_000
 
 
 async def steward(bidding: Bidding) -> tuple[FaultyConnection, Steward]:
-    """One that is first, because nobody else is there yet."""
+    """Starts a steward that is first, because there is no other yet."""
     connection = await bidding.client()
     made = Steward(connection)
     await made.start()
@@ -35,23 +35,23 @@ async def steward(bidding: Bidding) -> tuple[FaultyConnection, Steward]:
 
 
 async def everything(connection: FaultyConnection, path: str) -> list[str]:
-    """All nodes below a path that hold nothing below them."""
+    """All nodes without children below a path."""
     names = await connection.children(path) or []
     return [path] if not names else [leaf for name in names for leaf in await everything(connection, f"{path}/{name}")]
 
 
-#: Everything that has ended is over; the same, but for FAILED jobs.
+#: Every finished job is past its retention; the same, except for FAILED jobs.
 OVER = NodeRetention(LONG_AGO_MS, LONG_AGO_MS)
 OVER_UNLESS_FAILED = NodeRetention(LONG_AGO_MS)
 
 
 def tidying_of(connection: FaultyConnection) -> Tidying:
-    """Tidies up by that connection."""
+    """A cleanup over this connection."""
     return Tidying(Changing(connection))
 
 
 async def failed_job(bidding: Bidding, jobs: NodeJobs) -> str:
-    """A job that has failed for good."""
+    """Creates a job that has failed finally."""
     job_id = await submit(jobs)
     hand = await bidding.worker("failing")
     (lease,) = await hand.take()
@@ -61,7 +61,7 @@ async def failed_job(bidding: Bidding, jobs: NodeJobs) -> str:
 
 
 async def as_before(client: FaultyConnection, job_id: str) -> None:
-    """Puts the retention note of a FAILED job where earlier versions had those of all jobs."""
+    """Moves the retention note of a FAILED job to the place that earlier versions used for all jobs."""
     job = await NodeJobs(client).get(job_id)
     note = client.paths.ended_job(job.finished_ms, job_id)
     minute = Create(note.rpartition("/")[0])
@@ -69,10 +69,10 @@ async def as_before(client: FaultyConnection, job_id: str) -> None:
 
 
 class TestRecovery:
-    """What lost workers held."""
+    """Recovery of the jobs of lost workers."""
 
     async def test_job_that_costs_too_many_workers_fails_and_says_why(self, bidding: Bidding) -> None:
-        """Each loss is counted by the steward; beyond the budget the job ends, and others flow."""
+        """The steward counts each loss, and a job above its permitted losses is FAILED."""
         jobs = NodeJobs(await bidding.client())
         template = msgspec.structs.replace(JOB, max_losses=1)
         (poison,) = accepted(await jobs.submit([template], [DRAFT]))
@@ -88,7 +88,7 @@ class TestRecovery:
         assert result.summary
 
     async def test_worker_that_is_started_again_under_its_name_has_lost_its_job(self, bidding: Bidding) -> None:
-        """A job that ends its worker spends its losses by that, however soon the next process comes."""
+        """A job that kills its worker counts a loss, also if the next process starts with the same name at once."""
         jobs = NodeJobs(await bidding.client())
         (poison,) = accepted(await jobs.submit([msgspec.structs.replace(JOB, max_losses=1)], [DRAFT]))
         for process in ("first", "second"):
@@ -99,7 +99,7 @@ class TestRecovery:
         assert (job.state, job.failure_reason, job.losses) == (FAILED, "WORKER_LOST", 2)
 
     async def test_job_that_should_stop_ends_with_its_worker(self, bidding: Bidding) -> None:
-        """A cancel that was asked for is not lost with the worker that was asked."""
+        """A job with a requested cancel ends when its worker is lost."""
         await steward(bidding)
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
@@ -110,7 +110,7 @@ class TestRecovery:
         assert (await jobs.settled(job_id))[0].state == CANCELED
 
     async def test_new_steward_finds_what_the_last_one_left(self, bidding: Bidding) -> None:
-        """The worker was lost, and the steward right in the middle of it; the next one looks at everything."""
+        """A new steward completes the recovery that the lost one had begun."""
         connection, _ = await steward(bidding)
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
@@ -128,7 +128,7 @@ class TestRecovery:
         assert (job.state, job.losses, job.attempts) == (DONE, 1, 2)
 
     async def test_worker_that_comes_back_before_the_steward_acts_keeps_its_job(self, bidding: Bidding) -> None:
-        """Of a recovery and a worker that names its lease one wins, and the other does nothing."""
+        """A worker that returns and names its lease before the steward's recovery keeps its job."""
         connection, _ = await steward(bidding)
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
@@ -145,7 +145,7 @@ class TestRecovery:
         assert (job.state, job.losses, job.attempts, job.token) == (DONE, 0, 1, lease.token)
 
     async def test_steward_that_is_late_leaves_alone_what_a_worker_took_that_came_back(self, bidding: Bidding) -> None:
-        """It has seen that a job waits that was held; when it strikes that out, the same worker holds the job again."""
+        """A late steward does not delete the holder entry of a job that the returned worker has taken again."""
         connection, _ = await steward(bidding)
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
@@ -165,7 +165,7 @@ class TestRecovery:
         assert (job.state, job.token) == (DONE, lease.token)
 
     async def test_steward_that_is_late_leaves_words_to_a_worker_that_came_back(self, bidding: Bidding) -> None:
-        """It tidies up after a lost worker; a cancel that comes when the worker is back is not taken for an old one."""
+        """A steward that cleans up after a lost worker does not delete a cancel request that came after its return."""
         connection, _ = await steward(bidding)
         jobs = NodeJobs(await bidding.client())
         job_id = await submit(jobs)
@@ -185,7 +185,7 @@ class TestRecovery:
         await again.until(lambda: lease.token in again.cancels)
 
     async def test_nothing_is_left_of_workers_that_are_gone(self, bidding: Bidding) -> None:
-        """Neither of one that left nor of one that was lost."""
+        """The nodes of workers that left or were lost are removed."""
         connection, _ = await steward(bidding)
         left, _ = [await bidding.worker(name) for name in ("left", "lost")]
         await expire(bidding.connection_of("lost"))
@@ -196,10 +196,10 @@ class TestRecovery:
 
 
 class TestRipening:
-    """Jobs and their time."""
+    """Delayed jobs."""
 
     async def test_job_is_posted_when_its_time_comes_though_its_steward_is_gone(self, bidding: Bidding) -> None:
-        """Whoever is next in the line of stewards does it."""
+        """If the first steward is gone, the next one posts a job when it is due."""
         connection, _ = await steward(bidding)
         jobs = NodeJobs(await bidding.client())
         hand = await bidding.worker("w")
@@ -212,7 +212,7 @@ class TestRipening:
         assert job.started_ms >= job.not_before_ms
 
     async def test_job_that_is_canceled_before_its_time_never_runs(self, bidding: Bidding) -> None:
-        """The steward was about to post it; the cancel came first."""
+        """A delayed job that is canceled just before the steward posts it never runs."""
         connection, _ = await steward(bidding)
         jobs = NodeJobs(await bidding.client())
         gate = connection.hold(makes("/waiting/default:job:04/b-0000000000/"))
@@ -228,10 +228,10 @@ class TestRipening:
 
 
 class TestTidying:
-    """What nobody needs any more."""
+    """Removal of old nodes."""
 
     async def test_job_goes_with_all_its_nodes_after_its_retention(self, bidding: Bidding) -> None:
-        """Record, payload, result, keys and index: what has ended leaves nothing, what has not stays whole."""
+        """After its retention a finished job is deleted with all its nodes, and an unfinished job stays whole."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         extra = Extra(request_id="request", unique_key="unique")
@@ -249,7 +249,7 @@ class TestTidying:
         assert again.existing == frozenset()
 
     async def test_failed_job_is_kept_for_its_own_retention(self, bidding: Bidding) -> None:
-        """A FAILED job outlives the DONE and CANCELED ones of its time, and goes with all its nodes after its own."""
+        """A FAILED job outlives DONE and CANCELED jobs of the same time, and is deleted after its own retention."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         failed, canceled = await failed_job(bidding, jobs), await submit(jobs)
@@ -263,11 +263,11 @@ class TestTidying:
         assert [leaf for leaf in await everything(client, client.paths.root) if failed in leaf] == []
 
     async def test_failed_jobs_are_kept_longer_by_default(self, bidding: Bidding) -> None:
-        """Where no gateway has written anything, FAILED jobs are kept for a week and all others for a day."""
+        """Without settings of a gateway, FAILED jobs are kept for a week and all others for a day."""
         assert await read_retention(await bidding.client()) == NodeRetention(86_400_000, 7 * 86_400_000)
 
     async def test_steward_heeds_what_a_gateway_wrote(self, bidding: Bidding) -> None:
-        """A steward that was told nothing removes jobs by the times in the ensemble; the last gateway decides."""
+        """A steward uses the retention that the last gateway stored in the ensemble."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         failed, canceled = await failed_job(bidding, jobs), await submit(jobs)
@@ -280,7 +280,7 @@ class TestTidying:
             await jobs.get(canceled)
 
     async def test_failed_job_of_an_earlier_version_is_retired(self, bidding: Bidding) -> None:
-        """Its note is among those of all ended jobs, so it goes with them."""
+        """A FAILED job of an earlier version is deleted together with the other finished jobs."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         job_id = await failed_job(bidding, jobs)
@@ -290,7 +290,7 @@ class TestTidying:
 
     @pytest.mark.parametrize("is_old", [False, True])
     async def test_client_forgets_a_failed_job_of_any_version(self, bidding: Bidding, *, is_old: bool) -> None:
-        """Wherever its retention note is, nothing of the job is left."""
+        """A client deletes a FAILED job of any version with all its nodes."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         job_id = await failed_job(bidding, jobs)
@@ -300,14 +300,14 @@ class TestTidying:
         assert [leaf for leaf in await everything(client, client.paths.root) if job_id in leaf] == []
 
     async def test_root_of_an_earlier_version_is_completed(self, bidding: Bidding) -> None:
-        """A root without the notes of FAILED jobs gets them from the next process that connects."""
+        """A root of an earlier version gets the node for FAILED jobs from the next process that connects."""
         client = await bidding.client()
         await client.transact([Delete(client.paths.failed)])
         job_id = await failed_job(bidding, NodeJobs(client))
         assert [leaf for leaf in await everything(client, client.paths.failed) if job_id in leaf] != []
 
     async def test_empty_lane_goes_and_comes_back(self, bidding: Bidding) -> None:
-        """A lane that was empty twice is taken away; who posts into it makes it again, and who waits hears so."""
+        """A lane that was empty twice is removed, and a job that creates it again wakes the waiting worker."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         await jobs.cancel(await submit(jobs), "only to make the lane")
@@ -323,7 +323,7 @@ class TestTidying:
     async def test_bucket_that_was_closed_is_not_taken_for_the_open_one_of_its_name(
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A worker is about to take an empty bucket away; its lane goes and comes back, and new jobs go into it."""
+        """A late removal of an empty bucket does not delete a new bucket of the same name."""
         monkeypatch.setattr(limits, "ZOOKEEPER_BUCKET_JOBS", 1)
         client = await bidding.client()
         jobs = NodeJobs(client)
@@ -344,7 +344,7 @@ class TestTidying:
         assert [lease.job_id for lease in await hand.take()] == [job_id]
 
     async def test_posting_without_a_job_is_taken_away_by_whoever_finds_it(self, bidding: Bidding) -> None:
-        """Nothing of ours leaves one, and a worker must not stumble over it for ever."""
+        """A worker that finds a posting without a job removes it and takes the next job."""
         client = await bidding.client()
         jobs = NodeJobs(client)
         job_id = await submit(jobs)

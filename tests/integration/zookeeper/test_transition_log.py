@@ -1,4 +1,4 @@
-"""Every transition of a job is a log line of the process whose transaction made it."""
+"""Each state change of a job is logged by the process whose transaction made it."""
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ URGENT = msgspec.structs.replace(JOB, priority=7, max_attempts=2)
 
 
 def told(lines: list[EventDict], job_id: str) -> list[tuple[object, ...]]:
-    """The lines of one job: what happened, from which state to which, the worker, the attempt, and why."""
+    """The log lines of one job: event, old and new state, worker, attempt and reason."""
     names = ("event", "old_state", "new_state", "worker_id", "attempt")
     return [
         (*(line[name] for name in names), line.get("reason", ""))
@@ -28,7 +28,7 @@ def told(lines: list[EventDict], job_id: str) -> list[tuple[object, ...]]:
 
 
 async def test_attempts_of_a_job_can_be_read_from_the_log(bidding: Bidding) -> None:
-    """Submit, bid, failure, the next bid, a cancel request and the end, each with worker, attempt and priority."""
+    """The log has a job's submit, bids, failure, cancel request and end, each with worker, attempt and priority."""
     await steward(bidding)
     jobs = NodeJobs(await bidding.client())
     with capture_logs() as lines:
@@ -52,7 +52,7 @@ async def test_attempts_of_a_job_can_be_read_from_the_log(bidding: Bidding) -> N
 
 
 async def test_recovery_of_a_lost_worker_is_logged_by_the_steward(bidding: Bidding) -> None:
-    """The line names the worker that was lost, and why its job is queued again."""
+    """The steward logs a recovery with the lost worker and the reason."""
     await steward(bidding)
     jobs = NodeJobs(await bidding.client())
     job_id = await submit(jobs)
@@ -67,7 +67,7 @@ async def test_recovery_of_a_lost_worker_is_logged_by_the_steward(bidding: Biddi
 
 
 async def test_job_that_is_canceled_while_it_waits_is_logged(bidding: Bidding) -> None:
-    """With the caller's reason, and without a worker."""
+    """The cancel of a waiting job is logged with the caller's reason and without a worker."""
     jobs = NodeJobs(await bidding.client())
     job_id = await submit(jobs)
     with capture_logs() as lines:
@@ -81,7 +81,7 @@ async def test_job_that_is_canceled_while_it_waits_is_logged(bidding: Bidding) -
 async def test_transition_whose_answer_was_lost_is_logged_once(
     bidding: Bidding, loss: str, extra: Extra | None
 ) -> None:
-    """Whether the request or the answer was lost, the transition is one line."""
+    """A state change whose request or response was lost is logged once."""
     client = await bidding.client()
     jobs = NodeJobs(client)
     with capture_logs() as lines:
@@ -96,7 +96,7 @@ async def test_transition_whose_answer_was_lost_is_logged_once(
 
 
 async def test_submission_that_finds_a_job_is_no_transition(bidding: Bidding) -> None:
-    """A repeated request id is one job and one line; a batch is a line for each job."""
+    """A repeated request id is logged once, and a batch has one log line per job."""
     jobs = NodeJobs(await bidding.client())
     draft = JobDraft(extra=Extra(request_id="r"))
     with capture_logs() as lines:

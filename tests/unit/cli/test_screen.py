@@ -1,4 +1,4 @@
-"""Tables on a terminal: whole ids and whole words on any screen."""
+"""Tables on a terminal: ids and words stay whole at any width."""
 
 import pytest
 
@@ -14,13 +14,13 @@ ROWS = (
 
 
 def shown(width: int) -> list[str]:
-    """The whole table on a screen of this width."""
+    """Returns the lines of the table at this width."""
     layout = TableLayout(ROWS, [0], width)
     return [line for row in ROWS for line in layout.lines(row)]
 
 
 def test_wide_screen_has_a_line_for_each_row() -> None:
-    """Columns stand under their headings, and nothing trails behind the last."""
+    """Columns are aligned with their headings, without trailing spaces."""
     assert shown(120) == [
         f"POSITION  {'JOB':<36}  STATE    WORKER  REASON",
         f"       2  {ID}  QUEUED           type resize, queue default",
@@ -30,7 +30,7 @@ def test_wide_screen_has_a_line_for_each_row() -> None:
 
 
 def test_what_finds_no_room_goes_on_below() -> None:
-    """A row that has empty columns uses their room first."""
+    """A row uses the space of its empty columns before it continues below."""
     assert shown(83) == [
         f"POSITION  {'JOB':<36}  STATE    WORKER  REASON",
         f"       2  {ID}  QUEUED  type resize, queue default",
@@ -47,12 +47,12 @@ def test_what_finds_no_room_goes_on_below() -> None:
 
 @pytest.mark.parametrize("width", [1, 20, 40, 60, 80, 100])
 def test_every_word_is_there_on_any_screen(width: int) -> None:
-    """However narrow it is, no id is cut and no word is broken."""
+    """No id is cut and no word is broken at any width."""
     words = " ".join(shown(width)).split()
     assert words == " ".join(" ".join(row) for row in ROWS).split()
 
 
 def test_wide_characters_count_as_two() -> None:
-    """The column behind them begins where it does in the other rows."""
+    """A column after wide characters starts at the same position as in other rows."""
     layout = TableLayout((("名前", "x"), ("ab", "y")), (), 80)
     assert layout.lines(("ab", "y")) == ["ab    y"]

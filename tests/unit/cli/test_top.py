@@ -1,4 +1,4 @@
-"""What `holdfast top` makes of what it sees, on terminals of every size."""
+"""The findings and the output of `holdfast top`, on terminals of every size."""
 
 import io
 
@@ -29,23 +29,23 @@ WORKER = WorkerView("anna", ["resize"], [], 4, 1, is_draining=False, is_streamin
 
 
 def failed(reason: str, *, job_type: str = "mail", at_ms: int = 999_000, number: int = 1) -> JobView:
-    """A job that failed."""
+    """Returns a failed job."""
     job_id = f"00000000-0000-4000-8000-{number:012}"
     return JobView(job_id, Template(type=job_type), FAILED, 0, 1, at_ms, 0, False, reason, 1, None)
 
 
 def look(*, queues: tuple[QueueView, ...] = (), workers: tuple[WorkerView, ...] = (WORKER,), **more: object) -> Look:
-    """A server with these queues, workers and numbers."""
+    """Returns a sample of a server with these queues, workers and numbers."""
     return Look(msgspec.structs.replace(STATS, **more), list(queues), list(workers), [])
 
 
 def later(after_ms: int, **states: int) -> Stats:
-    """The numbers some time later."""
+    """Returns the numbers after this time."""
     return msgspec.structs.replace(STATS, now_ms=STATS.now_ms + after_ms, states={**STATS.states, **states})
 
 
 def trend(*stats: Stats) -> Trend:
-    """What several looks make together."""
+    """Returns the trend of several samples."""
     made = Trend()
     for one in stats or (STATS,):
         made.add(one)
@@ -57,7 +57,7 @@ def texts(seen: Look, over: Trend | None = None) -> list[str]:
 
 
 def test_rates_are_differences_over_the_last_seconds() -> None:
-    """What happened long ago does not count."""
+    """A rate ignores changes that are older than a few seconds."""
     over = trend(STATS, later(60_000, DONE=5_000), later(64_000, DONE=5_400, FAILED=20))
     assert over.rate(DONE) == 100
     assert over.rate(FAILED) == 5
@@ -66,7 +66,7 @@ def test_rates_are_differences_over_the_last_seconds() -> None:
 
 
 def test_a_rate_that_cannot_be_known_is_not_made_up() -> None:
-    """There is none from one look, none where jobs were forgotten, and none across a restart."""
+    """A rate is unknown after one sample, after an eviction of jobs, and across a restart."""
     assert trend().rate(DONE) is None
     assert trend(STATS, later(1_000, DONE=40)).rate(DONE) is None
     restarted = msgspec.structs.replace(later(1_000, DONE=400), epoch=2)
@@ -74,34 +74,34 @@ def test_a_rate_that_cannot_be_known_is_not_made_up() -> None:
 
 
 def test_nothing_wrong_is_healthy() -> None:
-    """A server with a worker and nothing to do is idle; with something to do it is healthy."""
+    """A server with a worker is healthy, and also idle if it has no jobs."""
     assert verdict(look(), findings(look(), trend())) == "healthy, idle"
     busy = look(queues=(QUEUE,), states={"QUEUED": 7, "RUNNING": 1})
     assert verdict(busy, findings(busy, trend())) == "healthy"
 
 
 def test_jobs_without_a_worker_are_bad() -> None:
-    """Nobody will run them."""
+    """Ready jobs without a connected worker are critical."""
     alone = Look(msgspec.structs.replace(STATS, workers=0), [QUEUE], [], [])
-    assert texts(alone) == ["5 jobs could run and no worker is connected"]
-    assert verdict(alone, findings(alone, trend())) == "needs attention"
+    assert texts(alone) == ["5 jobs could run, but no worker is connected"]
+    assert verdict(alone, findings(alone, trend())) == "critical"
 
 
 @pytest.mark.parametrize(
     ("queue", "text", "is_bad"),
     [
-        ({"oldest_age_ms": 60_000}, "in queue images a job has waited for 1 min", False),
-        ({"oldest_age_ms": 600_000}, "in queue images a job has waited for 10 min", True),
+        ({"oldest_age_ms": 60_000}, "a job in queue images has waited for 1 min", False),
+        ({"oldest_age_ms": 600_000}, "a job in queue images has waited for 10 min", True),
         (
             {"mode": QueueMode.PAUSED, "reason": "disk", "oldest_age_ms": 600_000},
             "queue images is paused and holds 7 jobs: disk",
             False,
         ),
-        ({"mode": QueueMode.DRAINING}, "queue images drains and takes no jobs", False),
+        ({"mode": QueueMode.DRAINING}, "queue images is draining and accepts no jobs", False),
     ],
 )
 def test_queues_that_need_somebody(queue: dict[str, object], text: str, is_bad: bool) -> None:  # noqa: FBT001
-    """Old jobs and closed queues are told; in a paused queue jobs are old on purpose."""
+    """Old jobs and closed queues are findings, but not the age of jobs in a paused queue."""
     seen = look(queues=(msgspec.structs.replace(QUEUE, **queue),))
     (found,) = findings(seen, trend())
     assert (found.text, found.is_bad) == (text, is_bad)
@@ -113,17 +113,17 @@ FULL = msgspec.structs.replace(WORKER, running=4)
 @pytest.mark.parametrize(
     ("done", "age_ms", "word", "ended"),
     [
-        (100, 30_000, "have a look", "no job has ended in the last 20 s"),
+        (100, 30_000, "warning", "no job has ended in the last 20 s"),
         (100, 2_000, "busy", "no job has ended in the last 20 s"),
         (101, 30_000, "busy", "1 job has ended in the last 20 s"),
         (300, 30_000, "busy", "200 jobs have ended in the last 20 s"),
-        (300, 700_000, "needs attention", "200 jobs have ended in the last 20 s"),
+        (300, 700_000, "critical", "200 jobs have ended in the last 20 s"),
     ],
 )
 def test_slots_that_are_all_busy_while_jobs_wait_are_never_healthy(
     done: int, age_ms: int, word: str, ended: str
 ) -> None:
-    """The verdict says how many jobs wait for how long, and asks for a look where no job ends any more."""
+    """The finding shows how many jobs wait and for how long, and is a warning if no job ends."""
     waiting = msgspec.structs.replace(QUEUE, oldest_age_ms=age_ms)
     seen = look(queues=(waiting,), workers=(FULL,), states={"QUEUED": 7, "RUNNING": 4, "DONE": done})
     found = findings(seen, trend(STATS, later(20_000, DONE=done)))
@@ -140,11 +140,11 @@ def test_slots_that_are_all_busy_while_jobs_wait_are_never_healthy(
         ((STATS,), "busy"),
         ((STATS, later(200)), "busy"),
         ((STATS, later(4_999)), "busy"),
-        ((STATS, later(5_000)), "have a look"),
+        ((STATS, later(5_000)), "warning"),
     ],
 )
 def test_jobs_are_stalled_only_after_a_window_in_which_none_ended(looks: tuple[Stats, ...], word: str) -> None:
-    """A backlog that is seen for a moment is busy, however long its oldest job has waited."""
+    """A backlog that is observed for a moment is busy, however long its oldest job has waited."""
     waiting = msgspec.structs.replace(QUEUE, oldest_age_ms=30_000)
     seen = look(queues=(waiting,), workers=(FULL,), states={"QUEUED": 7, "RUNNING": 4})
     found = findings(seen, trend(*looks))
@@ -153,7 +153,7 @@ def test_jobs_are_stalled_only_after_a_window_in_which_none_ended(looks: tuple[S
 
 
 def test_one_free_slot_is_enough_for_a_healthy_system() -> None:
-    """A worker with more leases than slots does not make up for another one that is idle."""
+    """A worker with more leases than slots does not hide the free slots of another one."""
     idle = msgspec.structs.replace(WORKER, worker_id="bob", running=0)
     overfull = msgspec.structs.replace(WORKER, running=8)
     seen = look(queues=(QUEUE,), workers=(overfull, idle), slots=8, leases=8, states={"QUEUED": 7, "RUNNING": 8})
@@ -161,25 +161,25 @@ def test_one_free_slot_is_enough_for_a_healthy_system() -> None:
 
 
 def test_types_that_no_worker_knows_are_bad() -> None:
-    """Their jobs wait for ever, however many workers there are; a paused queue waits on purpose."""
+    """Ready jobs of a type that no worker knows are critical, except in a paused queue."""
     queue = msgspec.structs.replace(QUEUE, types={"resize": 2, "old.name": 3})
     seen = look(queues=(queue,))
     assert texts(seen) == ["3 jobs wait of a type that no connected worker knows: old.name (3)"]
-    assert verdict(seen, findings(seen, trend())) == "needs attention"
+    assert verdict(seen, findings(seen, trend())) == "critical"
     paused = look(queues=(msgspec.structs.replace(queue, mode=QueueMode.PAUSED),))
     assert texts(paused) == ["queue images is paused and holds 7 jobs"]
 
 
 def test_failures_of_a_minute_are_told_once_a_minute_was_watched() -> None:
-    """Until then, the line says since when failures are counted."""
+    """Until the samples cover a minute, the line shows the time since which failures are counted."""
     early = trend(STATS, later(30_000, FAILED=2))
     late = trend(STATS, later(30_000, FAILED=2), later(61_000, FAILED=5))
     assert dict(TopFrame(look(), early, "there").numbers())["failed"].endswith("(2 since 00:16:40)")
-    assert dict(TopFrame(look(), late, "there").numbers())["failed"].endswith("(3 in a minute)")
+    assert dict(TopFrame(look(), late, "there").numbers())["failed"].endswith("(3 in the last minute)")
 
 
 def test_failures_count_by_their_share() -> None:
-    """A few of many are normal, half of all are not."""
+    """A small share of failures is no finding, and half of all jobs is a critical one."""
     few = trend(STATS, later(30_000, DONE=1_100, FAILED=10))
     some = trend(STATS, later(30_000, DONE=190, FAILED=10))
     most = trend(STATS, later(30_000, DONE=101, FAILED=10))
@@ -189,13 +189,13 @@ def test_failures_count_by_their_share() -> None:
 
 
 def test_a_silent_worker_is_told() -> None:
-    """Whoever has not been heard of for long may be gone."""
+    """A worker without a recent heartbeat is a finding."""
     silent = msgspec.structs.replace(WORKER, heard_ms_ago=25_000)
-    assert texts(look(workers=(silent,))) == ["worker anna has been silent for 25 s"]
+    assert texts(look(workers=(silent,))) == ["worker anna has sent no heartbeat for 25 s"]
 
 
 def test_reasons_that_differ_in_names_and_numbers_are_one() -> None:
-    """The most frequent is first, and each shows its newest."""
+    """Groups are sorted by frequency, and each shows its newest failure."""
     jobs = [
         failed("timeout after 31 s", at_ms=3),
         failed("no route to 'a.example'", at_ms=1, job_type="fetch"),
@@ -208,7 +208,7 @@ def test_reasons_that_differ_in_names_and_numbers_are_one() -> None:
 
 
 def full() -> TopFrame:
-    """More than fits on any screen, with text that would harm a terminal."""
+    """Returns more data than fits on any screen, with control characters in it."""
     queues = [msgspec.structs.replace(QUEUE, name=f"queue-{number:02}", ready=number) for number in range(30)]
     workers = [msgspec.structs.replace(WORKER, worker_id=f"worker-{number:02}") for number in range(30)]
     jobs = [failed(f"\x1b[2J[bold]{number}", number=number, job_type=f"type-{number % 9}") for number in range(40)]
@@ -217,7 +217,7 @@ def full() -> TopFrame:
 
 @pytest.mark.parametrize(("width", "height"), [(200, 60), (120, 40), (80, 24), (40, 20), (20, 10)])
 def test_the_screen_is_never_larger_than_the_terminal(width: int, height: int) -> None:
-    """Whatever there is to show, it fits; what has no room is counted."""
+    """The screen fits into every terminal and counts the rows that do not fit."""
     console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
     rows = console.render_lines(screen(full(), height), pad=False)
     assert len(rows) <= height
@@ -231,7 +231,7 @@ def test_the_screen_is_never_larger_than_the_terminal(width: int, height: int) -
 
 
 def test_lines_for_files_leave_nothing_out() -> None:
-    """Every queue, worker and reason has its line, and what a job says cannot harm who reads it."""
+    """Every queue, worker and reason has its line, without control characters of jobs."""
     made = lines(full())
     assert sum(line.startswith("queue ") for line in made) == 30
     assert sum(line.startswith("worker ") for line in made) == 30
@@ -240,7 +240,7 @@ def test_lines_for_files_leave_nothing_out() -> None:
 
 
 def test_json_has_what_programs_compare() -> None:
-    """Numbers are numbers, and a rate that is not known is null."""
+    """The JSON has numbers as numbers, and null for an unknown rate."""
     frame = TopFrame(look(queues=(QUEUE,)), trend(), "here")
     made = frame.json()
     assert made["health"] == "healthy, idle"

@@ -1,4 +1,4 @@
-"""Where the worker of a command gets its jobs from."""
+"""The source of the jobs of `holdfast worker`."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from holdfast.settings_sources import Loaded
 
 
 def test_worker_beside_a_server_never_serves_its_directory(tmp_path: Path) -> None:
-    """The worker of `holdfast up` only connects: a server that starts again must find its directory free."""
+    """The worker of `holdfast up` only connects, so that a restarting server finds its directory unlocked."""
     loaded = Loaded(WorkerSettings(connect=str(tmp_path)), {"connect": "flag --connect"})
     beside = source_of(loaded, None, may_serve=False)
     alone = source_of(loaded, None, may_serve=True)
@@ -23,7 +23,7 @@ def test_worker_beside_a_server_never_serves_its_directory(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("origin", "is_advised"), [("default", True), ("flag --connect", False)])
 async def test_worker_that_was_told_no_place_names_the_options_that_do(*, origin: str, is_advised: bool) -> None:
-    """Where no server answers, the error says so without gRPC's words, and tells of -A and a directory by default."""
+    """If no server answers, the error has no gRPC text, and suggests -A and --connect if neither was given."""
     loaded = Loaded(WorkerSettings(connect="127.0.0.1:1"), {"connect": origin})  # no process listens at port 1
     source = source_of(loaded, None, may_serve=True)
     with pytest.raises(UnavailableError, match=r"^no server answers at 127\.0\.0\.1:1: ") as refused:

@@ -1,4 +1,4 @@
-"""What URLs say about how a server is reached, and that nothing of it is shown."""
+"""URLs of servers: token, protocol, addresses and TLS files, and hiding the token in output."""
 
 from pathlib import Path
 
@@ -30,14 +30,14 @@ def test_url_says_token_protocol_and_addresses(
     is_secure: bool,  # noqa: FBT001 - a row of the table
     addresses: list[str],
 ) -> None:
-    """Each has its place in it."""
+    """A URL holds the token, the protocol and the addresses."""
     access = access_of(url)
     assert (access.token, access.is_secure) == (token, is_secure)
     assert addresses_of(url) == addresses
 
 
 def test_argument_counts_more_than_the_url_and_that_more_than_the_environment() -> None:
-    """The nearest word counts."""
+    """A token argument overrides the one in the URL, which overrides the one in the environment."""
     url = "holdfast://in-url@host:1"
     assert access_of(url, token="argument", fallback="environment").token == "argument"
     assert access_of(url, fallback="environment").token == "in-url"
@@ -46,7 +46,7 @@ def test_argument_counts_more_than_the_url_and_that_more_than_the_environment() 
 
 
 def test_files_of_the_query_are_read(tmp_path: Path) -> None:
-    """Their names may hold anything that a URL can say."""
+    """The files that the query names are read, also if their names are percent-encoded."""
     for name in ("my ca.pem", "c.pem", "k.pem"):
         (tmp_path / name).write_text(name)
     query = f"ca={tmp_path}/my%20ca.pem&cert={tmp_path}/c.pem&key={tmp_path}/k.pem"
@@ -72,14 +72,14 @@ def test_files_of_the_query_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_without_the_secret(url: str) -> None:
-    """The message says what is wrong, and to whom it is shown does not matter."""
+    """The message about an invalid URL does not contain the token."""
     with pytest.raises(InvalidArgumentError) as caught:
         opener(url, {}, None)
     assert "secr" not in caught.value.message
 
 
 def test_nothing_shows_a_token() -> None:
-    """Neither the URL as it is kept, nor what is made of it."""
+    """Neither the parsed access nor a displayed URL contains the token."""
     access = access_of("holdfasts://secret@host:1")
     assert "secret" not in f"{access!r} {access}"
     for show in (without_secrets, masked):
@@ -88,6 +88,6 @@ def test_nothing_shows_a_token() -> None:
 
 
 def test_token_is_for_servers_only() -> None:
-    """Whoever gives one to a directory has taken it for a server."""
-    with pytest.raises(InvalidArgumentError, match="only a server"):
+    """A token for a directory is refused, because only a server takes one."""
+    with pytest.raises(InvalidArgumentError, match="only for a server"):
         opener("./directory", {}, None, "t")

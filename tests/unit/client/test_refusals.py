@@ -1,4 +1,4 @@
-"""What a refusal becomes on the side of the client."""
+"""The client's errors for refused gRPC calls."""
 
 import grpc
 import pytest
@@ -11,7 +11,7 @@ from holdfast.errors import NotFoundError
 
 
 def refused(details: bytes) -> grpc.aio.AioRpcError:
-    """An answer with these bytes for its details."""
+    """Builds a gRPC error with these bytes as its details."""
     return grpc.aio.AioRpcError(
         grpc.StatusCode.NOT_FOUND,
         grpc.aio.Metadata(),
@@ -22,7 +22,7 @@ def refused(details: bytes) -> grpc.aio.AioRpcError:
 
 
 def test_reason_is_taken_from_the_details() -> None:
-    """It is what programs decide by."""
+    """The error has the reason of the response's details."""
     detail = Any()
     detail.Pack(ErrorInfo(reason="JOB_NOT_FOUND"))
     error = error_of(refused(Status(details=[detail]).SerializeToString()))
@@ -31,6 +31,6 @@ def test_reason_is_taken_from_the_details() -> None:
 
 @pytest.mark.parametrize("details", [b"", b"\xff", b"\x1a\x10short", Status().SerializeToString()])
 def test_unreadable_details_leave_the_refusal_what_it_is(details: bytes) -> None:
-    """Whoever stands between client and server may have put anything there."""
+    """If the details are unreadable, for example because of a proxy, the error keeps its code and message."""
     error = error_of(refused(details))
     assert (type(error), error.message, error.reason) == (NotFoundError, "no such job", "NOT_FOUND")

@@ -1,4 +1,4 @@
-"""What a client asks of its carrier: deadlines, repetitions, and nothing that it does not need."""
+"""The calls of a remote client: deadlines, retries and validation."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ TEMPLATES = [Template("brew")]
 
 
 class Deaf:
-    """A carrier to nobody, which notes what it was asked."""
+    """A carrier without a server, which records the calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, float | None]] = []
@@ -39,11 +39,11 @@ class Deaf:
 
 
 async def at_once(_: float) -> None:
-    """Sleeps no time."""
+    """Returns without sleeping."""
 
 
 async def asked(use: Use) -> list[tuple[str, float | None]]:
-    """Every attempt that is made, with its deadline."""
+    """Returns every attempt of a call, with its deadline."""
     carrier = Deaf()
     with pytest.raises(UnavailableError):
         await use(RemoteJobs(carrier, Retrying(sleep=at_once)))
@@ -51,7 +51,7 @@ async def asked(use: Use) -> list[tuple[str, float | None]]:
 
 
 async def test_end_of_a_job_is_waited_for_without_a_deadline() -> None:
-    """However long a job takes, the wait for it is not given up by the client."""
+    """The client waits for the end of a job without a deadline."""
     assert {deadline_s for _, deadline_s in await asked(lambda remote: remote.settled("x"))} == {None}
 
 
@@ -67,12 +67,12 @@ async def test_end_of_a_job_is_waited_for_without_a_deadline() -> None:
     ids=["plain", "unique", "id", "request-id", "mixed"],
 )
 async def test_submit_is_repeated_only_if_no_second_job_could_come_of_it(drafts: list[JobDraft], attempts: int) -> None:
-    """Every job of the batch must have an id or a request id; a unique key is free again once its job has ended."""
+    """The client retries a submit only if every job has an id or a request id, since unique keys become free again."""
     assert len(await asked(lambda remote: remote.submit(TEMPLATES, drafts))) == attempts
 
 
 async def test_only_safe_calls_are_repeated() -> None:
-    """Reading and canceling are tried four times, purging and a retry without a request id once."""
+    """The client retries reads and cancels, but sends a purge and a retry without a request id only once."""
     assert len(await asked(lambda remote: remote.get("x"))) == limits.RETRY_ATTEMPTS
     assert len(await asked(lambda remote: remote.cancel("x", ""))) == limits.RETRY_ATTEMPTS
     assert len(await asked(lambda remote: remote.retry("x", "r"))) == limits.RETRY_ATTEMPTS
@@ -81,7 +81,7 @@ async def test_only_safe_calls_are_repeated() -> None:
 
 
 async def test_simulated_work_is_not_submitted_as_something_else() -> None:
-    """The message has no place for it, so it is refused before it is sent."""
+    """The client refuses simulated work before it sends anything, because the message has no field for it."""
     with pytest.raises(InvalidArgumentError):
         await RemoteJobs(Deaf()).submit([Template("brew", simulated=True)], [JobDraft()])
 
@@ -99,7 +99,7 @@ async def test_simulated_work_is_not_submitted_as_something_else() -> None:
     ids=["priority", "template", "payload", "half-a-character", "size", "position"],
 )
 async def test_what_no_message_can_hold_is_refused(use: Use) -> None:
-    """It is INVALID_ARGUMENT like any other wrong value, and nothing is sent."""
+    """A value that no message can hold is refused as INVALID_ARGUMENT, and nothing is sent."""
     carrier = Deaf()
     with pytest.raises(InvalidArgumentError):
         await use(RemoteJobs(carrier))
@@ -108,18 +108,18 @@ async def test_what_no_message_can_hold_is_refused(use: Use) -> None:
 
 @pytest.mark.parametrize("code", list(Code))
 def test_every_code_comes_back_as_its_error(code: Code) -> None:
-    """The name of a status code is enough to raise what the server raised."""
+    """The client raises the error class that belongs to the code of the response."""
     error = error_named(code.value, "WHY", "because")
     assert (error.code, error.reason, error.message) == (code, "WHY", "because")
 
 
 def test_code_that_nobody_knows_is_internal() -> None:
-    """A newer server may know more."""
+    """An unknown code, which a newer server may send, becomes INTERNAL."""
     assert error_named("BRAND_NEW", "", "").code == Code.INTERNAL
 
 
 def test_client_of_a_directory_does_not_import_grpc() -> None:
-    """A process that uses a directory does not pay for gRPC."""
+    """A client of a directory does not import gRPC."""
     modules = "holdfast.client.remote, holdfast.client.socket_transport, holdfast.client.socket_work"
     server = "holdfast.server.unix_socket"
     program = f"import sys, {modules}, {server}; sys.exit(any(name.split('.')[0] == 'grpc' for name in sys.modules))"

@@ -1,4 +1,4 @@
-"""What the tests of the core share."""
+"""Fixtures of the core's tests."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.unit.core.desk import Desk
 
 @pytest.fixture
 def desk() -> Iterator[Desk]:
-    """A fresh desk; whatever a test does at it, the book must be consistent and the model agree."""
+    """A new desk; after the test, the book must be consistent and must agree with the model."""
     desk = Desk()
     yield desk
     desk.check()

@@ -1,7 +1,7 @@
-"""A desk at which commands are handed in: a ledger, a clock that tests turn, and the model looking on.
+"""A desk that executes commands: a ledger, a clock that tests control, and the model that checks every event.
 
-Every event goes through its encoded form before it is applied, as it would through the journal, and the model
-reads the same bytes; a test that goes through a desk cannot break a promise without noticing.
+Every event is encoded and decoded before it is applied, as in the journal, and the model reads the same bytes. A test
+that uses a desk fails if the ledger breaks one of its guarantees.
 """
 
 # ruff: noqa: ANN401 - replies are of any type, and a test that expects another one fails at once
@@ -12,15 +12,15 @@ from holdfast.core import commands, events, image
 from holdfast.core.commands import AnyCommand, Decision, GrantedLease, Refusal, ReportRow, Submitted
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
-from holdfast.core.model import Extra, Job, NewJob, Note, Now, QueueMode, Template
-from holdfast.testing.ledger_view import view_ledger
-from holdfast.testing.model import Model
+from holdfast.core.model import Extra, JobRecord, NewJob, Note, Now, QueueMode, Template
+from holdfast_lab.simulation.ledger_view import view_ledger
+from holdfast_lab.simulation.model import Model
 
 ECHO = Template("echo")
 
 
 class Desk:
-    """One coordinator's view, without a loop and without a disk."""
+    """A coordinator without an event loop and without a disk."""
 
     def __init__(
         self, *, aging_ms: int = 60_000, dedup_keys_max: int = 0, at_ms: int = 1_000, memory_bytes: int = 0
@@ -39,14 +39,14 @@ class Desk:
         return Now(self.log_ms, self.served_ms)
 
     def pass_ms(self, milliseconds: int) -> None:
-        """Both clocks go on together, as they do on a quiet day."""
+        """Advances log time and served time together."""
         self.log_ms += milliseconds
         self.served_ms += milliseconds
 
-    # -- handing in
+    # -- executing commands
 
     def decide(self, command: AnyCommand) -> Decision | Refusal:
-        """What the ledger would do; asks twice, because asking must change nothing."""
+        """Returns the decision of the ledger; decides twice, because a decision must change nothing."""
         before = self.ledger.digest, self.ledger.position
         decided = self.ledger.decide(command, self.now)
         assert decided == self.ledger.decide(command, self.now)
@@ -54,7 +54,7 @@ class Desk:
         return decided
 
     def do(self, command: AnyCommand) -> Any:
-        """The reply to a command, whose event has gone through bytes and past the model, or the refusal."""
+        """Returns the reply or the refusal; the event is encoded, checked by the model and applied."""
         decided = self.decide(command)
         if isinstance(decided, Refusal):
             return decided
@@ -65,7 +65,7 @@ class Desk:
         return decided.reply
 
     def take(self, event: events.AnyEvent) -> None:
-        """Makes an event part of the history."""
+        """Encodes an event, checks it with the model, applies it and appends it to the history."""
         body = events.join([events.encode_one(event)])
         self.model.feed(body, self.ledger.position + 1)
         (decoded,) = events.decode(body)
@@ -73,14 +73,14 @@ class Desk:
         self.bodies.append(body)
 
     def check(self) -> None:
-        """The book is consistent and is what the model says."""
+        """Checks that the book is consistent and equals the model's state."""
         self.ledger.book.audit()
         self.model.compare(view_ledger(self.ledger))
 
     # -- restarting
 
     def replayed(self) -> Ledger:
-        """Another ledger, from the whole history."""
+        """Returns another ledger, replayed from all events."""
         ledger = Ledger(self.config)
         for body in self.bodies:
             for event in events.decode(body):
@@ -88,21 +88,21 @@ class Desk:
         return ledger
 
     def reloaded(self) -> Ledger:
-        """Another ledger, from the bytes of a snapshot."""
+        """Returns another ledger, loaded from the bytes of a snapshot."""
         return image.load(list(image.dump(self.ledger)), self.config)
 
     def restart(self, ledger: Ledger | None = None) -> None:
-        """Goes on with a ledger that a new process would have; served time begins anew."""
+        """Continues with the ledger of a new process; served time starts at zero again."""
         self.ledger = ledger or self.replayed()
         self.served_ms = 0
         self.ledger.leases.resume(self.now)
 
     def start(self, process: str = "") -> None:
-        """A coordinator begins to serve, which is part of the history."""
+        """Records the start of a coordinator in the history."""
         self._epoch += 1
         self.do(commands.Start(self._epoch, process))
 
-    # -- the usual commands, in short
+    # -- short forms of the usual commands
 
     def submit(self, *ids: str, template: Template = ECHO, **fields: Any) -> Submitted:
         reply = self.do(commands.Submit([template], [NewJob(job_id, 0, **fields) for job_id in ids]))
@@ -138,7 +138,7 @@ class Desk:
         return lease
 
     def report(self, job_id: str, token: int, state: int = DONE, worker: str = "w1", **fields: Any) -> str:
-        """Why the report does not count; empty if it does."""
+        """Reports an outcome; returns the reason of the refusal, empty if the report is accepted."""
         reply = self.do(commands.Report(worker, [ReportRow(job_id, token, state, **fields)]))
         (reason,) = reply.refused
         assert isinstance(reason, str)
@@ -162,7 +162,7 @@ class Desk:
         return self.do(commands.SetQueueMode(queue, mode, reason))
 
     def note(self, *notes: Note, worker: str = "w1") -> Any:
-        """For each note why it was not taken; empty if it was."""
+        """Returns for each note the reason of its refusal, empty if it is accepted."""
         return self.do(commands.TakeNotes(worker, list(notes)))
 
     def expire(self, leases_max: int = 1_000) -> Any:
@@ -182,13 +182,13 @@ class Desk:
         return self.do(commands.Evict(retain_ms, retain_jobs, retain_bytes, retain_failed_ms))
 
     def finish(self, *ids: str, output: bytes = b"") -> None:
-        """Runs these jobs to DONE, in this order; they must be the next ones."""
+        """Runs these jobs to DONE in this order; they must be the next jobs to be granted."""
         for job_id in ids:
             lease = self.run_one()
             assert lease.job_id == job_id
             assert self.report(job_id, lease.token, output=output) == ""
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str) -> JobRecord:
         job = self.ledger.job(job_id)
         assert job is not None
         return job

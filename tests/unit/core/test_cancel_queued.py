@@ -1,4 +1,4 @@
-"""Canceling many jobs at once: those that wait end together, the others stay as they are."""
+"""Canceling many jobs at once: waiting jobs end in one event, other jobs do not change."""
 
 from holdfast import limits
 from holdfast.core.lifecycle import CANCELED, DONE, RUNNING
@@ -6,7 +6,7 @@ from tests.unit.core.desk import Desk
 
 
 def test_only_what_waits_is_canceled(desk: Desk) -> None:
-    """Running, finished and unknown jobs are left alone; one event names the rest, each once."""
+    """A bulk cancel skips running, finished and unknown jobs, and one event names each waiting job once."""
     desk.submit("a", "b", "c")
     desk.submit("d", not_before_ms=desk.log_ms + 50)
     desk.finish("a")
@@ -22,7 +22,7 @@ def test_only_what_waits_is_canceled(desk: Desk) -> None:
 
 
 def test_nothing_that_waits_is_no_event(desk: Desk) -> None:
-    """A second cancel of the same jobs leaves no trace."""
+    """A second cancel of the same jobs writes no event."""
     desk.submit("a")
     desk.cancel_queued("a")
     assert desk.cancel_queued("a") == []
@@ -31,7 +31,7 @@ def test_nothing_that_waits_is_no_event(desk: Desk) -> None:
 
 
 def test_too_many_at_once_and_bad_reasons_are_refused(desk: Desk) -> None:
-    """One command is one event, and is bounded like a batch."""
+    """The ledger refuses a bulk cancel of more jobs than a batch may have, and one with an invalid reason."""
     ids = [f"job-{number}" for number in range(limits.BATCH_JOBS_MAX + 1)]
     assert desk.cancel_queued(*ids).reason == "BATCH_SIZE_INVALID"
     assert desk.cancel_queued("a", reason="\ud800").reason == "REASON_INVALID"

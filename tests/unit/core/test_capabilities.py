@@ -1,30 +1,31 @@
-"""What topologies declare, and how it is said."""
+"""The capabilities that topologies declare, and their descriptions."""
 
 import pytest
 
-from holdfast.core.capabilities import DECLARED, LEDGER, MEANINGS, Capabilities, Capability
+from holdfast.core.capabilities import LEDGER, MEANINGS, Capabilities, Capability
+from holdfast.topologies.table import declared
 
 
 def test_every_capability_has_a_meaning() -> None:
-    """The list and its meanings name the same, in the same order."""
+    """Every capability has a meaning, listed in the same order."""
     assert list(MEANINGS) == list(Capability)
 
 
-@pytest.mark.parametrize("declared", DECLARED, ids=lambda one: one.backend)
-def test_sentence_of_what_is_missing_names_backend_and_capability(declared: Capabilities) -> None:
-    """Each capability is either there or has a sentence."""
-    assert declared.present | set(declared.missing) == set(Capability)
-    for capability, sentence in declared.missing.items():
-        assert sentence.startswith(f"the {declared.backend} backend has no {capability.value.replace('_', ' ')} (")
+@pytest.mark.parametrize("topology", declared(), ids=lambda one: one.backend)
+def test_sentence_of_what_is_missing_names_backend_and_capability(topology: Capabilities) -> None:
+    """Each backend declares each capability as present, or as missing with a sentence that names both."""
+    assert topology.present | set(topology.missing) == set(Capability)
+    for capability, sentence in topology.missing.items():
+        assert sentence.startswith(f"the {topology.backend} backend has no {capability.value.replace('_', ' ')} (")
 
 
 def test_ledger_has_everything() -> None:
-    """What other topologies lack is found there."""
+    """The ledger backend has every capability."""
     assert LEDGER.missing == {}
 
 
 def test_process_without_counts_has_no_totals() -> None:
-    """Totals are what the process that serves has counted; the rest is as declared."""
+    """A process that counts nothing serves no totals, and its other capabilities are as declared."""
     served = LEDGER.served("1.2", has_totals=False)
     assert (served.version, [*served.missing]) == ("1.2", [Capability.TOTALS])
     assert LEDGER.served("1.2", has_totals=True).missing == {}

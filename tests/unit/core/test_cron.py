@@ -1,4 +1,4 @@
-"""Cron expressions: the three forms, the calendar, and clock changes of many zones."""
+"""Cron expressions: the three forms, the calendar, and clock changes of many time zones."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,17 +11,17 @@ APIA, KATHMANDU, HAVANA, ST_JOHNS = "Pacific/Apia", "Asia/Kathmandu", "America/H
 
 
 def ms(text: str) -> int:
-    """The instant, in milliseconds."""
+    """Converts an ISO time to milliseconds since 1970."""
     return int(datetime.fromisoformat(text).timestamp() * 1_000)
 
 
 def shown(tick_ms: int, timezone: str) -> str:
-    """Month, day, local time and offset."""
+    """Formats a tick as month, day, local time and UTC offset."""
     return datetime.fromtimestamp(tick_ms / 1_000, cron.zone(timezone)).strftime("%m-%d %H:%M%z")[:-2]
 
 
 def ticks(expression: str, timezone: str, after: str, count: int) -> list[str]:
-    """The next ones, as people in the zone read them."""
+    """Returns the next ticks, in the local time of the zone."""
     found, tick_ms = [], ms(after)
     for _ in range(count):
         tick_ms = cron.next_after(expression, timezone, tick_ms)
@@ -32,51 +32,51 @@ def ticks(expression: str, timezone: str, after: str, count: int) -> list[str]:
 @pytest.mark.parametrize(
     ("expression", "timezone", "after", "expected"),
     [
-        # a gap of an hour: right after it, once, and as usual the day after
+        # a gap of an hour: fires once right after the gap, and at the usual time the day after
         ("30 2 * * *", PARIS, "2026-03-28T03:00+01:00", ["03-29 03:00+02", "03-30 02:30+02"]),
         ("0,15,45 2 * * *", PARIS, "2026-03-28T03:00+01:00", ["03-29 03:00+02", "03-30 02:00+02"]),
         ("0 2,3 * * *", PARIS, "2026-03-28T04:00+01:00", ["03-29 03:00+02", "03-30 02:00+02"]),
         ("30 2 * * *", NEW_YORK, "2026-03-07T03:00-05:00", ["03-08 03:00-04", "03-09 02:30-04"]),
-        # the minute has a star and the hour none: what is left out is made up for, once
+        # a star in the minute and none in the hour: the skipped ticks fire once after the gap
         ("*/20 2 * * *", PARIS, "2026-03-28T03:00+01:00", ["03-29 03:00+02", "03-30 02:00+02"]),
-        # the hour has a star: it goes by the hours that there are
+        # a star in the hour: fires by elapsed hours
         ("30 * * * *", PARIS, "2026-03-29T01:00+01:00", ["03-29 01:30+01", "03-29 03:30+02"]),
         ("0 */2 * * *", PARIS, "2026-03-29T00:30+01:00", ["03-29 04:00+02", "03-29 06:00+02"]),
         ("*/30 * * * *", PARIS, "2026-03-29T01:10+01:00", ["03-29 01:30+01", "03-29 03:00+02", "03-29 03:30+02"]),
-        # a fold: once, at the first, unless a star goes through both
+        # a fold: fires once, in the first pass, unless a star covers both passes
         ("30 2 * * *", PARIS, "2026-10-24T03:00+02:00", ["10-25 02:30+02", "10-26 02:30+01"]),
         ("30 1 * * *", NEW_YORK, "2026-10-31T02:00-04:00", ["11-01 01:30-04", "11-02 01:30-05"]),
         ("30 * * * *", PARIS, "2026-10-25T02:00+02:00", ["10-25 02:30+02", "10-25 02:30+01", "10-25 03:30+01"]),
         ("*/30 2 * * *", PARIS, "2026-10-25T01:00+02:00", ["10-25 02:00+02", "10-25 02:30+02", "10-25 02:00+01"]),
-        # looked at from within the fold
+        # the search starts inside the fold
         ("30 2 * * *", PARIS, "2026-10-25T02:10+01:00", ["10-26 02:30+01"]),
         ("50 2 * * *", PARIS, "2026-10-25T02:40+02:00", ["10-25 02:50+02", "10-26 02:50+01"]),
-        # half an hour
+        # a change of half an hour
         ("*/10 2 * * *", LORD_HOWE, "2026-10-03T23:00+10:30", ["10-04 02:30+11", "10-04 02:40+11", "10-04 02:50+11"]),
         ("15 2 * * *", LORD_HOWE, "2026-10-03T23:00+10:30", ["10-04 02:30+11", "10-05 02:15+11"]),
         ("*/20 3 * * *", LORD_HOWE, "2026-10-03T23:00+10:30", ["10-04 03:00+11", "10-04 03:20+11", "10-04 03:40+11"]),
         ("45 1 * * *", LORD_HOWE, "2026-04-04T12:00+11:00", ["04-05 01:45+11", "04-06 01:45+10"]),
         ("45 * * * *", LORD_HOWE, "2026-04-05T01:00+11:00", ["04-05 01:45+11", "04-05 01:45+10", "04-05 02:45+10"]),
         ("*/20 2 * * *", LORD_HOWE, "2026-04-05T00:00+11:00", ["04-05 02:00+10", "04-05 02:20+10", "04-05 02:40+10"]),
-        # a day that never was
+        # a day that the zone skipped
         ("0 9 * * *", APIA, "2011-12-29T08:00-10:00", ["12-29 09:00-10", "12-31 00:00+14", "12-31 09:00+14"]),
         ("0 9 30 12 *", APIA, "2011-12-01T00:00-10:00", ["12-31 00:00+14", "12-30 09:00+14"]),
         ("0 * 30 12 *", APIA, "2011-12-01T00:00-10:00", ["12-30 00:00+14"]),
         ("0 0 * * *", APIA, "2011-12-28T12:00-10:00", ["12-29 00:00-10", "12-31 00:00+14", "01-01 00:00+14"]),
-        # an offset of three quarters, and no changes
+        # an offset of 45 minutes, and a zone without clock changes
         ("0 0 * * *", KATHMANDU, "2026-03-01T00:00Z", ["03-02 00:00+05", "03-03 00:00+05"]),
         ("30 2 * * *", "Asia/Tokyo", "2026-03-28T03:00+09:00", ["03-29 02:30+09", "03-30 02:30+09"]),
-        # changes at midnight: a day that begins at one, and one whose last hour comes twice
+        # changes at midnight: a day that begins at 01:00, and a day whose first hour occurs twice
         ("0 0 * * *", HAVANA, "2026-03-07T12:00-05:00", ["03-08 01:00-04", "03-09 00:00-04"]),
         ("0 0,1 * * *", HAVANA, "2026-03-07T12:00-05:00", ["03-08 01:00-04", "03-09 00:00-04"]),
         ("0 0 * * *", HAVANA, "2026-10-31T12:00-04:00", ["11-01 00:00-04", "11-02 00:00-05"]),
-        # a change a minute past midnight, back into the day before
+        # a change one minute past midnight, back into the day before
         ("*/30 23 * * *", ST_JOHNS, "2010-11-06T23:10-02:30", ["11-06 23:30-02", "11-06 23:30-03", "11-07 23:00-03"]),
         ("0 0 * * *", ST_JOHNS, "2010-11-06T12:00-02:30", ["11-07 00:00-02", "11-08 00:00-03"]),
     ],
 )
 def test_clock_changes(expression: str, timezone: str, after: str, expected: list[str]) -> None:
-    """What is left out fires after the gap, what comes twice fires once, and stars go by what really passes."""
+    """A skipped tick fires after the gap, a repeated tick fires once, and a tick with a star follows elapsed time."""
     assert ticks(expression, timezone, after, len(expected)) == expected
 
 
@@ -104,7 +104,7 @@ def test_clock_changes(expression: str, timezone: str, after: str, expected: lis
     ],
 )
 def test_days_of_the_calendar(expression: str, after: str, expected: list[str]) -> None:
-    """Leap days, long months, names of days and months, lists, steps, and the usual short names."""
+    """Cron accepts leap days, long months, names of days and months, lists, steps and the usual short names."""
     found, tick_ms = [], ms(f"{after}T00:00Z")
     for _ in expected:
         tick_ms = cron.next_after(expression, "UTC", tick_ms)
@@ -124,14 +124,14 @@ def test_days_of_the_calendar(expression: str, after: str, expected: list[str]) 
     ],
 )
 def test_short_forms_stand_for_five_fields(short: str, long: str) -> None:
-    """Two fields are minute and hour of every day."""
+    """An expression of two fields stands for minute and hour of every day."""
     assert cron.canonical(short) == long
     start = ms("2026-05-05T08:59Z")
     assert cron.next_after(short, "UTC", start) == cron.next_after(long, "UTC", start)
 
 
 def test_two_fields_fire_when_they_say() -> None:
-    """Every minute from nine to ten is sixty ticks a day."""
+    """The expression `* 9` fires sixty times a day, and `0 */2` fires twelve times."""
     assert cron.count_between("* 9", "UTC", ms("2026-05-05T00:00Z"), ms("2026-05-06T00:00Z")) == 60
     assert cron.count_between("0 */2", "UTC", ms("2026-05-05T00:00Z"), ms("2026-05-06T00:00Z")) == 12
 
@@ -165,7 +165,7 @@ def test_two_fields_fire_when_they_say() -> None:
     ],
 )
 def test_what_is_no_expression_is_refused(expression: str) -> None:
-    """With a sentence, and quickly."""
+    """Cron quickly refuses an invalid expression, with a message."""
     with pytest.raises(ValueError, match=r"^(five fields|a cron expression|at most)"):
         cron.canonical(expression)
 
@@ -174,7 +174,7 @@ def test_what_is_no_expression_is_refused(expression: str) -> None:
     "name", ["", "Paris", "europe/paris", "../etc/passwd", "/etc/localtime", "UTC\0", "x" * 10_000]
 )
 def test_zone_that_is_in_no_database_is_refused(name: str) -> None:
-    """Whatever it looks like, no file is opened for it."""
+    """Cron refuses a name that is not in the time zone database, and opens no file for it."""
     with pytest.raises(ValueError, match="the name of a time zone"):
         cron.zone(name)
 
@@ -182,14 +182,14 @@ def test_zone_that_is_in_no_database_is_refused(name: str) -> None:
 @pytest.mark.parametrize("after_ms", [-(10**18), -1, 0, 10**13, 253_402_300_799_000, 10**18])
 @pytest.mark.parametrize("timezone", ["UTC", "Pacific/Kiritimati", "America/Adak"])
 def test_instants_beyond_the_calendar_have_no_ticks(after_ms: int, timezone: str) -> None:
-    """Nothing overflows, at either end."""
+    """An instant beyond the calendar, at either end, causes no overflow and no wrong tick."""
     tick_ms = cron.next_after("*/15 * * * *", timezone, after_ms)
     assert tick_ms == 0 or tick_ms > after_ms
     assert cron.last_until("*/15 * * * *", timezone, after_ms) <= max(0, after_ms)
 
 
 def test_week_of_every_minute_is_counted_exactly() -> None:
-    """Over the change to summer time too, which leaves an hour out."""
+    """A count of every-minute ticks over a week is exact, also over the change to summer time, which skips an hour."""
     start = datetime(2026, 3, 25, tzinfo=UTC)
     end = start + timedelta(days=7)
     count = cron.count_between("* * * * *", PARIS, int(start.timestamp() * 1_000), int(end.timestamp() * 1_000))

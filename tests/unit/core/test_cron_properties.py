@@ -1,4 +1,4 @@
-"""Cron over any expression, zone and instant, against a walk that looks at every minute."""
+"""Cron with random expressions, zones and instants, compared with a check of every minute."""
 
 import itertools
 from datetime import datetime
@@ -40,7 +40,7 @@ EXPRESSIONS = st.tuples(
 
 
 def is_valid(expression: str) -> bool:
-    """Some dates exist in no year."""
+    """Returns false for dates that occur in no year."""
     return cron.is_readable(expression, "UTC")
 
 
@@ -49,7 +49,7 @@ def is_valid(expression: str) -> bool:
 def test_no_tick_is_left_out_and_none_is_made_up(
     expression: str, place: tuple[str, datetime], minutes_before: int
 ) -> None:
-    """Around every kind of clock change, the ticks are those that looking at every minute finds, each once."""
+    """Around every kind of clock change, cron finds the same ticks as a check of every minute, each once."""
     timezone, change = place
     zone, start_s = ZoneInfo(timezone), int(change.timestamp()) + minutes_before * MINUTE_S
     end_ms = (start_s + SPAN_MINUTES * MINUTE_S) * 1_000
@@ -70,7 +70,7 @@ def test_no_tick_is_left_out_and_none_is_made_up(
     st.integers(0, 4_102_444_800_000),
 )
 def test_views_of_the_sequence_agree(expression: str, timezone: str, at_ms: int) -> None:
-    """The next tick is later, nothing is between, and the last one until then is it, from any instant."""
+    """From any instant, the next tick is later, no tick lies between, and the last tick until then is the same one."""
     next_ms = cron.next_after(expression, timezone, at_ms)
     if not next_ms:
         return
@@ -87,7 +87,7 @@ def test_views_of_the_sequence_agree(expression: str, timezone: str, at_ms: int)
 @settings(max_examples=300)
 @given(st.text(max_size=40) | st.text(alphabet="0123456789*/,-#LW@ abcdefjmnostuw", max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """Nothing else is raised, and what is read can be asked for its next tick."""
+    """Cron parses or refuses any text without another error, and computes a next tick for each parsed one."""
     try:
         five = cron.canonical(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Cursors: they come back as they were, and only to the query that gave them."""
+"""Cursors: they round-trip, and only the query that created a cursor accepts it."""
 
 import pytest
 from hypothesis import given
@@ -14,12 +14,12 @@ PLACE = 1_700_000_000_000, "job-7"
 
 @given(st.tuples(st.integers(0, 1 << 62), st.text(max_size=20).filter(lambda text: text.isprintable())))
 def test_place_comes_back(place: tuple[int, str]) -> None:
-    """A cursor names the place it was made of."""
+    """A cursor decodes to the position from which it was made."""
     assert place_in(cursor_at(place, QUERY), tuple[int, str], QUERY) == place
 
 
 def test_order_in_which_a_query_was_written_does_not_count() -> None:
-    """The same labels and states make the same query."""
+    """The order of labels and states does not distinguish two queries."""
     same = JobQuery(states=frozenset({State.DONE, State.QUEUED}), labels={"a": "\udc80", "b": "1"})
     assert place_in(cursor_at(PLACE, QUERY), tuple[int, str], same) == PLACE
 
@@ -34,7 +34,7 @@ def test_order_in_which_a_query_was_written_does_not_count() -> None:
     ],
 )
 def test_cursor_of_another_query_is_refused(other: JobQuery) -> None:
-    """What differs in anything that is looked for is another query."""
+    """A query refuses a cursor of a query with other filters or another direction."""
     assert place_in(cursor_at(PLACE, QUERY), tuple[int, str], other) is None
 
 
@@ -42,5 +42,5 @@ def test_cursor_of_another_query_is_refused(other: JobQuery) -> None:
     "text", ["x", "é", "====", "AAAA", "kZGR" * 5_000, cursor_at(["a", None], QUERY), cursor_at(PLACE, QUERY) + "A"]
 )
 def test_what_no_search_gave_is_refused(text: str) -> None:
-    """Neither made up, nor of another kind, nor changed."""
+    """A query refuses a cursor that is invented, that holds another type of position or that was modified."""
     assert place_in(text, tuple[int, str], QUERY) is None

@@ -1,4 +1,4 @@
-"""Request keys: one job per key, as long as the key is kept."""
+"""Request ids: one job per request id, for as long as the request id is kept."""
 
 from holdfast.core import commands
 from holdfast.core.model import Extra, NewJob, Template
@@ -7,7 +7,7 @@ from tests.unit.core.desk import Desk
 
 
 def test_repeated_request_gets_the_first_job(desk: Desk) -> None:
-    """The same submission under the same key makes one job, and says which."""
+    """The same submit with the same request id creates one job, and the repeat returns its id as existing."""
     assert desk.submit_keyed("a", "k").existing == frozenset()
     again = desk.submit_keyed("b", "k")
     assert (again.job_ids, again.existing, again.refusals) == (["a"], frozenset({0}), {})
@@ -16,7 +16,7 @@ def test_repeated_request_gets_the_first_job(desk: Desk) -> None:
 
 
 def test_repeat_is_known_in_every_state_of_its_job(desk: Desk) -> None:
-    """A key stands for its job while it waits, while it runs and after it has ended."""
+    """A request id refers to its job while the job waits, while it runs and after it has ended."""
     desk.submit_keyed("a", "k")
     lease = desk.run_one()
     assert desk.submit_keyed("b", "k").job_ids == ["a"]
@@ -25,7 +25,7 @@ def test_repeat_is_known_in_every_state_of_its_job(desk: Desk) -> None:
 
 
 def test_other_payload_under_a_key_is_refused(desk: Desk) -> None:
-    """Another job under a used key is refused, is not called a repeat, and changes nothing."""
+    """Another job with a used request id is refused, is not reported as existing, and changes nothing."""
     desk.submit_keyed("a", "k", b"one")
     reply = desk.submit_keyed("b", "k", b"two")
     assert (reply.job_ids, reply.existing) == ([""], frozenset())
@@ -36,20 +36,20 @@ def test_other_payload_under_a_key_is_refused(desk: Desk) -> None:
 
 
 def test_other_type_under_a_key_is_refused(desk: Desk) -> None:
-    """What a job is runs under the key too: another template is another job."""
+    """A submit with a used request id and another template is refused."""
     desk.submit_keyed("a", "k")
     assert desk.submit_keyed("b", "k", template=Template("other")).job_ids == [""]
 
 
 def test_another_due_time_is_still_the_same_request(desk: Desk) -> None:
-    """A repeat that names a later time is a repeat: the clock has moved on since the first try."""
+    """A repeat with a later due time still counts as a repeat, because the clock has advanced since the first try."""
     desk.submit_keyed("a", "k")
     again = desk.submit("b", not_before_ms=desk.log_ms + 5, extra=Extra(request_id="k"))
     assert again.job_ids == ["a"]
 
 
 def test_another_trace_is_still_the_same_request(desk: Desk) -> None:
-    """Headers travel with a job and are no part of what it is, for each try has a trace of its own."""
+    """A repeat with other headers still counts as a repeat, because each try has its own trace."""
     first = Extra(request_id="k", headers=(("traceparent", "1"),), labels=(("a", "b"),))
     desk.submit("a", extra=first)
     second = Extra(request_id="k", headers=(("traceparent", "2"),), labels=(("a", "b"),))
@@ -59,7 +59,7 @@ def test_another_trace_is_still_the_same_request(desk: Desk) -> None:
 
 
 def test_twins_in_one_batch_make_one_job(desk: Desk) -> None:
-    """Two equal jobs under one key in a batch are one, and a third that differs is refused."""
+    """Two equal jobs with one request id in a batch become one job, and a third that differs is refused."""
     jobs = [
         NewJob(job_id, 0, payload, 0, Extra(request_id="k"))
         for job_id, payload in [("a", b""), ("b", b""), ("c", b"x")]
@@ -70,7 +70,7 @@ def test_twins_in_one_batch_make_one_job(desk: Desk) -> None:
 
 
 def test_key_goes_with_its_job(desk: Desk) -> None:
-    """Once a job is forgotten its key is free for another one."""
+    """Once a job is evicted, its request id is free for another job."""
     desk.submit_keyed("a", "k", b"one")
     desk.finish("a")
     desk.evict(retain_jobs=0)
@@ -78,7 +78,7 @@ def test_key_goes_with_its_job(desk: Desk) -> None:
 
 
 def test_bounded_keys_are_dropped_first_in_first_out() -> None:
-    """With a bound the oldest key goes, and asking for a key does not make it younger."""
+    """With a limit on request ids the oldest one is dropped, and a lookup does not renew it."""
     desk = Desk(dedup_keys_max=2)
     desk.submit_keyed("a", "k1")
     desk.submit_keyed("b", "k2")
@@ -91,7 +91,7 @@ def test_bounded_keys_are_dropped_first_in_first_out() -> None:
 
 
 def test_forgotten_job_does_not_take_a_key_that_stands_for_a_newer_one() -> None:
-    """Where a dropped key was used again, forgetting the older job leaves the newer one its key."""
+    """If a dropped request id was used again, evicting the older job keeps the request id of the newer job."""
     desk = Desk(dedup_keys_max=1)
     desk.submit_keyed("a", "k1")
     desk.submit_keyed("b", "k2")
@@ -103,7 +103,7 @@ def test_forgotten_job_does_not_take_a_key_that_stands_for_a_newer_one() -> None
 
 
 def test_keys_survive_restart_and_snapshot(desk: Desk) -> None:
-    """A repeat after a restart, from the log or from a snapshot, gets the job of before."""
+    """A repeat after a restart, from the log or from a snapshot, returns the first job."""
     desk.submit_keyed("a", "k")
     for ledger in (desk.replayed(), desk.reloaded()):
         desk.restart(ledger)

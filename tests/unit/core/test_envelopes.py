@@ -1,4 +1,4 @@
-"""Envelopes: the first one stays, none outlives its bounds for long, and each outlives its job."""
+"""Envelopes: the first one stays, limits remove the oldest, and each envelope outlives its job."""
 
 import hashlib
 
@@ -21,7 +21,7 @@ PLENTY = EnvelopeRetention(age_ms=1_000_000, envelopes=1_000_000, bytes=1 << 30)
 
 
 def store(envelopes: Envelopes, envelope: Envelope, now_ms: int = 1) -> Envelope:
-    """Decides and applies; what stands."""
+    """Decides and applies; returns the envelope that is stored afterwards."""
     storing = envelopes.decide_store(envelope, now_ms)
     envelopes.apply(storing.event)
     envelopes.audit()
@@ -42,7 +42,7 @@ def kept(envelopes: Envelopes, *job_ids: str) -> list[str]:
     ],
 )
 def test_first_envelope_stays(other: Envelope) -> None:
-    """Another one of the same job, however little it differs, is told what stands and changes none of it."""
+    """A second envelope of the same job changes nothing, and its reply holds the first envelope."""
     envelopes = Envelopes(PLENTY)
     first = Envelope("a", DONE, 5, "words", b"out")
     assert envelopes.decide_store(first, 1).is_first
@@ -55,13 +55,13 @@ def test_first_envelope_stays(other: Envelope) -> None:
 
 
 def test_checksum_is_that_of_the_bytes() -> None:
-    """Lower-case hex of SHA-256, of nothing too."""
+    """The checksum of an envelope is the lower-case hex SHA-256 of its output, also of an empty one."""
     assert Envelope("a", DONE, output=b"out").checksum == hashlib.sha256(b"out").hexdigest()
     assert Envelope("a", CANCELED).checksum == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 def test_oldest_go_beyond_the_number() -> None:
-    """The number that is kept is the one that was asked for, at every moment."""
+    """Above the number of envelopes retained, the oldest one is removed at once."""
     envelopes = Envelopes(EnvelopeRetention(age_ms=1_000, envelopes=2, bytes=1_000))
     for job_id in "abc":
         store(envelopes, Envelope(job_id, DONE))
@@ -69,7 +69,7 @@ def test_oldest_go_beyond_the_number() -> None:
 
 
 def test_oldest_go_beyond_the_bytes() -> None:
-    """Outputs and summaries count; as many go as make room, and a newcomer never waits for room."""
+    """A new envelope removes the oldest ones until the limit of bytes, which counts outputs and summaries, holds."""
     envelopes = Envelopes(EnvelopeRetention(age_ms=1_000, envelopes=100, bytes=10))
     for job_id in "abc":
         store(envelopes, Envelope(job_id, DONE, summary="12", output=b"3"))
@@ -81,7 +81,7 @@ def test_oldest_go_beyond_the_bytes() -> None:
 
 
 def test_envelopes_of_failed_jobs_have_an_age_of_their_own() -> None:
-    """The envelope of a failed job is there for as long as the job, though one that was stored later is gone."""
+    """An envelope of a failed job is kept by its own age, although an envelope stored later is gone."""
     envelopes = Envelopes(EnvelopeRetention(age_ms=100, envelopes=9, bytes=999, failed_age_ms=300))
     for number, state in enumerate((FAILED, DONE)):
         store_quickly(envelopes, Envelope(f"job-{number}", state), now_ms=0)
@@ -92,7 +92,7 @@ def test_envelopes_of_failed_jobs_have_an_age_of_their_own() -> None:
 
 
 def test_event_of_an_earlier_version_forgets_the_oldest_of_all() -> None:
-    """Journals written before failed jobs had an age of their own lead to the same envelopes as ever, images too."""
+    """A `Stored` event, which is older than the retention of failed jobs, removes the oldest envelopes of any state."""
     envelopes = Envelopes(PLENTY)
     for number, state in enumerate((DONE, FAILED, DONE, FAILED)):
         store_quickly(envelopes, Envelope(f"job-{number}", state), now_ms=0)
@@ -104,7 +104,7 @@ def test_event_of_an_earlier_version_forgets_the_oldest_of_all() -> None:
 
 
 def test_old_ones_go_when_something_comes() -> None:
-    """At its age and not before; nothing goes by itself."""
+    """An envelope is removed at its age and not before, and only when another one is stored."""
     envelopes = Envelopes(EnvelopeRetention(age_ms=1_000, envelopes=100, bytes=1_000))
     store(envelopes, Envelope("a", DONE), now_ms=5)
     store(envelopes, Envelope("b", DONE), now_ms=6)
@@ -115,7 +115,7 @@ def test_old_ones_go_when_something_comes() -> None:
 
 
 def test_storing_again_renews_the_time() -> None:
-    """A job that ends long after its envelope was stored finds it: whoever ends it stores it again first."""
+    """Storing an envelope again renews its time, so that a job that ends much later still finds it."""
     envelopes = Envelopes(EnvelopeRetention(age_ms=1_000, envelopes=2, bytes=1_000))
     store(envelopes, Envelope("a", DONE), now_ms=5)
     store(envelopes, Envelope("b", DONE), now_ms=5)
@@ -125,7 +125,7 @@ def test_storing_again_renews_the_time() -> None:
 
 
 def test_lowered_bound_is_reached_in_steps() -> None:
-    """One newcomer forgets a hundred at most, so that none waits long; the next ones go on."""
+    """After the limit was lowered, each new envelope removes at most a hundred old ones."""
     envelopes = Envelopes(PLENTY)
     for number in range(250):
         store(envelopes, Envelope(f"job-{number}", DONE))
@@ -139,12 +139,12 @@ def test_lowered_bound_is_reached_in_steps() -> None:
 
 
 def test_envelope_outlives_its_job() -> None:
-    """Kept by the same numbers, jobs go first: by age, and by number even where they end in another order."""
+    """With the same retention settings jobs go before their envelopes, by age and by number, in any order of ends."""
     retention = EnvelopeRetention.beyond(retain_ms=10_000, retain_jobs=400, retain_bytes=1 << 20)
-    assert retention.age_ms >= 10_000 + 60_000, "clocks that differ by a minute do no harm"
+    assert retention.age_ms >= 10_000 + 60_000, "clocks may differ by a minute"
     envelopes = Envelopes(retention)
     count, ahead = 3_000, 500
-    # Envelopes are far ahead of the ends, and some jobs end long after their neighbours.
+    # Envelopes are stored far ahead of the ends, and some jobs end long after their neighbours.
     ends = sorted(range(count), key=lambda number: number + (ahead if number % 7 == 0 else 0))
     stored = 0
     for position, ended in enumerate(ends, start=1):
@@ -157,7 +157,7 @@ def test_envelope_outlives_its_job() -> None:
 
 
 def test_defaults_go_with_those_of_jobs() -> None:
-    """Where nobody sets anything, envelopes are kept beyond what is retained of jobs."""
+    """By default, envelopes are kept longer than the retention of jobs requires."""
     kept = Settings()
     assert EnvelopeRetention.beyond() == EnvelopeRetention.beyond(
         retain_ms=kept.retain_ms,
@@ -172,7 +172,7 @@ def store_quickly(envelopes: Envelopes, envelope: Envelope, now_ms: int) -> None
 
 
 def test_chunks_of_an_image_are_bounded() -> None:
-    """Large outputs make more chunks and not larger ones."""
+    """Large outputs make more chunks of an image, not larger ones."""
     envelopes = Envelopes(PLENTY)
     for number in range(40):
         store_quickly(envelopes, Envelope(f"job-{number}", DONE, output=bytes(250_000)), now_ms=1)
@@ -186,7 +186,7 @@ def test_chunks_of_an_image_are_bounded() -> None:
 
 
 def test_events_are_written_as_ever() -> None:
-    """The bytes are part of the format on disk, and so is the digest: another one needs a new version."""
+    """The bytes of events and the digest are part of the format on disk, so that a change needs a new version."""
     envelopes = Envelopes(PLENTY)
     first, other = Envelope("a", DONE, 5, "s", b"o"), Envelope("b", DONE)
     events: list[EnvelopeEvent] = [Stored(7, first, 0), Confirmed(8, "a"), Filed(9, other, 0, 0)]
@@ -202,7 +202,7 @@ def test_events_are_written_as_ever() -> None:
 
 
 def test_strange_bytes_are_not_taken() -> None:
-    """Neither an event nor an image that nobody wrote becomes a state."""
+    """The state refuses an event and an image with unknown or modified bytes."""
     envelopes = Envelopes(PLENTY)
     store(envelopes, Envelope("a", DONE, output=b"out"))
     head, rows = envelopes.image()

@@ -1,4 +1,4 @@
-"""Random histories of envelopes against a list that is searched from end to end."""
+"""Random histories of envelopes, compared with a list that is searched linearly."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -24,24 +24,24 @@ def _size(envelope: Envelope) -> int:
 
 
 class EnvelopesMachine(RuleBasedStateMachine):
-    """Whatever is stored, in any order, over restarts of both kinds."""
+    """Stores envelopes in any order, over restarts from an image and from the journal."""
 
     def __init__(self) -> None:
         super().__init__()
         self.envelopes = Envelopes(RETENTION)
-        #: The model: what is kept and since when, the oldest first.
+        #: The model: the stored envelopes with their times, the oldest first.
         self.kept: list[tuple[Envelope, int]] = []
         self.now_ms = 0
         self.journal: list[bytes] = []
 
     @rule(step_ms=st.integers(1, 40))
     def wait(self, step_ms: int) -> None:
-        """Time passes."""
+        """Advances the time."""
         self.now_ms += step_ms
 
     @rule(envelope=ENVELOPES)
     def store(self, envelope: Envelope) -> None:
-        """An envelope comes, perhaps not the first of its job."""
+        """Stores an envelope, which need not be the first of its job."""
         storing = self.envelopes.decide_store(envelope, self.now_ms)
         known = [row for row in self.kept if row[0].job_id == envelope.job_id]
         assert storing.is_first == (not known)
@@ -59,7 +59,7 @@ class EnvelopesMachine(RuleBasedStateMachine):
             self.kept.remove(victim)
 
     def _victim(self, envelope: Envelope) -> tuple[Envelope, int] | None:
-        """The next one to go; failed jobs make room first only where they take more than half of it."""
+        """Returns the next envelope to remove; failed jobs go first only if they take more than half of the limit."""
         failed = [row for row in self.kept if row[0].state == FAILED]
         others = [row for row in self.kept if row[0].state != FAILED]
         for rows, age_ms in ((others, RETENTION.age_ms), (failed, RETENTION.failed_age_ms)):
@@ -73,7 +73,7 @@ class EnvelopesMachine(RuleBasedStateMachine):
 
     @rule()
     def restart_from_an_image(self) -> None:
-        """The state goes on from its own bytes, which are the same again."""
+        """Continues from an image, which dumps to the same bytes again."""
         before, chunks = self.envelopes, list(self.envelopes.image())
         self.envelopes = Envelopes(RETENTION)
         self.envelopes.restore(chunks)
@@ -82,7 +82,7 @@ class EnvelopesMachine(RuleBasedStateMachine):
 
     @rule()
     def restart_from_the_journal(self) -> None:
-        """The state goes on from all that was ever written."""
+        """Continues from all events of the journal."""
         before = self.envelopes
         self.envelopes = Envelopes(RETENTION)
         for data in self.journal:
@@ -92,7 +92,7 @@ class EnvelopesMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_found_is_what_the_model_keeps(self) -> None:
-        """No more and no less, and the books are in order."""
+        """The envelopes found equal those of the model, and the audit passes."""
         expected = {envelope.job_id: envelope for envelope, _ in self.kept}
         assert {job_id: found for job_id in IDS if (found := self.envelopes.find(job_id))} == expected
         assert len(self.envelopes) == len(expected)

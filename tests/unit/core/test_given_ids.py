@@ -1,4 +1,4 @@
-"""Ids that clients make: a submission that comes twice makes one job."""
+"""Job ids made by clients: a repeated submit creates one job."""
 
 import pytest
 
@@ -11,7 +11,7 @@ ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 
 def test_repeated_id_gets_the_first_job(desk: Desk) -> None:
-    """The same submission under the same id makes one job, while it waits, runs and after it has ended."""
+    """The same submit with the same id creates one job, whether that job waits, runs or has ended."""
     assert desk.submit("a", payload=b"x").existing == frozenset()
     for step in (lambda: None, desk.run_one, lambda: desk.report("a", 1)):
         step()
@@ -21,7 +21,7 @@ def test_repeated_id_gets_the_first_job(desk: Desk) -> None:
 
 
 def test_another_due_time_is_still_the_same_submission(desk: Desk) -> None:
-    """A repeat that names a later time is a repeat: the clock has moved on since the first try."""
+    """A repeat with a later due time still counts as a repeat, because the clock has advanced since the first try."""
     desk.submit("a")
     assert desk.submit("a", not_before_ms=desk.log_ms + 5).job_ids == ["a"]
 
@@ -37,7 +37,7 @@ def test_another_due_time_is_still_the_same_submission(desk: Desk) -> None:
     ],
 )
 def test_other_content_under_an_id_is_refused(desk: Desk, template: Template, fields: dict[str, object]) -> None:
-    """An id is never given to two jobs: what differs in anything but its time is refused."""
+    """A submit with a used id that differs in anything but its due time is refused."""
     desk.submit("a")
     reply = desk.submit("a", template=template, **fields)
     assert (reply.job_ids, reply.existing) == ([""], frozenset())
@@ -45,21 +45,21 @@ def test_other_content_under_an_id_is_refused(desk: Desk, template: Template, fi
 
 
 def test_id_twice_in_one_batch_makes_one_job(desk: Desk) -> None:
-    """Inside a batch the second finds the first, and one that differs is refused."""
+    """In one batch, a second job with the same id returns the first one, and a third that differs is refused."""
     jobs = [NewJob("a", 0), NewJob("a", 0), NewJob("a", 0, b"x")]
     reply = desk.do(commands.Submit([ECHO], jobs))
     assert (reply.job_ids, reply.existing, set(reply.refusals)) == (["a", "a", ""], frozenset({1}), {2})
 
 
 def test_request_id_counts_before_the_id(desk: Desk) -> None:
-    """A repeat under a request id finds its job, whatever id it brings along."""
+    """A repeat with a request id returns the job of that request id, whatever job id it carries."""
     desk.submit_keyed("a", "k")
     desk.submit("b", payload=b"other")
     assert desk.submit_keyed("b", "k").job_ids == ["a"]
 
 
 def test_id_still_finds_its_job_when_the_request_id_is_no_longer_kept() -> None:
-    """Where only the newest keys are kept, the id goes on protecting a repeat."""
+    """A job id still detects a repeat after the request id was dropped."""
     desk = Desk(dedup_keys_max=1)
     desk.submit_keyed("a", "k1")
     desk.submit_keyed("b", "k2")
@@ -68,7 +68,7 @@ def test_id_still_finds_its_job_when_the_request_id_is_no_longer_kept() -> None:
 
 
 def test_forgotten_id_is_free_where_nobody_remembers_it() -> None:
-    """Once a job is forgotten, its id finds nothing any more."""
+    """Once a job is evicted, a submit with its id creates a new job."""
     desk = Desk()
     desk.submit("a")
     desk.finish("a")
@@ -82,6 +82,6 @@ def test_forgotten_id_is_free_where_nobody_remembers_it() -> None:
     "job_id", ["", "a", ID.upper(), f"{{{ID}}}", ID.replace("-", ""), f"{ID}0", f"urn:uuid:{ID}", f"{ID}\n"]
 )
 def test_given_id_that_is_no_uuid_is_refused(desk: Desk, job_id: str) -> None:
-    """A client's id is a UUID in its one written form; others in the batch are taken."""
+    """The ledger refuses a client's id that is not a canonical UUID, and accepts the other jobs of the batch."""
     reply = desk.do(commands.Submit([ECHO], [NewJob(job_id, 0), NewJob(ID, 0)], are_ids_given=True))
     assert (reply.job_ids, reply.refusals[0].reason) == (["", ID], "JOB_ID_INVALID")

@@ -1,4 +1,4 @@
-"""What entries of the log say about one job: details of failures, and its attempts."""
+"""Entries of the log about one job: details of failures, and its attempts."""
 
 import msgspec
 
@@ -15,19 +15,19 @@ BAD = msgspec.json.encode(Failure("ValueError", "bad", "Traceback of bad"))
 
 
 def told(*events: AnyEvent) -> list[Entry]:
-    """The history of the job `a`."""
+    """Returns the history of the job `a`."""
     return [entry for position, event in enumerate(events, 1) for entry in about(position, event, "a")]
 
 
 def test_details_belong_to_the_history_of_a_job_alone() -> None:
-    """The entry of a failed attempt has the traceback in its job's history, and not in the feed of all jobs."""
+    """The entry of a failed attempt has the traceback in the history of its job, but not in the feed of all jobs."""
     event = Reported(9, "w", [Result(1, DONE, b"out"), Result(2, QUEUED, BAD, "", "bad")], [], ["b", "a"])
     assert [entry.detail for entry in told(event)] == ["Traceback of bad"]
     assert [entry.detail for entry in entries(1, event)] == ["", ""]
 
 
 def test_output_of_success_is_no_detail() -> None:
-    """A job may return what looks like a failure."""
+    """The output of a successful job is not shown as a failure detail, even if it looks like one."""
     assert [entry.detail for entry in told(Reported(9, "w", [Result(1, DONE, BAD)], [], ["a"]))] == [""]
 
 
@@ -50,14 +50,14 @@ def test_attempts_are_made_of_grants_and_their_ends() -> None:
 
 
 def test_last_attempt_has_the_outcome_of_the_job() -> None:
-    """What ended DONE, FAILED or CANCELED did so in its last attempt."""
+    """The last attempt of a job that ended DONE, FAILED or CANCELED has that outcome."""
     for state, outcome in ((DONE, "DONE"), (FAILED, "FAILED"), (CANCELED, "CANCELED")):
         grant, end = Granted(1, "w", 9, 1, ["a"]), Reported(2, "w", [Result(1, state)], [], ["a"])
         assert [one.outcome for one in attempts(told(grant, end))] == [outcome]
 
 
 def test_lease_that_was_handed_back_is_no_attempt() -> None:
-    """A worker that had no slot for a job did not try it."""
+    """A lease that a worker handed back does not count as an attempt."""
     found = attempts(
         told(
             Granted(10, "w1", 100, 1, ["a"]),
@@ -69,13 +69,13 @@ def test_lease_that_was_handed_back_is_no_attempt() -> None:
 
 
 def test_history_that_was_cut_off_still_numbers_the_last_attempt_right() -> None:
-    """Where the first attempts are no longer in the journal, the job's own count numbers the last one."""
+    """If the journal no longer holds the first attempts, the job's own count numbers the last one."""
     end = Reported(9, "w", [Result(7, FAILED, BAD, "", "bad")], [], ["a"])
     assert [(one.number, one.started_ms, one.ended_ms) for one in attempts(told(end), count=3)] == [(3, 0, 9)]
 
 
 def test_description_of_a_retried_failure_is_journaled_and_not_held(desk: Desk) -> None:
-    """The event of a retry carries the worker's description; the state, its bytes and its image do not."""
+    """The event of a retry stores the worker's failure description, but the state and its image do not."""
     desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)))
     empty = desk.ledger.book.bytes_held
     report = ReportRow("a", desk.run_one().token, FAILED, BAD, failure_reason="bad")

@@ -1,4 +1,4 @@
-"""The same state from events, from a snapshot and in every process."""
+"""The state is the same from events, from a snapshot and in every process."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ from holdfast.core import commands, digest_v2, events, image
 from holdfast.core.events import AnyEvent, RefusedReport, Revocation
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.lifecycle import CANCELED, FAILED, QUEUED, RUNNING
-from holdfast.core.model import FIXED, BackoffRule, Extra, Job, NewJob, Note, QueueMode, Result, Template
-from holdfast.testing.ledger_view import view_ledger
+from holdfast.core.model import FIXED, BackoffRule, Extra, JobRecord, NewJob, Note, QueueMode, Result, Template
+from holdfast_lab.simulation.ledger_view import view_ledger
 from tests.unit.core.desk import Desk
 
 EVENTS: list[AnyEvent] = [
@@ -38,7 +38,7 @@ EVENTS: list[AnyEvent] = [
 
 
 def eventful(desk: Desk) -> Desk:
-    """Brings a desk into a state that has something of everything."""
+    """Brings a desk into a state that contains every kind of data."""
     retried = Template("echo", priority=3, max_attempts=3, backoff=BackoffRule(FIXED, 500))
     desk.submit("a", "b", "c", payload=b"p", template=retried)
     desk.submit("d", not_before_ms=desk.log_ms + 10_000)
@@ -65,12 +65,12 @@ def eventful(desk: Desk) -> Desk:
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_event_survives_its_encoding(event: AnyEvent) -> None:
-    """Every kind of event, with every field filled, is read as it was written."""
+    """Every kind of event, with every field set, decodes to what was encoded."""
     assert events.decode(events.join([events.encode_one(event)])) == [event]
 
 
 def test_body_holds_many_events_in_order() -> None:
-    """A frame's body is a list of events, and may be empty."""
+    """The body of a frame is a list of events, in order, and may be empty."""
     body = events.join([events.encode_one(event) for event in EVENTS])
     assert events.decode(body) == EVENTS
     assert events.decode(events.join([])) == []
@@ -84,12 +84,12 @@ def test_what_no_version_wrote_is_refused(raw: object) -> None:
 
 
 def test_fields_added_later_are_ignored_by_this_version() -> None:
-    """An event with a field at its end that this version does not know decodes without it."""
+    """An event with an additional field at its end decodes without that field."""
     assert events.decode(msgspec.msgpack.encode([[1, 5, 7, "p", "from the future"]])) == [events.Started(5, 7, "p")]
 
 
 def test_replay_gives_the_live_state(desk: Desk) -> None:
-    """Applying all events to an empty ledger gives an equal one, in every value."""
+    """Applying all events to an empty ledger gives a ledger with the same values."""
     replayed = eventful(desk).replayed()
     assert view_ledger(replayed) == view_ledger(desk.ledger)
     assert (replayed.digest, replayed.position) == (desk.ledger.digest, desk.ledger.position)
@@ -97,7 +97,7 @@ def test_replay_gives_the_live_state(desk: Desk) -> None:
 
 
 def test_image_gives_the_live_state(desk: Desk) -> None:
-    """Loading a dump gives an equal ledger, in every value, that dumps to the same bytes."""
+    """Loading a dump gives a ledger with the same values, which dumps to the same bytes."""
     loaded = eventful(desk).reloaded()
     assert view_ledger(loaded) == view_ledger(desk.ledger)
     assert (loaded.digest, loaded.position) == (desk.ledger.digest, desk.ledger.position)
@@ -106,7 +106,7 @@ def test_image_gives_the_live_state(desk: Desk) -> None:
 
 
 def test_image_and_tail_give_the_live_state(desk: Desk) -> None:
-    """A snapshot at any position, and the events after it, lead to the same state."""
+    """A snapshot at any position plus the events after it gives the same state."""
     eventful(desk)
     whole = image.full_digest(desk.ledger)
     prefix = Desk()
@@ -121,7 +121,7 @@ def test_image_and_tail_give_the_live_state(desk: Desk) -> None:
 
 
 def test_loaded_ledger_goes_on_like_the_live_one(desk: Desk) -> None:
-    """After a restart from a snapshot the same jobs come next, in the same order."""
+    """After a restart from a snapshot the ledger grants the same jobs, in the same order."""
     eventful(desk)
     desk.pass_ms(20_000)
     command = commands.GrantLeases("w9", frozenset({"echo"}), frozenset(), 9, 1_000)
@@ -131,12 +131,12 @@ def test_loaded_ledger_goes_on_like_the_live_one(desk: Desk) -> None:
 
 
 def test_empty_ledger_has_an_image(desk: Desk) -> None:
-    """The image of nothing loads as nothing."""
+    """The image of an empty ledger loads as an empty ledger."""
     assert view_ledger(desk.reloaded()) == view_ledger(desk.ledger)
 
 
 def test_image_of_a_version_without_modes_loads(desk: Desk) -> None:
-    """Chunks that end before the parts that were added later are read as if those were empty."""
+    """An image without the parts that were added later loads as if those parts were empty."""
     desk.submit("a", "b")
     desk.run_one()
     chunks = [msgspec.msgpack.decode(chunk) for chunk in image.dump(desk.ledger)]
@@ -146,25 +146,25 @@ def test_image_of_a_version_without_modes_loads(desk: Desk) -> None:
 
 
 def test_image_without_its_head_is_refused(desk: Desk) -> None:
-    """Chunks without a head are no image."""
+    """An image without a head does not load."""
     with pytest.raises(msgspec.ValidationError):
         image.load([], desk.config)
 
 
 def test_image_that_misses_a_chunk_is_refused(desk: Desk) -> None:
-    """An image whose jobs do not add up to the digest in its head does not load."""
+    """An image whose jobs do not match the digest in its head does not load."""
     head, *_ = image.dump(eventful(desk).ledger)
-    with pytest.raises(msgspec.ValidationError, match="does not give the state"):
+    with pytest.raises(msgspec.ValidationError, match="does not match its digest"):
         image.load([head], desk.config)
 
 
 def test_loading_without_a_proof_hashes_no_job(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start takes the digest from the head of the image; a job is hashed when it first changes: before and after."""
+    """A start takes the digest from the image's head, and hashes a job only when the job changes: before and after."""
     desk.submit("a", "b")
     chunks = list(image.dump(desk.ledger))
     original, hashed = digest_v2.job, list[str]()
 
-    def term(job: Job, /) -> int:
+    def term(job: JobRecord, /) -> int:
         hashed.append(job.id)
         return original(job)
 
@@ -180,13 +180,13 @@ def test_loading_without_a_proof_hashes_no_job(desk: Desk, monkeypatch: pytest.M
 
 
 def test_rows_of_an_image_are_decoded_as_jobs() -> None:
-    """A job begins with the fields of its row, in their order, so that no row is copied."""
+    """The fields of a job begin with the fields of an image row, in the same order, so that no row is copied."""
     row = image.JobRow.__struct_fields__
-    assert Job.__struct_fields__[: len(row)] == row
+    assert JobRecord.__struct_fields__[: len(row)] == row
 
 
 def test_loading_an_image_reports_no_changes(desk: Desk) -> None:
-    """No event changed the jobs of an image: a loaded book lists no moves, and holds nothing for them."""
+    """Loading an image records no moves of jobs in the book."""
     loaded = eventful(desk).reloaded()
     assert loaded.book.jobs
     assert loaded.book.moves == []
@@ -203,7 +203,7 @@ def test_jobs_of_an_image_share_their_templates(desk: Desk) -> None:
 
 @pytest.mark.parametrize("template", [7, [["echo"]], None])
 def test_image_with_a_template_that_it_does_not_have_is_refused(desk: Desk, template: object) -> None:
-    """A row names a template of its chunk by the index, and nothing else."""
+    """An image in which a row names its template other than by an index of its chunk does not load."""
     desk.submit("a")
     head, jobs = map(msgspec.msgpack.decode, image.dump(desk.ledger))
     jobs[2][0][1] = template
@@ -212,15 +212,15 @@ def test_image_with_a_template_that_it_does_not_have_is_refused(desk: Desk, temp
 
 
 def test_image_that_has_a_job_twice_is_refused(desk: Desk) -> None:
-    """Two rows with one id are no image."""
+    """An image with the same job id twice does not load."""
     desk.submit("a")
     head, jobs = image.dump(desk.ledger)
-    with pytest.raises(msgspec.ValidationError, match="a job twice"):
+    with pytest.raises(msgspec.ValidationError, match="a job id twice"):
         image.load([head, jobs, jobs], desk.config)
 
 
 def test_chunks_of_an_image_are_bounded_in_bytes(desk: Desk) -> None:
-    """Large payloads are spread over several chunks, so that none needs more memory than a batch."""
+    """Large payloads are spread over several chunks, so that no chunk needs more memory than a batch."""
     for number in range(20):
         desk.submit(f"{number}", payload=bytes(1024 * 1024))
     assert max(map(len, image.dump(desk.ledger))) < 6 * 1024 * 1024
@@ -228,7 +228,7 @@ def test_chunks_of_an_image_are_bounded_in_bytes(desk: Desk) -> None:
 
 
 def test_digest_changes_with_every_transition(desk: Desk) -> None:
-    """No step of a job's life leaves the digest as it was, and forgetting all jobs makes it zero."""
+    """Every transition of a job changes the digest, and evicting all jobs makes it zero."""
     seen = {desk.ledger.digest}
     desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)))
     seen.add(desk.ledger.digest)
@@ -243,7 +243,7 @@ def test_digest_changes_with_every_transition(desk: Desk) -> None:
 
 
 def test_refused_reports_leave_the_digest_alone(desk: Desk) -> None:
-    """A refused report is history, not state."""
+    """A refused report does not change the digest, because it is history and not state."""
     desk.submit("a")
     digest = desk.ledger.digest
     desk.report("a", 77)
@@ -278,7 +278,7 @@ def test_digests_do_not_depend_on_the_hash_seed(root: Path) -> None:
 
 
 def test_log_time_never_goes_back(desk: Desk) -> None:
-    """A command or an event from before the last one is a bug and stops the process."""
+    """A command or event with a time before the last one is a bug and raises an AssertionError."""
     desk.submit("a")
     with pytest.raises(AssertionError, match="log time"):
         desk.ledger.apply(events.Started(desk.log_ms - 1, 1))
@@ -289,7 +289,7 @@ def test_log_time_never_goes_back(desk: Desk) -> None:
 
 
 def test_settings_do_not_change_what_events_mean(desk: Desk) -> None:
-    """A replay under another aging gives the same state: it was decided when it happened."""
+    """A replay with another aging gives the same state, because events store what was decided."""
     eventful(desk)
     whole = image.full_digest(desk.ledger)
     desk.config = LedgerConfig(aging_ms=0)

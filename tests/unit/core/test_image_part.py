@@ -1,4 +1,4 @@
-"""Images made of the image before and the events since, without holding all jobs."""
+"""Images made from the previous image and the events since, without loading all jobs."""
 
 import random
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ TEMPLATES = [
 
 
 class History:
-    """A ledger that random commands drive, and the events that they led to."""
+    """A ledger that is driven by random commands, and the resulting events."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -32,7 +32,7 @@ class History:
         self.ids = 0
 
     def events(self, count: int) -> Iterator[AnyEvent]:
-        """So many more events; each is applied before it is given out."""
+        """Yields `count` more events; each is applied before it is yielded."""
         while count:
             self.now = Now(self.now.log_ms + self.rng.randint(0, 20), self.now.served_ms + self.rng.randint(0, 20))
             event = self._event()
@@ -43,7 +43,7 @@ class History:
 
     def _event(self) -> AnyEvent | None:
         if self.ledger.book.finished and self.rng.random() < 0.02:
-            return Evicted(self.now.log_ms, 1)  # as earlier versions forgot jobs
+            return Evicted(self.now.log_ms, 1)  # the eviction event of earlier versions
         decided = self.ledger.decide(self._command(), self.now)
         return decided.event if isinstance(decided, Decision) else None
 
@@ -90,7 +90,7 @@ class History:
         return NewJob(self._id(), rng.randrange(3), bytes(rng.randint(0, 9)), due_ms, rng.choice([None, extra]))
 
     def _id(self) -> str:
-        """Sometimes one that was there before, and may have been forgotten."""
+        """Returns a new id, or one that was used before and whose job may have been evicted."""
         return f"j{self.rng.randint(0, 30)}" if self.rng.random() < 0.3 else self._fresh_id()
 
     def _fresh_id(self) -> str:
@@ -100,7 +100,7 @@ class History:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_image_of_a_part_is_that_of_the_whole_byte_for_byte(seed: int) -> None:
-    """Step by step, each image from the one before it, whatever the events forget, end, requeue or name again."""
+    """An image made from the previous one and the events since equals the image of the whole ledger byte for byte."""
     history = History(seed)
     before: list[bytes] | None = None
     for _ in range(12):
@@ -125,7 +125,7 @@ def test_image_of_a_part_is_that_of_the_whole_byte_for_byte(seed: int) -> None:
 
 
 def test_part_holds_only_what_events_can_change() -> None:
-    """Of a thousand jobs one is canceled: it and the job that runs are loaded, without payloads and labels."""
+    """A part of an image holds the canceled and the running job of a thousand, without payloads and labels."""
     ledger = Ledger(LedgerConfig())
     ledger.leases.resume(Now(0, 0))
 

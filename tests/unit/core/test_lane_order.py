@@ -1,4 +1,4 @@
-"""Which lane is next: the index gives what the plain rule gives, and looks at few entries for it."""
+"""The next lane: the index gives the same choice as a simple merge, and reads few entries for it."""
 
 import heapq
 import random
@@ -10,7 +10,7 @@ from holdfast.core.lane import LaneKey
 from holdfast.core.lane_order import LaneOrder, Wanted, virtual_arrival
 from holdfast.core.last_chance import waits_alone_until_ms
 from holdfast.core.lifecycle import FAILED, QUEUED
-from holdfast.core.model import FIXED, BackoffRule, Job, QueueMode, Template
+from holdfast.core.model import FIXED, BackoffRule, JobRecord, QueueMode, Template
 from holdfast.limits import QUARANTINE_MS
 from tests.unit.core.desk import Desk
 
@@ -18,7 +18,7 @@ QUEUES, ROUTES, PRIORITIES = ("q1", "q2", "q3", "q4"), ("a", "b", "c"), (0, 5, 9
 
 
 class Rule:
-    """The choice as it is stated: all lanes, merged, one job at a time."""
+    """The simple form of the choice: merges all lanes, one job at a time."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -47,11 +47,11 @@ class Rule:
         is_last = 0 < job.losses >= job.template.max_losses
         return is_last and self._desk.log_ms - job.started_ms < QUARANTINE_MS
 
-    def _merged(self, routes: tuple[str, ...], queues: tuple[str, ...]) -> Iterator[Job]:
+    def _merged(self, routes: tuple[str, ...], queues: tuple[str, ...]) -> Iterator[JobRecord]:
         self._book.ready.promote(self._desk.log_ms)
-        heads: list[tuple[int, int, Job, Iterator[Job]]] = []
+        heads: list[tuple[int, int, JobRecord, Iterator[JobRecord]]] = []
 
-        def push(jobs: Iterator[Job]) -> None:
+        def push(jobs: Iterator[JobRecord]) -> None:
             job = next(jobs, None)
             if job is not None:
                 heapq.heappush(heads, (virtual_arrival(job, self._desk.config.aging_ms), job.number, job, jobs))
@@ -73,7 +73,7 @@ class Rule:
 @pytest.mark.parametrize("aging_ms", [0, 1_000])
 @pytest.mark.parametrize("seed", range(4))
 def test_choice_is_that_of_the_rule(seed: int, aging_ms: int) -> None:
-    """Over random submits, grants, losses, retries, cancels, pauses and time, each grant is what the rule says."""
+    """Over random submits, grants, losses, retries, cancels, pauses and time, each grant equals that of the rule."""
     rng, desk = random.Random(seed), Desk(aging_ms=aging_ms)
     rule = Rule(desk)
     backoff = BackoffRule(FIXED, 300)
@@ -117,7 +117,7 @@ def test_choice_is_that_of_the_rule(seed: int, aging_ms: int) -> None:
     desk.check()
 
 
-# -- how much is looked at
+# -- number of entries read
 
 
 def _order(desk: Desk) -> LaneOrder:
@@ -133,7 +133,7 @@ def _filled(queues: int) -> Desk:
 
 
 def _visits(desk: Desk, *queues: str) -> int:
-    """Entries that a decision and its event look at."""
+    """Returns the number of entries that a decision and its event read."""
     before = _order(desk).visits
     assert desk.leased_ids(2, queues=queues)
     return _order(desk).visits - before
@@ -141,7 +141,7 @@ def _visits(desk: Desk, *queues: str) -> int:
 
 @pytest.mark.parametrize("named", [0, 3, -1])
 def test_grant_looks_at_as_many_entries_beside_many_queues(named: int) -> None:
-    """With 10,000 queues that have jobs a grant visits what it visits with 100: for all, for few, for all by name."""
+    """A grant reads as many entries with 10,000 non-empty queues as with 100, for all, few or all named queues."""
     seen = {}
     for count in (100, 10_000):
         desk = _filled(count)
@@ -151,7 +151,7 @@ def test_grant_looks_at_as_many_entries_beside_many_queues(named: int) -> None:
 
 
 def test_grant_looks_past_no_jobs_on_their_last_chance() -> None:
-    """A busy worker finds its next job as quickly when thousands of queues wait for a free worker."""
+    """A busy worker gets its next job as quickly when a thousand queues hold jobs on their last chance."""
     seen = {}
     for count in (10, 1_000):
         desk = Desk()
@@ -169,7 +169,7 @@ def test_grant_looks_past_no_jobs_on_their_last_chance() -> None:
 
 
 def test_grant_looks_past_no_paused_queues() -> None:
-    """Hundreds of paused queues with older jobs do not stand in the way of the next job."""
+    """Hundreds of paused queues with older jobs do not slow down the choice of the next job."""
     seen = {}
     for count in (10, 900):
         desk = _filled(count)
@@ -182,7 +182,7 @@ def test_grant_looks_past_no_paused_queues() -> None:
 
 
 def test_only_wanted_tracks_are_chosen_from() -> None:
-    """Without routes nothing is wanted, and without a word everything is."""
+    """A choice without routes finds no job, and a choice without a filter finds all jobs."""
     desk = _filled(3)
     order = _order(desk)
     assert order.choose(Wanted(frozenset()), 3, desk.log_ms, is_free=True) == []

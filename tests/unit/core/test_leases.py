@@ -1,4 +1,4 @@
-"""The right to run: who has it, until when, and what reports without it are worth."""
+"""Leases: their holder, their deadline, and reports without a valid lease."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.unit.core.desk import ECHO, Desk
 
 @pytest.fixture
 def running(desk: Desk) -> Desk:
-    """A desk where w1 runs job a under token 1 for a second."""
+    """A desk where w1 runs job a with token 1 and a lease of one second."""
     desk.submit("a", template=Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 0)))
     assert desk.run_one().token == 1
     return desk
@@ -25,7 +25,7 @@ def running(desk: Desk) -> Desk:
 
 
 def test_tokens_only_grow(desk: Desk) -> None:
-    """Each grant has a token of its own, larger than all before it, also after a restart."""
+    """Each grant has a token of its own that is larger than all before it, also after a restart."""
     desk.submit("a", "b", "c")
     tokens = [lease.token for lease in desk.lease(2)]
     desk.revoke(reason="released")
@@ -36,7 +36,7 @@ def test_tokens_only_grow(desk: Desk) -> None:
 
 
 def test_attempt_is_counted_when_it_is_granted(running: Desk) -> None:
-    """A job that kills its worker at once has still been tried once."""
+    """The ledger counts an attempt when it grants it, so that a job that kills its worker has been tried."""
     assert (running.job("a").attempts, running.job("a").state) == (1, RUNNING)
 
 
@@ -44,7 +44,7 @@ def test_attempt_is_counted_when_it_is_granted(running: Desk) -> None:
 
 
 def test_lease_expires_at_its_deadline_and_not_before(running: Desk) -> None:
-    """A lease of a second holds for 999 ms and is over at 1000, and the loss is counted."""
+    """A lease of a second is valid for 999 ms and expires at 1000, and the ledger counts the loss."""
     running.pass_ms(999)
     assert running.expire() == []
     running.pass_ms(1)
@@ -54,7 +54,7 @@ def test_lease_expires_at_its_deadline_and_not_before(running: Desk) -> None:
 
 
 def test_heartbeat_extends_all_leases_of_its_worker(desk: Desk) -> None:
-    """A heartbeat counts from now for all that the worker holds, and for nobody else."""
+    """A heartbeat extends all leases of its worker from now, and no leases of other workers."""
     desk.submit("a", "b", "c")
     desk.lease(2, worker="w1")
     desk.lease(1, worker="w2")
@@ -65,7 +65,7 @@ def test_heartbeat_extends_all_leases_of_its_worker(desk: Desk) -> None:
 
 
 def test_expired_lease_is_never_revived(running: Desk) -> None:
-    """A heartbeat after the deadline is told that nothing is held, and leaves the lease to expire."""
+    """A heartbeat after the deadline reports no held leases, and the lease expires."""
     running.pass_ms(1_000)
     assert running.extend("w1") == commands.Heard([], [])
     assert running.extend("w1", held=set()) == commands.Heard([], [])
@@ -74,7 +74,7 @@ def test_expired_lease_is_never_revived(running: Desk) -> None:
 
 
 def test_shorter_extension_is_noticed_in_time(desk: Desk) -> None:
-    """A heartbeat may shorten a lease; the wake-up time follows."""
+    """A heartbeat may shorten a lease, and the next deadline follows."""
     desk.submit("a")
     desk.lease(lease_ms=60_000)
     desk.extend(lease_ms=100)
@@ -86,7 +86,7 @@ def test_shorter_extension_is_noticed_in_time(desk: Desk) -> None:
 
 
 def test_jump_of_the_wall_clock_expires_nothing(running: Desk) -> None:
-    """Leases are measured in served time; a day that only the wall clock has seen ends none of them."""
+    """Leases are measured in served time, so that a jump of the wall clock by a day expires none of them."""
     running.log_ms += 86_400_000
     assert running.expire() == []
     assert running.report("a", 1) == ""
@@ -99,7 +99,7 @@ def test_standing_wall_clock_keeps_no_lease_alive(running: Desk) -> None:
 
 
 def test_all_leases_that_are_over_go_in_one_event(desk: Desk) -> None:
-    """Expiry takes every overdue lease of every worker at once, in the order of their tokens."""
+    """One event expires every overdue lease of every worker, in the order of their tokens."""
     desk.submit(*"abcd")
     desk.lease(2, worker="w2")
     desk.lease(1, worker="w1")
@@ -122,7 +122,7 @@ def test_watched_deadlines_are_bounded(desk: Desk) -> None:
 
 
 def test_job_that_is_handed_back_for_ever_ends_failed(desk: Desk) -> None:
-    """A lease handed back spends nothing, but not without end: beyond a limit it counts as a loss."""
+    """A lease that is handed back counts as a loss once its job was handed back too often."""
     desk.submit("a")
     grants = 0
     while desk.job("a").state == QUEUED:
@@ -145,7 +145,7 @@ def _lose_both(desk: Desk, times: int) -> None:
 
 
 def test_job_on_its_last_chance_runs_alone(desk: Desk) -> None:
-    """After as many losses as are allowed, jobs that were always lost together are granted one by one."""
+    """After the allowed number of losses, jobs that were lost together are granted one by one."""
     desk.submit("a", "b", template=RISKY)
     _lose_both(desk, 2)
     assert [lease.job_id for lease in desk.lease(2)] == ["a"]
@@ -156,7 +156,7 @@ def test_job_on_its_last_chance_runs_alone(desk: Desk) -> None:
 
 
 def test_solitude_of_a_last_chance_ends(desk: Desk) -> None:
-    """A worker that has had such a job for a minute gets others too; one that waited a minute need not be alone."""
+    """After a minute a worker with such a job gets others too, and such a job that waits need not run alone."""
     desk.submit("a", "b", template=RISKY)
     _lose_both(desk, 2)
     desk.lease(2, lease_ms=600_000)
@@ -167,7 +167,7 @@ def test_solitude_of_a_last_chance_ends(desk: Desk) -> None:
 
 
 def test_job_on_its_last_chance_waits_for_a_worker_that_is_free(desk: Desk) -> None:
-    """A busy worker is not given it, nor what comes after it; a free one is."""
+    """A busy worker gets neither a job on its last chance nor the jobs behind it, but a free worker gets it."""
     desk.submit("a", template=RISKY)
     desk.submit("other", template=Template("echo", queue="elsewhere"))
     _lose_both(desk, 1)
@@ -185,7 +185,7 @@ def test_job_on_its_last_chance_waits_for_a_worker_that_is_free(desk: Desk) -> N
 
 
 def _restart_later(desk: Desk, later_ms: int) -> int | None:
-    """The time that is left of the first lease after a restart this much later in log time."""
+    """Restarts `later_ms` later in log time; returns the remaining time of the first lease."""
     desk.log_ms += later_ms
     desk.restart()
     desk.start()
@@ -194,13 +194,13 @@ def _restart_later(desk: Desk, later_ms: int) -> int | None:
 
 @pytest.mark.parametrize("later_ms", [0, 400, 1_000, 60_000, 10**9])
 def test_restart_renews_a_lease_whatever_the_wall_clock_says(running: Desk, later_ms: int) -> None:
-    """After a restart a lease has its full length again, however long nobody served and however the clock jumped."""
+    """After a restart a lease has its full length again, however long the downtime and whatever the clock's jump."""
     assert _restart_later(running, later_ms) == 1_000
     assert running.report("a", 1) == ""
 
 
 def test_renewed_lease_expires_as_usual(running: Desk) -> None:
-    """A worker that is not heard within a full lease after the restart has lost its job."""
+    """A worker that sends no heartbeat for a full lease after the restart loses its job."""
     _restart_later(running, 60_000)
     running.pass_ms(999)
     assert running.expire() == []
@@ -211,7 +211,7 @@ def test_renewed_lease_expires_as_usual(running: Desk) -> None:
 
 
 def test_second_restart_renews_nothing_until_the_worker_was_heard(running: Desk) -> None:
-    """A lease that was renewed once keeps what is left of that over further restarts, until its worker is heard."""
+    """A lease that was renewed once keeps its remaining time over further restarts, until its worker's heartbeat."""
     assert _restart_later(running, 0) == 1_000
     running.pass_ms(700)
     assert _restart_later(running, 0) == 300
@@ -221,7 +221,7 @@ def test_second_restart_renews_nothing_until_the_worker_was_heard(running: Desk)
 
 @pytest.mark.parametrize("step_ms", [0, 100])
 def test_restarts_faster_than_a_lease_do_not_keep_a_dead_workers_lease_alive(running: Desk, step_ms: int) -> None:
-    """However often the coordinator restarts, and even if log time stands still meanwhile, the lease ends."""
+    """A dead worker's lease ends however often the coordinator restarts, even if log time does not advance."""
     left_ms = [_restart_later(running, step_ms) or 0 for _ in range(12)]
     assert left_ms == sorted(left_ms, reverse=True)
     assert left_ms[-1] <= 0
@@ -230,7 +230,7 @@ def test_restarts_faster_than_a_lease_do_not_keep_a_dead_workers_lease_alive(run
 
 
 def test_restart_is_the_same_from_the_log_and_from_a_snapshot(running: Desk) -> None:
-    """That a lease was renewed, and that its worker was heard, survive a snapshot."""
+    """A snapshot keeps whether a lease was renewed and whether its worker has sent a heartbeat since."""
     for _ in range(3):
         _restart_later(running, 100)
         assert image.full_digest(running.reloaded()) == image.full_digest(running.replayed())
@@ -240,7 +240,7 @@ def test_restart_is_the_same_from_the_log_and_from_a_snapshot(running: Desk) -> 
 
 
 def test_heartbeat_writes_nothing(running: Desk) -> None:
-    """However often a worker is heard, its leases go on and the journal stays as it is."""
+    """Heartbeats extend the leases of a worker without writing to the journal."""
     position = running.ledger.position
     for _ in range(100):
         running.pass_ms(999)
@@ -252,7 +252,7 @@ def test_heartbeat_writes_nothing(running: Desk) -> None:
 
 
 def test_first_heartbeat_after_a_restart_is_journaled_and_no_other(running: Desk) -> None:
-    """The journal says once that a worker was heard after a restart, because the next restart depends on it."""
+    """Only the first heartbeat after a restart is written to the journal, because the next restart depends on it."""
     _restart_later(running, 0)
     position = running.ledger.position
     for _ in range(10):
@@ -261,13 +261,13 @@ def test_first_heartbeat_after_a_restart_is_journaled_and_no_other(running: Desk
 
 
 def test_heartbeat_with_another_lease_length_is_journaled(running: Desk) -> None:
-    """The length that a restart gives a lease is the one that was last in force."""
+    """After a restart a lease has the length that its last heartbeat set."""
     running.extend("w1", lease_ms=5_000)
     assert _restart_later(running, 0) == 5_000
 
 
 def test_journaled_heartbeats_of_before_are_replayed(running: Desk) -> None:
-    """A journal in which every heartbeat is an event gives the same leases as it always did."""
+    """A journal in which every heartbeat is an event replays to the same leases."""
     for _ in range(3):
         running.pass_ms(500)
         running.take(Extended(running.log_ms, "w1", 1_000, [1]))
@@ -277,7 +277,7 @@ def test_journaled_heartbeats_of_before_are_replayed(running: Desk) -> None:
 
 
 def test_lease_of_a_local_worker_names_the_process_that_served(desk: Desk) -> None:
-    """Which leases went with a server process is known after it, from the log and from a snapshot."""
+    """After a restart, from the log or from a snapshot, a lease still names the process that hosted its worker."""
     desk.start("first")
     desk.submit("a", "b")
     desk.lease(1, is_local=True)
@@ -289,7 +289,7 @@ def test_lease_of_a_local_worker_names_the_process_that_served(desk: Desk) -> No
 
 
 def test_worker_that_outlives_a_restart_goes_on(running: Desk) -> None:
-    """A worker may extend and report after a restart as if nothing had happened."""
+    """A worker may extend and report after a restart as before."""
     running.restart(running.reloaded())
     assert running.extend("w1").held == [1]
     assert running.report("a", 1) == ""
@@ -297,7 +297,7 @@ def test_worker_that_outlives_a_restart_goes_on(running: Desk) -> None:
 
 
 def test_extension_survives_a_restart(running: Desk) -> None:
-    """What a heartbeat gave is still given after a replay."""
+    """The extension by a heartbeat is still valid after a replay."""
     running.pass_ms(900)
     running.extend("w1", lease_ms=1_000)
     assert _restart_later(running, 0) == 1_000
@@ -316,7 +316,7 @@ def test_first_terminal_report_wins(running: Desk) -> None:
 
 
 def test_repeated_report_is_told_that_it_counts(running: Desk) -> None:
-    """A worker that did not hear the answer may report the same again, which changes nothing."""
+    """A worker that got no reply may send the same report again, which is accepted and changes nothing."""
     running.report("a", 1)
     position = running.ledger.position
     assert running.report("a", 1) == ""
@@ -324,7 +324,7 @@ def test_repeated_report_is_told_that_it_counts(running: Desk) -> None:
 
 
 def test_late_report_is_refused_and_kept_as_evidence(running: Desk) -> None:
-    """A result after the deadline does not count, even before the lease was taken back."""
+    """A report after the deadline is refused and recorded, even before the lease is revoked."""
     running.pass_ms(1_000)
     position = running.ledger.position
     assert running.report("a", 1) == "LEASE_EXPIRED"
@@ -333,7 +333,7 @@ def test_late_report_is_refused_and_kept_as_evidence(running: Desk) -> None:
 
 
 def test_stale_token_is_refused_for_ever(running: Desk) -> None:
-    """A token that was taken back is worth nothing, also while another lease on the job runs."""
+    """A report with a revoked token is refused, also while another worker holds a lease of the job."""
     running.revoke()
     assert running.report("a", 1) == "STALE_TOKEN"
     running.lease(worker="w2")
@@ -343,7 +343,7 @@ def test_stale_token_is_refused_for_ever(running: Desk) -> None:
 
 
 def test_stale_token_extends_nothing(running: Desk) -> None:
-    """A heartbeat of the former holder does not keep the lease of the present one alive."""
+    """A heartbeat of the former holder does not extend the lease of the present one."""
     running.revoke()
     running.lease(worker="w2")
     assert running.extend("w1", held={1, 2}).held == []
@@ -352,14 +352,14 @@ def test_stale_token_extends_nothing(running: Desk) -> None:
 
 
 def test_report_of_another_worker_is_refused(running: Desk) -> None:
-    """Knowing a token is not enough: only the holder may report."""
+    """The ledger accepts a report only from the worker that holds the lease."""
     assert running.report("a", 1, worker="w2") == "NOT_THE_HOLDER"
     assert running.report("a", 0, worker="w2") == "NOT_THE_HOLDER"
     assert running.job("a").state == RUNNING
 
 
 def test_token_of_another_job_is_refused(running: Desk) -> None:
-    """A live token proves nothing about a job that it was not given for."""
+    """A report with a valid token of another job is refused."""
     running.submit("b", "c")
     running.lease(1)
     assert running.report("c", 2) == "STALE_TOKEN"
@@ -376,19 +376,19 @@ def test_report_without_a_token_speaks_for_the_lease_held(running: Desk) -> None
 
 
 def test_report_without_a_token_on_a_waiting_job_is_refused(desk: Desk) -> None:
-    """Token 0 stands for nothing where nobody holds a lease."""
+    """A report with token 0 on a job without a lease is refused."""
     desk.submit("a")
     assert desk.report("a", 0) == "STALE_TOKEN"
 
 
 def test_report_on_an_unknown_job_is_refused(desk: Desk) -> None:
-    """A job that never was, or is forgotten, is unknown; its name is kept in part and made writable."""
+    """A report on an unknown job is refused, also when the id is too long or is not valid Unicode."""
     assert desk.report("nobody" * 100, 1) == "UNKNOWN_JOB"
     assert desk.report("\ud800", 1) == "UNKNOWN_JOB"
 
 
 def test_one_report_speaks_once_for_a_lease(running: Desk) -> None:
-    """Of two rows for one lease the first counts; an equal one is a repeat, a different one is refused."""
+    """Of several rows for one lease the first counts, an equal one is a repeat, and a different one is refused."""
     rows = [ReportRow("a", 1, DONE), ReportRow("a", 1, DONE), ReportRow("a", 1, FAILED)]
     reply = running.do(commands.Report("w1", rows))
     assert reply.refused == ["", "", "ALREADY_FINISHED"]
@@ -396,14 +396,14 @@ def test_one_report_speaks_once_for_a_lease(running: Desk) -> None:
 
 
 def test_second_row_after_a_retry_is_stale(running: Desk) -> None:
-    """Where the first row sent the job back to its queue, the second has no lease any more."""
+    """If the first row returned the job to its queue, the second row has a stale token."""
     rows = [ReportRow("a", 1, FAILED), ReportRow("a", 1, DONE)]
     assert running.do(commands.Report("w1", rows)).refused == ["", "STALE_TOKEN"]
     assert running.job("a").state == QUEUED
 
 
 def test_bad_rows_do_not_spoil_good_ones(running: Desk) -> None:
-    """A batch of reports is judged row by row and becomes one event."""
+    """The ledger judges a batch of reports row by row and writes one event."""
     running.submit("b")
     rows = [ReportRow("x", 9, DONE), ReportRow("a", 1, DONE), ReportRow("b", 1, DONE)]
     decision: Any = running.decide(commands.Report("w1", rows))
@@ -414,14 +414,14 @@ def test_bad_rows_do_not_spoil_good_ones(running: Desk) -> None:
 
 
 def test_unrequested_cancel_is_a_failed_attempt(running: Desk) -> None:
-    """A worker cannot cancel: CANCELED without a request counts as a failure, and is retried."""
+    """A CANCELED report without a cancel request counts as a failed attempt and is retried."""
     assert running.report("a", 1, CANCELED) == ""
     assert (running.job("a").state, running.job("a").failures) == (QUEUED, 1)
 
 
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_output_limit_is_exact(running: Desk, over: int) -> None:
-    """Output up to the limit is kept; one byte more makes the job FAILED with no output, and no retry."""
+    """Output up to the limit is kept, but one more byte makes the job FAILED without output and without a retry."""
     assert running.report("a", 1, output=b"x" * (OUTPUT_BYTES_MAX + over)) == ""
     job = running.job("a")
     assert job.result is not None
@@ -430,7 +430,7 @@ def test_output_limit_is_exact(running: Desk, over: int) -> None:
 
 
 def test_texts_of_a_report_are_cut_and_made_writable(running: Desk) -> None:
-    """Summaries and reasons are cut to their limits, and what is not UTF-8 in them is replaced."""
+    """Summaries and reasons are cut to their limits, and characters that are not UTF-8 are replaced."""
     running.report("a", 1, FAILED, is_retryable=False, summary="\udcff" * 2_000, failure_reason="é" * 2_000)
     result = running.job("a").result
     assert result is not None
@@ -442,7 +442,7 @@ def test_texts_of_a_report_are_cut_and_made_writable(running: Desk) -> None:
 
 
 def test_queued_job_is_canceled_at_once_and_never_granted(desk: Desk) -> None:
-    """The cancel of a waiting job ends it; nobody gets it after that."""
+    """The cancel of a waiting job ends it at once, and no worker gets the job."""
     desk.submit("a")
     reply = desk.cancel("a", "enough")
     assert (reply.state, reply.was_terminal, reply.token) == (CANCELED, False, 0)
@@ -453,7 +453,7 @@ def test_queued_job_is_canceled_at_once_and_never_granted(desk: Desk) -> None:
 
 
 def test_running_job_is_marked_and_its_worker_is_told(running: Desk) -> None:
-    """The cancel of a running job names the lease to stop and reaches the worker with its heartbeat."""
+    """The cancel of a running job returns the token of its lease, and the worker's next heartbeat receives it."""
     reply = running.cancel("a")
     assert (reply.state, reply.was_terminal, reply.token) == (RUNNING, False, 1)
     assert running.extend("w1").cancels == [1]
@@ -462,7 +462,7 @@ def test_running_job_is_marked_and_its_worker_is_told(running: Desk) -> None:
 
 
 def test_second_cancel_changes_nothing(running: Desk) -> None:
-    """A cancel that was noted before, or of a job that has ended, answers without an event."""
+    """A repeated cancel, or the cancel of a job that has ended, writes no event."""
     running.cancel("a")
     position = running.ledger.position
     assert running.cancel("a").token == 1
@@ -472,7 +472,7 @@ def test_second_cancel_changes_nothing(running: Desk) -> None:
 
 
 def test_result_that_was_faster_than_the_cancel_counts(running: Desk) -> None:
-    """A job that ended well although its cancel was asked for is DONE."""
+    """A job that succeeds although its cancel was requested ends DONE."""
     running.cancel("a")
     running.report("a", 1, DONE)
     assert running.job("a").state == DONE
@@ -480,36 +480,36 @@ def test_result_that_was_faster_than_the_cancel_counts(running: Desk) -> None:
 
 @pytest.mark.parametrize("reason", ["disconnected", "released"])
 def test_canceled_job_that_loses_its_worker_is_canceled(running: Desk, reason: str) -> None:
-    """A job whose end was asked for does not run again after its lease has ended."""
+    """A job whose cancel was requested does not run again after its lease has ended."""
     running.cancel("a")
     running.revoke(reason=reason)
     assert running.job("a").state == CANCELED
 
 
 def test_cancel_of_an_unknown_job_is_refused(desk: Desk) -> None:
-    """A job that does not exist cannot be canceled, and a hostile id is shown harmlessly."""
+    """The ledger refuses to cancel an unknown job, and its message escapes a hostile id."""
     assert desk.cancel("nobody").reason == "JOB_NOT_FOUND"
     assert "\\x00" in desk.cancel("\0").message
 
 
-# -- taking back
+# -- revoking
 
 
 def test_released_lease_spends_nothing(running: Desk) -> None:
-    """A lease that is handed back is no attempt, no failure and no loss."""
+    """A lease that is handed back counts as no attempt, no failure and no loss."""
     assert running.revoke(reason="released") == [1]
     job = running.job("a")
     assert (job.state, job.failures, job.losses, job.attempts) == (QUEUED, 0, 0, 0)
 
 
 def test_disconnected_lease_is_a_loss(running: Desk) -> None:
-    """A lease that went with its worker counts as a loss."""
+    """A lease whose worker disconnected counts as a loss."""
     running.revoke(reason="disconnected")
     assert running.job("a").losses == 1
 
 
 def test_only_named_leases_are_taken_back(desk: Desk) -> None:
-    """A revocation that names tokens takes these, if the worker holds them, and no others."""
+    """A revocation that names tokens revokes only those of them that the worker holds."""
     desk.submit(*"abc")
     desk.lease(2, worker="w1")
     desk.lease(1, worker="w2")
@@ -519,7 +519,7 @@ def test_only_named_leases_are_taken_back(desk: Desk) -> None:
 
 
 def test_heartbeat_takes_back_what_the_worker_does_not_run(desk: Desk) -> None:
-    """A lease that its worker does not list, and had time to learn of, goes back without being counted."""
+    """A heartbeat revokes, without counting it, a lease older than the grace that its worker does not list."""
     desk.submit("a", "b")
     desk.lease(2)
     desk.pass_ms(100)
@@ -528,7 +528,7 @@ def test_heartbeat_takes_back_what_the_worker_does_not_run(desk: Desk) -> None:
 
 
 def test_heartbeat_spares_leases_that_are_on_their_way(desk: Desk) -> None:
-    """A lease younger than the grace is held although its worker does not list it yet."""
+    """A heartbeat keeps a lease younger than the grace although its worker does not list it yet."""
     desk.submit("a")
     desk.lease()
     desk.pass_ms(99)

@@ -1,4 +1,4 @@
-"""The table of legal moves."""
+"""The table of legal state transitions."""
 
 import itertools
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from holdfast.core import lifecycle
 from holdfast.core.events import CancelAccepted, Granted
 from holdfast.core.lifecycle import LEGAL, NOWHERE, TERMINAL, TRANSITIONS, IllegalTransitionError, State
-from holdfast.testing import model
+from holdfast_lab.simulation import model
 from tests.unit.core.desk import Desk
 
 EVERYWHERE = [NOWHERE, *State]
@@ -16,7 +16,7 @@ EVERYWHERE = [NOWHERE, *State]
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(EVERYWHERE, State)))
 def test_only_moves_of_the_table_are_legal(source: int, target: int) -> None:
-    """`check` lets the rows of the table pass and raises for every other pair."""
+    """`check` accepts the rows of the table and raises for every other pair."""
     if (source, target) in LEGAL:
         lifecycle.check(source, target)
     else:
@@ -25,7 +25,7 @@ def test_only_moves_of_the_table_are_legal(source: int, target: int) -> None:
 
 
 def test_table_and_model_agree_on_every_move() -> None:
-    """The model's own table of moves, written apart, allows the same moves between states."""
+    """The model's separate table of transitions allows the same moves between states."""
     assert {move for move in LEGAL if move[0] != NOWHERE} == model.MOVES
 
 
@@ -35,13 +35,13 @@ def test_nothing_leaves_a_terminal_state() -> None:
 
 
 def test_every_state_can_be_reached_and_left_unless_terminal() -> None:
-    """Each state is the target of a row, and each that is not terminal is the source of one."""
+    """Each state is the target of a row, and each state that is not terminal is the source of one."""
     assert {row.target for row in TRANSITIONS} == set(State)
     assert {row.source for row in TRANSITIONS if row.source} == set(State) - TERMINAL
 
 
 def test_state_numbers_are_those_of_the_contract() -> None:
-    """The numbers on the wire and on disk are fixed."""
+    """The numbers of the states on the wire and on disk are fixed."""
     assert [(state.name, state.value) for state in State] == [
         ("QUEUED", 1),
         ("RUNNING", 2),
@@ -52,7 +52,7 @@ def test_state_numbers_are_those_of_the_contract() -> None:
 
 
 def test_illegal_grant_raises_and_changes_nothing(desk: Desk) -> None:
-    """A grant of a finished job raises, and the job and the digest are what they were."""
+    """A grant of a finished job raises, and the job and the digest do not change."""
     desk.submit("a")
     desk.finish("a")
     before = desk.job("a").state, desk.ledger.digest, desk.ledger.position
@@ -62,7 +62,7 @@ def test_illegal_grant_raises_and_changes_nothing(desk: Desk) -> None:
 
 
 def test_illegal_cancel_raises_and_changes_nothing(desk: Desk) -> None:
-    """A cancel of a finished job raises, and the job and the digest are what they were."""
+    """A cancel of a finished job raises, and the job and the digest do not change."""
     desk.submit("a")
     desk.finish("a")
     before = desk.job("a").state, desk.job("a").cancel_requested, desk.ledger.digest
@@ -72,12 +72,12 @@ def test_illegal_cancel_raises_and_changes_nothing(desk: Desk) -> None:
 
 
 def test_lifecycle_document_is_up_to_date(root: Path) -> None:
-    """`docs/lifecycle.md` is what the table says; `make docs` writes it."""
+    """`docs/lifecycle.md` equals the generated table, which `make docs` writes."""
     assert (root / "docs" / "lifecycle.md").read_text() == lifecycle.to_markdown()
 
 
 def test_document_has_every_transition() -> None:
-    """The diagram and the table of the document hold one line for each row."""
+    """The diagram and the table of the document have one line for each row."""
     text = lifecycle.to_markdown()
     for row in TRANSITIONS:
         assert f"--> {row.target.name}: {row.trigger}\n" in text

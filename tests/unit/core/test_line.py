@@ -1,4 +1,4 @@
-"""The line of jobs that wait: who is next, what is refused, and what its bytes are."""
+"""The line of waiting jobs: order, refusals and encoding."""
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ NOW_MS = 1_000_000
 
 
 class Clerk:
-    """Decides and applies at once, at a time that a test moves."""
+    """Decides and applies at once, at a time that a test controls."""
 
     def __init__(self, aging_ms: int = 60_000) -> None:
         self.line = WaitingJobs(aging_ms)
@@ -48,14 +48,14 @@ def wanted(*routes: str, queues: tuple[str, ...] = ()) -> Wanted:
 
 
 def test_jobs_without_an_order_leave_as_they_came() -> None:
-    """Where nobody says more than an id, first in is first out."""
+    """Jobs without an order leave first in, first out."""
     clerk = Clerk()
     clerk.enqueue("c", "a", "b")
     assert clerk.rest() == ["c", "a", "b"]
 
 
 def test_order_counts_and_not_the_arrival() -> None:
-    """Jobs that come out of order, or come back, take the place that their order gives them."""
+    """Jobs that arrive out of order, or come back, take the place that their order gives them."""
     clerk = Clerk()
     clerk.enqueue(WaitingTicket("b", order=2), WaitingTicket("d", order=4), WaitingTicket("a", order=1))
     assert clerk.dequeue() == "a"
@@ -64,14 +64,14 @@ def test_order_counts_and_not_the_arrival() -> None:
 
 
 def test_job_without_an_order_stands_behind_all_that_came() -> None:
-    """It overtakes nobody, and those with a higher order that come later do not overtake it."""
+    """A job without an order overtakes no job, and jobs with a higher order that arrive later do not overtake it."""
     clerk = Clerk()
     clerk.enqueue(WaitingTicket("b", order=7), "x", "y", WaitingTicket("c", order=8), WaitingTicket("a", order=6))
     assert clerk.rest() == ["a", "b", "x", "y", "c"]
 
 
 def test_jobs_of_one_order_are_all_there() -> None:
-    """Two jobs that were given the same place leave as they came, and none is lost."""
+    """Two jobs with the same order leave in the order of their arrival, and none is lost."""
     clerk = Clerk()
     clerk.enqueue(
         WaitingTicket("b", order=5), WaitingTicket("a", order=5), WaitingTicket("c", order=(1 << 64) - 1), "d"
@@ -80,7 +80,7 @@ def test_jobs_of_one_order_are_all_there() -> None:
 
 
 def test_id_that_waits_is_left_as_it_is() -> None:
-    """Whatever comes under an id that waits changes nothing, not even its priority or its time."""
+    """Enqueuing an id that already waits changes nothing, not even its priority or its time."""
     clerk = Clerk()
     clerk.enqueue("a", "b")
     before = clerk.line.digest
@@ -91,7 +91,7 @@ def test_id_that_waits_is_left_as_it_is() -> None:
 
 
 def test_only_what_is_wanted_is_found() -> None:
-    """Routes must be named; queues are all of them where none is; nothing named is nothing wanted."""
+    """A dequeue finds only jobs of the named routes, and of the named queues or of all queues if none is named."""
     clerk = Clerk()
     clerk.enqueue(WaitingTicket("a", route="x"), WaitingTicket("b", "slow", route="y"), WaitingTicket("c", route="y"))
     assert clerk.dequeue(wanted()) == ""
@@ -102,7 +102,7 @@ def test_only_what_is_wanted_is_found() -> None:
 
 
 def test_delayed_job_is_not_found_before_its_time() -> None:
-    """To the millisecond; then it takes the place of its order."""
+    """A delayed job is not found before its due millisecond, and then takes the place of its order."""
     clerk = Clerk()
     clerk.enqueue(WaitingTicket("a", order=1, not_before_ms=NOW_MS + 10), WaitingTicket("b", order=2))
     assert clerk.dequeue() == "b"
@@ -115,21 +115,21 @@ def test_delayed_job_is_not_found_before_its_time() -> None:
 
 
 def test_priority_is_worth_waiting_time() -> None:
-    """A step of priority overtakes whoever came up to `aging_ms` before, and nobody who came earlier."""
+    """A step of priority overtakes jobs that arrived less than `aging_ms` before, and no older ones."""
     clerk = Clerk(aging_ms=100)
     clerk.enqueue(WaitingTicket("old", priority=5, order=1))
     clerk.now_ms += 50
     clerk.enqueue(WaitingTicket("young", priority=5, order=2, route="other"))
     clerk.now_ms += 100
     clerk.enqueue(WaitingTicket("urgent", priority=6, order=3))
-    assert clerk.rest() == ["old", "young", "urgent"], "the tie of the last two goes by order"
+    assert clerk.rest() == ["old", "young", "urgent"], "the order decides the tie of the last two"
     clerk = Clerk(aging_ms=0)
     clerk.enqueue(WaitingTicket("old", priority=5), WaitingTicket("urgent", priority=6))
     assert clerk.rest() == ["urgent", "old"]
 
 
 def test_waiting_counts_since_the_time_that_is_named() -> None:
-    """A job that comes back is as old as it was; a time to come counts as now."""
+    """A job that comes back keeps its age, and an arrival time in the future counts as now."""
     clerk = Clerk(aging_ms=100)
     clerk.enqueue(WaitingTicket("urgent", priority=6), WaitingTicket("patient", priority=5, since_ms=NOW_MS - 101))
     assert clerk.rest() == ["patient", "urgent"]
@@ -140,7 +140,7 @@ def test_waiting_counts_since_the_time_that_is_named() -> None:
 
 
 def test_removed_job_is_gone_wherever_it_stood() -> None:
-    """From the middle of a lane and from among those that are not due; once only."""
+    """A remove takes a job out of the middle of a lane or out of the delayed jobs, and only once."""
     clerk = Clerk()
     clerk.enqueue("a", "b", "c", WaitingTicket("later", not_before_ms=NOW_MS + 5))
     for job_id in ("b", "later"):
@@ -155,7 +155,7 @@ def test_removed_job_is_gone_wherever_it_stood() -> None:
 
 @pytest.mark.parametrize("not_before_ms", [-1, NOW_MS + 2 * limits.DELAY_MS_MAX + 1])
 def test_job_that_is_never_due_is_refused(not_before_ms: int) -> None:
-    """Neither before 1970 nor in some years, whether it waits already or not."""
+    """An enqueue with a due time before 1970 or years ahead is refused, whether the job waits already or not."""
     clerk = Clerk()
     clerk.enqueue("a")
     for job_id in ("a", "b"):
@@ -165,7 +165,7 @@ def test_job_that_is_never_due_is_refused(not_before_ms: int) -> None:
 
 
 def test_line_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond so many jobs, and beyond so many lanes, newcomers are told to come later; what waits is found again."""
+    """Above the limits of jobs and lanes new jobs are refused as retryable, and waiting jobs are still found."""
     clerk = Clerk()
     clerk.enqueue("a", WaitingTicket("b", route="other"))
     monkeypatch.setattr(limits, "LANES_MAX", 2)
@@ -183,7 +183,7 @@ def refused(clerk: Clerk, ticket: WaitingTicket) -> bool:
 
 
 def test_line_keeps_nothing_of_what_left() -> None:
-    """After thousands that came and went, the image is as small as before."""
+    """After thousands of jobs were enqueued and removed, the image is as small as before."""
     clerk = Clerk()
     clerk.enqueue("stays")
     for number in range(5_000):
@@ -196,7 +196,7 @@ def test_line_keeps_nothing_of_what_left() -> None:
 
 
 def test_events_are_written_as_ever() -> None:
-    """The bytes are part of the format on disk, and so is the digest: another one needs a new version."""
+    """The bytes of events and the digest are part of the format on disk, so that a change needs a new version."""
     line = WaitingJobs(60_000)
     events: list[LineEvent] = [
         Enqueued(7, WaitingTicket("a", "q", "r", 3, 9, 11, 5)),
@@ -219,7 +219,7 @@ def test_events_are_written_as_ever() -> None:
 
 
 def test_strange_bytes_are_not_taken() -> None:
-    """Neither an event nor an image that nobody wrote becomes a state."""
+    """The state refuses an event and an image with unknown or modified bytes."""
     line = WaitingJobs(60_000)
     line.apply(Enqueued(1, WaitingTicket("a")))
     head, rows = line.image()

@@ -1,4 +1,4 @@
-"""Random histories of a line against a list that is searched from end to end."""
+"""Random histories of a line, compared with a list that is searched linearly."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ WANTED = st.none() | st.builds(
 
 @dataclass
 class Waiting:
-    """One job of the model, with everything that its turn depends on."""
+    """One job of the model, with all values that determine its turn."""
 
     ticket: WaitingTicket
     place: tuple[int, int]
@@ -42,7 +42,7 @@ class Waiting:
 
 
 class Model:
-    """The rule in the plainest words."""
+    """The rule in its simplest form."""
 
     def __init__(self, aging_ms: int) -> None:
         self.aging_ms = aging_ms
@@ -73,7 +73,7 @@ class Model:
 
 
 class LineMachine(RuleBasedStateMachine):
-    """Whatever is asked, in any order, over restarts of both kinds."""
+    """Runs random commands in any order, over restarts from an image and from the journal."""
 
     aging_ms = 20
 
@@ -91,12 +91,12 @@ class LineMachine(RuleBasedStateMachine):
 
     @rule(step_ms=st.integers(1, 30))
     def wait(self, step_ms: int) -> None:
-        """Time passes."""
+        """Advances the time."""
         self.now_ms += step_ms
 
     @rule(ticket=TICKETS)
     def enqueue(self, ticket: WaitingTicket) -> None:
-        """A job comes, perhaps once more."""
+        """Enqueues a job, which may be waiting already."""
         event = self.line.decide_enqueue(ticket, self.now_ms)
         assert (event is not None) == self.model.enqueue(ticket, self.now_ms)
         if event is not None:
@@ -105,7 +105,7 @@ class LineMachine(RuleBasedStateMachine):
 
     @rule(wanted=WANTED)
     def dequeue(self, wanted: Wanted | None) -> None:
-        """Somebody asks for the next one."""
+        """Dequeues the next job."""
         event = self.line.decide_dequeue("w", wanted, self.now_ms)
 
         def is_wanted(job: Waiting) -> bool:
@@ -121,7 +121,7 @@ class LineMachine(RuleBasedStateMachine):
 
     @rule(job_id=IDS)
     def remove(self, job_id: str) -> None:
-        """A job is taken out of the line."""
+        """Removes a job from the line."""
         event = self.line.decide_remove(job_id, self.now_ms)
         assert (event is not None) == (job_id in self.model.waiting)
         if event is not None:
@@ -130,7 +130,7 @@ class LineMachine(RuleBasedStateMachine):
 
     @rule()
     def restart_from_an_image(self) -> None:
-        """The state goes on from its own bytes, which are the same again."""
+        """Continues from an image, which dumps to the same bytes again."""
         before, chunks = self.line, list(self.line.image())
         self.line = WaitingJobs(self.aging_ms)
         self.line.restore(chunks)
@@ -139,7 +139,7 @@ class LineMachine(RuleBasedStateMachine):
 
     @rule()
     def restart_from_the_journal(self) -> None:
-        """The state goes on from all that was ever written."""
+        """Continues from all events of the journal."""
         before = self.line
         self.line = WaitingJobs(self.aging_ms)
         for data in self.journal:
@@ -149,14 +149,14 @@ class LineMachine(RuleBasedStateMachine):
 
     @invariant()
     def line_holds_what_the_model_holds(self) -> None:
-        """No more and no less, and its books are in order."""
+        """The line holds the same jobs as the model, and the audit passes."""
         assert len(self.line) == len(self.model.waiting)
         assert all(job_id in self.line for job_id in self.model.waiting)
         self.line.audit()
 
 
 class StrictLineMachine(LineMachine):
-    """The same where priority is strict."""
+    """The same with strict priority."""
 
     aging_ms = 0
 

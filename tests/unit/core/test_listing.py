@@ -1,4 +1,4 @@
-"""Pages over all jobs: always what sorting everything would give."""
+"""Pages over all jobs: they equal a sort of all jobs."""
 
 import random
 
@@ -7,7 +7,7 @@ import pytest
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, QUEUED, State
 from holdfast.core.listing import Listing
-from holdfast.core.model import Job, Template
+from holdfast.core.model import JobRecord, Template
 from tests.unit.core.desk import Desk
 
 FILTERS: list[list[int]] = [[], [QUEUED], [State.DONE, State.CANCELED], list(State)]
@@ -30,7 +30,7 @@ def _paged_ids(ledger: Ledger, states: list[int], size: int, *, newest_first: bo
 
 
 def _churn(rng: random.Random) -> Desk:
-    """Thousands of jobs in bursts of equal time, many canceled, the oldest of these forgotten."""
+    """Returns a desk with thousands of jobs in bursts of equal time, many canceled, the oldest of these evicted."""
     desk = Desk()
     number = 0
     for _ in range(60):
@@ -49,7 +49,7 @@ def _churn(rng: random.Random) -> Desk:
 @pytest.mark.parametrize("states", FILTERS)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_pages_equal_a_sort_of_everything(seed: int, states: list[int], *, newest_first: bool) -> None:
-    """Under churn all pages in a row are the sorted jobs, for each filter and both directions."""
+    """Under churn, consecutive pages equal the sorted jobs, for each filter and both directions."""
     desk = _churn(random.Random(seed))
     for ledger in (desk.ledger, desk.reloaded()):
         expected = _sorted_ids(ledger, states, newest_first=newest_first)
@@ -58,7 +58,7 @@ def test_pages_equal_a_sort_of_everything(seed: int, states: list[int], *, newes
 
 
 def test_jobs_of_one_millisecond_are_ordered_by_id_in_both_directions(desk: Desk) -> None:
-    """The direction turns time around, but ids ascend inside a millisecond."""
+    """The direction reverses the time, but ids ascend within a millisecond in both directions."""
     desk.submit("b", "a")
     desk.pass_ms(1)
     desk.submit("d", "c")
@@ -68,7 +68,7 @@ def test_jobs_of_one_millisecond_are_ordered_by_id_in_both_directions(desk: Desk
 
 @pytest.mark.parametrize("offset", [2, 3, 10**18])
 def test_offset_beyond_the_end_gives_an_empty_page(desk: Desk, offset: int) -> None:
-    """A page after the last job is empty and says that nothing follows."""
+    """A page after the last job is empty and reports that nothing follows."""
     desk.submit("a", "b")
     assert desk.ledger.page([], offset, 5, newest_first=False) == ([], False)
 
@@ -81,7 +81,7 @@ def test_page_that_ends_with_the_last_job_says_so(desk: Desk) -> None:
 
 
 def test_state_named_twice_counts_once(desk: Desk) -> None:
-    """A filter that repeats a state is the filter without the repetition, on every page."""
+    """A filter that repeats a state equals the filter without the repetition, on every page."""
     desk.submit("a", "b", "c")
     for offset in range(5):
         once = desk.ledger.page([QUEUED], offset, 1, newest_first=False)
@@ -89,7 +89,7 @@ def test_state_named_twice_counts_once(desk: Desk) -> None:
 
 
 def test_unknown_state_matches_nothing(desk: Desk) -> None:
-    """A number that is no state finds no job, and never one that was forgotten."""
+    """A number that is not a state matches no job, and no evicted one."""
     desk.submit("a", "b", "c")
     desk.cancel("a")
     desk.evict(retain_jobs=0)
@@ -98,7 +98,7 @@ def test_unknown_state_matches_nothing(desk: Desk) -> None:
 
 
 def test_counts_follow_every_change_of_state(desk: Desk) -> None:
-    """The number of jobs per state is known at all times."""
+    """The listing counts the jobs per state after every change."""
     desk.submit("a", "b", "c")
     desk.lease(1)
     desk.cancel("c")
@@ -108,17 +108,17 @@ def test_counts_follow_every_change_of_state(desk: Desk) -> None:
 
 
 def test_chunk_never_splits_a_millisecond() -> None:
-    """Jobs of the same millisecond share a chunk, however many there are; the next one opens another."""
+    """Any number of jobs of the same millisecond share a chunk, and the next millisecond opens another."""
     listing = Listing()
     for number in range(2_000):
         chunk = listing.chunk_for(5)
-        listing.jobs_in(chunk).append(Job(f"{number}", Template("echo"), b"", number, 5, chunk=chunk))
+        listing.jobs_in(chunk).append(JobRecord(f"{number}", Template("echo"), b"", number, 5, chunk=chunk))
     assert chunk == 1
     assert listing.chunk_for(6) == 2
 
 
 def test_memory_of_forgotten_jobs_is_reclaimed(desk: Desk) -> None:
-    """After all jobs are forgotten, at most the open chunk is left, and it is empty."""
+    """After all jobs are evicted, at most the open chunk is left, and it is empty."""
     for burst in range(5):
         desk.submit(*(f"{burst}-{n}" for n in range(1_000)))
         desk.pass_ms(1)

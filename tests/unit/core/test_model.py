@@ -1,4 +1,4 @@
-"""The model itself: it must object to every broken promise, or its silence proves nothing."""
+"""Tests of the model itself: it must reject every broken guarantee, or it proves nothing."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.testing.model import CANCELED, DONE, FAILED, QUEUED, RUNNING, Model, ModelViolation
+from holdfast_lab.simulation.model import CANCELED, DONE, FAILED, QUEUED, RUNNING, Model, ModelViolation
 
 
 def template(queue: str = "default", priority: int = 5, max_attempts: int = 1, max_losses: int = 3) -> list[Any]:
@@ -146,7 +146,7 @@ BROKEN: dict[str, list[list[Any]]] = {
 
 @pytest.mark.parametrize("promise", BROKEN)
 def test_model_objects_to_a_broken_promise(promise: str) -> None:
-    """Each of these streams is fine up to its last event, and the model names that position."""
+    """The model accepts each of these streams up to its last event, and rejects that one with its position."""
     stream = BROKEN[promise]
     fed(*stream[:-1])
     with pytest.raises(ModelViolation, match=f"at position {len(stream)}: "):
@@ -154,7 +154,7 @@ def test_model_objects_to_a_broken_promise(promise: str) -> None:
 
 
 def test_model_objects_to_a_skipped_priority_when_it_knows_the_aging() -> None:
-    """Told how waiting outweighs priority, the model checks the order between priorities too."""
+    """A model that knows the aging also checks the order between priorities."""
     stream = [created(1, "low", priority=0), created(1, "high", priority=9), granted(2, 1, "low")]
     fed(*stream)
     for aging_ms in (0, 1_000):
@@ -163,7 +163,7 @@ def test_model_objects_to_a_skipped_priority_when_it_knows_the_aging() -> None:
 
 
 def test_model_objects_to_a_gap_in_the_stream() -> None:
-    """Events must follow each other without a gap and without repetition."""
+    """The model rejects events with a gap or a repetition in their positions."""
     model = fed(created(1, "a"))
     for position in (1, 3):
         with pytest.raises(ModelViolation, match="goes on at"):
@@ -171,7 +171,7 @@ def test_model_objects_to_a_gap_in_the_stream() -> None:
 
 
 def test_model_does_not_object_to_a_whole_life() -> None:
-    """A stream that keeps every promise passes and leaves nothing unfinished."""
+    """The model accepts a valid stream in which all jobs end."""
     model = fed(
         [1, 1, 1],
         created(1, "a", max_attempts=2),
@@ -192,7 +192,7 @@ def test_model_does_not_object_to_a_whole_life() -> None:
 
 
 def test_comparison_names_the_first_difference() -> None:
-    """Where an observed state differs, the message says in which job and in which field."""
+    """If an observed state differs, the message names the job and the field."""
     model = fed(*RUN)
     model.compare(model.view())
     observed: Any = model.view()
@@ -202,7 +202,7 @@ def test_comparison_names_the_first_difference() -> None:
 
 
 def test_comparison_notices_what_is_missing_or_too_much() -> None:
-    """A job, a lease or a key more or less is a difference."""
+    """The model rejects a state in which a job, a lease or a queue entry is missing or added."""
     for part, key in (("jobs", "b"), ("leases", 1), ("waiting", ("default", "echo", 5))):
         model = fed(*RUN)
         observed: Any = model.view()
@@ -217,7 +217,7 @@ def test_comparison_notices_what_is_missing_or_too_much() -> None:
 
 @pytest.mark.parametrize("name", ["model.py", "model_schedules.py"])
 def test_model_shares_no_code_with_the_core(root: Path, name: str) -> None:
-    """A second opinion must not be the first one repeated: the model imports nothing of Holdfast but its own parts."""
-    source = (root / "src" / "holdfast" / "testing" / name).read_text()
+    """The model imports nothing of Holdfast but its own parts, so that it is independent of the core."""
+    source = (root / "lab" / "src" / "holdfast_lab" / "simulation" / name).read_text()
     imports = re.findall(r"^\s*(?:from|import) (holdfast\S*)", source, re.MULTILINE)
-    assert [module for module in imports if not module.startswith("holdfast.testing.model")] == []
+    assert [module for module in imports if not module.startswith("holdfast_lab.simulation.model")] == []

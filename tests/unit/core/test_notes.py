@@ -1,4 +1,4 @@
-"""Notes: what running attempts say of themselves, and where it can be read."""
+"""Notes: progress and log lines of running attempts, and where they can be read."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.unit.core.desk import Desk
 
 
 def taken(desk: Desk, note: Note) -> Note:
-    """The note as the journal keeps it."""
+    """Returns the note as the journal stores it."""
     decided = desk.decide(commands.TakeNotes("w1", [note]))
     assert isinstance(decided, Decision)
     assert isinstance(decided.event, events.Noted)
@@ -21,7 +21,7 @@ def taken(desk: Desk, note: Note) -> Note:
 
 
 def test_note_changes_no_state(desk: Desk) -> None:
-    """It is an event, and neither the digest nor any job nor any lease is another afterwards."""
+    """A note is an event that changes neither the digest nor a job nor a lease."""
     desk.submit("a")
     lease = desk.run_one()
     before = desk.ledger.digest, desk.job("a"), desk.ledger.book.leases[lease.token].expires_ms
@@ -32,7 +32,7 @@ def test_note_changes_no_state(desk: Desk) -> None:
 
 
 def test_only_the_current_holder_is_listened_to(desk: Desk) -> None:
-    """A note under no lease, another's, an old or an expired one leaves no trace, and its sender hears why."""
+    """A note without a valid lease of its sender is refused with a reason and writes no event."""
     desk.submit("a", template=Template("echo", max_attempts=3))
     old = desk.run_one().token
     desk.report("a", old, FAILED, retry_after_ms=1)
@@ -51,7 +51,7 @@ def test_only_the_current_holder_is_listened_to(desk: Desk) -> None:
 
 
 def test_note_without_a_token_speaks_for_the_lease_on_its_job(desk: Desk) -> None:
-    """As with reports, token 0 means the one lease that this worker can mean; the journal names it."""
+    """A note with token 0 stands for the lease that its worker holds on the job, and the journal stores that token."""
     desk.submit("a")
     lease = desk.run_one()
     assert taken(desk, Note("a", 0, 1)).token == lease.token
@@ -59,14 +59,14 @@ def test_note_without_a_token_speaks_for_the_lease_on_its_job(desk: Desk) -> Non
 
 @pytest.mark.parametrize(("said", "kept"), [(-1, -1), (-7, 0), (0, 0), (1_000, 1_000), (5_000, 1_000)])
 def test_progress_is_kept_within_its_range(desk: Desk, said: int, kept: int) -> None:
-    """From 0 to 1,000, or -1 for none."""
+    """The progress of a note is limited to 0 to 1,000, or -1 for none."""
     desk.submit("a")
     desk.run_one()
     assert taken(desk, Note("a", 1, said)).permille == kept
 
 
 def test_what_is_too_long_is_cut(desk: Desk) -> None:
-    """Message, lines and their number are cut to their limits, and what no encoder takes is replaced."""
+    """The message, the lines and their number are cut to their limits, and characters outside UTF-8 are replaced."""
     desk.submit("a")
     desk.run_one()
     note = taken(desk, Note("a", 1, 0, "m" * 9_999, ("\udcff" + "x" * 9_999,) * 999))
@@ -77,7 +77,7 @@ def test_what_is_too_long_is_cut(desk: Desk) -> None:
 
 
 def test_notes_of_one_command_are_bounded_together(desk: Desk) -> None:
-    """What would make the event too large is refused; what came before it counts."""
+    """The ledger refuses the notes that would make the event too large, and accepts those before them."""
     desk.submit("a")
     desk.run_one()
     note = Note("a", 1, lines=("x" * limits.NOTE_LINE_CHARS_MAX,) * limits.NOTE_LINES_MAX)
@@ -86,7 +86,7 @@ def test_notes_of_one_command_are_bounded_together(desk: Desk) -> None:
 
 
 def test_history_tells_progress_and_each_line() -> None:
-    """One entry for the progress, one for each line, under worker and token; none of a mode."""
+    """The history has one entry for the progress and one per line, with worker and token, and none for a queue mode."""
     event = events.Noted(7, "w1", [Note("a", 3, 505, "half", ("one", "two")), Note("b", 4, -1, "", ("three",))])
     told = [(one.job_id, one.what, one.reason, one.worker, one.token) for one in history.entries(9, event)]
     assert told == [
@@ -119,7 +119,7 @@ class Watched:
 
 
 def test_board_shows_what_was_said_last() -> None:
-    """A note with one half of it keeps the other, one of lines alone keeps both."""
+    """The board merges notes: one with only a percentage or only a message keeps the other, and lines keep both."""
     watched = Watched()
     watched.desk.submit("a")
     watched.desk.run_one()
@@ -131,7 +131,7 @@ def test_board_shows_what_was_said_last() -> None:
 
 
 def test_board_forgets_with_the_lease() -> None:
-    """A report, a revocation and an expiry each drop what was said under the lease."""
+    """A report, a revocation and an expiry each remove the progress of their lease."""
     watched = Watched()
     desk = watched.desk
     desk.submit("a", "b", "c")

@@ -1,4 +1,4 @@
-"""The texts that clients read of a job that has ended."""
+"""The summaries that clients read of a job that has ended."""
 
 import pytest
 
@@ -18,5 +18,5 @@ from holdfast.core.outcomes import result_summary
     ],
 )
 def test_summary_explains_every_end_but_a_success(state: int, reason: str, summary: str, shown: str) -> None:
-    """The summary is the worker's or the canceller's, else the reason of the failure, else that none was given."""
+    """The summary is the worker's or the canceller's, else the failure reason, else a text that none was given."""
     assert result_summary(state, reason=reason, summary=summary) == shown

@@ -1,4 +1,4 @@
-"""Owner routing: the locked rule, and ids that their minter owns."""
+"""Owner routing: the fixed rule, and ids that are owned by the node that minted them."""
 
 import random
 import uuid
@@ -12,7 +12,7 @@ from holdfast.core.owner import mint, mint_owned, owner_index, uuid4
 @pytest.mark.parametrize(
     ("key", "nodes", "index"),
     [
-        # From `printf KEY | sha256sum`: the first 16 digits as a number, modulo the nodes.
+        # From `printf KEY | sha256sum`: the first 16 hex digits as a number, modulo the nodes.
         ("", 6, 0xE3B0C44298FC1C14 % 6),
         ("abc", 6, 0xBA7816BF8F01CFEA % 6),
         ("abc", 3, 0xBA7816BF8F01CFEA % 3),
@@ -25,7 +25,7 @@ def test_owner_follows_the_locked_rule(key: str, nodes: int, index: int) -> None
 
 
 def test_minted_ids_are_uuids_of_version_4() -> None:
-    """Every draw gives a UUIDv4 in its canonical form."""
+    """Every minted id is a UUIDv4 in its canonical form."""
     ids = mint(random.Random(1).randbytes, 500)
     assert len(set(ids)) == 500
     for text in ids:
@@ -35,7 +35,7 @@ def test_minted_ids_are_uuids_of_version_4() -> None:
 
 @pytest.mark.parametrize("random_bytes", [b"\0" * 16, b"\xff" * 16])
 def test_version_and_variant_do_not_depend_on_the_draw(random_bytes: bytes) -> None:
-    """The fixed bits are fixed for the smallest and the largest draw."""
+    """The fixed bits of an id are set for the smallest and the largest random number."""
     assert uuid4(random_bytes) == str(uuid.UUID(bytes=random_bytes, version=4))
 
 
@@ -48,7 +48,7 @@ def test_minted_ids_are_owned_by_their_minter(index: int) -> None:
 
 
 def test_owners_are_spread_evenly() -> None:
-    """Of many ids each of six nodes owns about a sixth."""
+    """Each of six nodes owns about a sixth of many ids."""
     ids = mint(random.Random(2).randbytes, 6_000)
     counts = [sum(owner_index(job_id, 6) == index for job_id in ids) for index in range(6)]
     assert all(850 < count < 1_150 for count in counts)

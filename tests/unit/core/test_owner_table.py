@@ -1,4 +1,4 @@
-"""Owners against a table that was made without this program, and ids of every node of every size."""
+"""Owners compared with a table that was computed independently, and minted ids of clusters of one to seven nodes."""
 
 import random
 import uuid
@@ -22,13 +22,13 @@ TABLE = (
 
 @pytest.mark.parametrize(("key", "owners"), TABLE, ids=[key or "empty" for key, _ in TABLE])
 def test_owner_is_the_one_of_the_table(key: str, owners: tuple[int, ...]) -> None:
-    """Keys are hashed as UTF-8, and the first eight bytes decide, big-endian, modulo the nodes."""
+    """The owner is the first eight bytes of the SHA-256 of the UTF-8 key, big-endian, modulo the nodes."""
     assert tuple(owner_index(key, nodes) for nodes in range(1, 8)) == owners
 
 
 @pytest.mark.parametrize("nodes", range(1, 8))
 def test_every_id_is_owned_by_the_node_that_minted_it(nodes: int) -> None:
-    """Of 10,000 ids that nodes mint for themselves each is a UUIDv4 of its own, and routed to its minter."""
+    """Of 10,000 ids that nodes mint for themselves each is a distinct UUIDv4 and is routed to its minter."""
     each = -(-10_000 // nodes)
     minted = {index: owned_minter(Ownership(index=index, nodes=nodes))(each) for index in range(nodes)}
     assert len({job_id for ids in minted.values() for job_id in ids}) == nodes * each
@@ -39,7 +39,7 @@ def test_every_id_is_owned_by_the_node_that_minted_it(nodes: int) -> None:
 
 
 def test_part_of_a_node_is_what_it_owns() -> None:
-    """A node owns the keys whose owner it is; one that is alone owns everything."""
+    """A node owns the keys that are routed to it, and a single node owns everything."""
     third = Ownership(index=2, nodes=3)
     assert [third.owns(key) for key, _ in TABLE] == [owners[2] == 2 for _, owners in TABLE]
     assert not third.is_everything

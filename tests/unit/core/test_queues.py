@@ -1,4 +1,4 @@
-"""Queues as a whole: paused ones grant nothing, draining ones take nothing new."""
+"""Modes of queues: a paused queue grants no jobs, a draining queue accepts no new ones."""
 
 import pytest
 
@@ -16,7 +16,7 @@ Q2 = Template("echo", "q2")
 
 
 def test_paused_queue_takes_jobs_and_grants_none(desk: Desk) -> None:
-    """What is submitted waits; other queues go on, also for a worker that takes from all."""
+    """A paused queue accepts jobs and grants none, while other queues grant jobs as before."""
     desk.set_mode("q2", PAUSED)
     assert desk.submit("a", template=Q2).job_ids == ["a"]
     desk.submit("b")
@@ -27,7 +27,7 @@ def test_paused_queue_takes_jobs_and_grants_none(desk: Desk) -> None:
 
 
 def test_pause_does_not_touch_what_runs(desk: Desk) -> None:
-    """A running job of a paused queue is extended and reported as ever; one that comes back waits for the opening."""
+    """A running job of a paused queue can be extended and reported, and a retried one waits until the queue opens."""
     desk.submit("a", "b", template=Template("echo", max_attempts=2))
     leases = desk.lease(2)
     desk.set_mode("default", PAUSED)
@@ -41,7 +41,7 @@ def test_pause_does_not_touch_what_runs(desk: Desk) -> None:
 
 
 def test_draining_queue_grants_jobs_and_takes_no_new_ones(desk: Desk) -> None:
-    """New jobs are refused one by one, with what to do; what is there is granted, and comes back if it is lost."""
+    """A draining queue refuses new jobs with a hint, and grants its waiting jobs, also after a lost worker."""
     desk.submit("a", template=Q2)
     desk.set_mode("q2", DRAINING)
     reply = desk.do(commands.Submit([Q2, Template("echo")], [NewJob("b", 0), NewJob("c", 1)]))
@@ -58,7 +58,7 @@ def test_draining_queue_grants_jobs_and_takes_no_new_ones(desk: Desk) -> None:
 
 
 def test_what_is_there_is_found_in_a_draining_queue(desk: Desk) -> None:
-    """A repeat by request id, by id, or a second job under a unique key is answered, not refused."""
+    """A draining queue answers a repeat by request id, id or unique key with the existing job."""
     desk.submit_keyed("a", "k", template=Q2)
     desk.submit("b", template=Q2)
     desk.submit_unique("c", "u", Q2)
@@ -70,7 +70,7 @@ def test_what_is_there_is_found_in_a_draining_queue(desk: Desk) -> None:
 
 
 def test_nothing_changed_is_no_event(desk: Desk) -> None:
-    """The same mode for the same reason, and opening an open queue, leave no trace; another reason does."""
+    """Setting the mode and reason that a queue already has writes no event, but another reason does."""
     desk.set_mode("q2", OPEN, "why")
     assert desk.ledger.position == 0
     desk.set_mode("q2", PAUSED, "why")
@@ -83,7 +83,7 @@ def test_nothing_changed_is_no_event(desk: Desk) -> None:
 
 
 def test_digest_covers_modes_and_forgets_them(desk: Desk) -> None:
-    """Each mode, reason and time gives another digest, and an open queue the one of before."""
+    """Each mode, reason and time changes the digest, and opening the queue restores the digest of before."""
     digests = [desk.ledger.digest]
     for mode, reason in ((PAUSED, ""), (DRAINING, ""), (DRAINING, "why")):
         desk.set_mode("q2", mode, reason)
@@ -94,7 +94,7 @@ def test_digest_covers_modes_and_forgets_them(desk: Desk) -> None:
 
 
 def test_modes_survive_restart_and_snapshot(desk: Desk) -> None:
-    """A paused queue is paused after a restart, from the log or from a snapshot."""
+    """A paused queue stays paused after a restart, from the log or from a snapshot."""
     desk.submit("a", template=Q2)
     desk.set_mode("q2", PAUSED, "on call")
     desk.set_mode("q1", DRAINING)
@@ -118,13 +118,13 @@ def test_modes_survive_restart_and_snapshot(desk: Desk) -> None:
 def test_change_that_says_nonsense_is_refused(
     desk: Desk, queue: str, mode: QueueMode, reason: str, expected: str
 ) -> None:
-    """Names, modes and reasons are checked as everywhere."""
+    """A change of mode with an invalid queue name, mode or reason is refused."""
     refusal = desk.set_mode(queue, mode, reason)
     assert (refusal.code, refusal.reason) == (Code.INVALID_ARGUMENT, expected)
 
 
 def test_queues_that_are_not_open_are_bounded(desk: Desk) -> None:
-    """One more is refused; those that are closed can be changed and opened."""
+    """Above the limit of closed queues one more is refused, but closed queues can be changed and opened."""
     for number in range(limits.QUEUES_CLOSED_MAX):
         desk.set_mode(f"q{number}", PAUSED)
     refusal = desk.set_mode("more", PAUSED)
@@ -136,7 +136,7 @@ def test_queues_that_are_not_open_are_bounded(desk: Desk) -> None:
 
 
 def test_statistics_count_each_queue(desk: Desk) -> None:
-    """Ready, delayed and running jobs, the mode, and the oldest wait of a job that could be granted."""
+    """The statistics show each queue's mode, ready, delayed and running jobs, and the longest wait of a ready job."""
     desk.submit("a", "b", "c")
     desk.submit("d", template=Q2, not_before_ms=desk.log_ms + 50)
     desk.submit("e", template=Q2, not_before_ms=desk.log_ms + 90)

@@ -1,9 +1,9 @@
-"""Who is next: order inside lanes, between lanes, and what the queue holds on to."""
+"""The ready queue: order inside lanes, order between lanes, and memory."""
 
 import random
 from typing import Any
 
-from holdfast.core.model import FIXED, BackoffRule, Job, Template
+from holdfast.core.model import FIXED, BackoffRule, JobRecord, Template
 from tests.unit.core.desk import ECHO, Desk
 
 HIGH, LOW = Template("echo", priority=9), Template("echo", priority=0)
@@ -18,7 +18,7 @@ def test_jobs_are_granted_in_submit_order(desk: Desk) -> None:
 
 
 def test_worker_gets_no_more_than_it_asked_for(desk: Desk) -> None:
-    """A grant holds at most the number of jobs asked for, and the rest waits."""
+    """A grant holds at most the requested number of jobs, and the other jobs wait."""
     desk.submit("a", "b", "c")
     assert desk.leased_ids(2) == ["a", "b"]
     assert desk.leased_ids(0) == []
@@ -26,7 +26,7 @@ def test_worker_gets_no_more_than_it_asked_for(desk: Desk) -> None:
 
 
 def test_worker_gets_only_types_that_it_knows(desk: Desk) -> None:
-    """A job whose type a worker does not name is left for others."""
+    """A worker gets no job of a type that it does not name."""
     desk.submit("a", template=Template("other"))
     desk.submit("b")
     assert desk.leased_ids(5) == ["b"]
@@ -34,14 +34,14 @@ def test_worker_gets_only_types_that_it_knows(desk: Desk) -> None:
 
 
 def test_simulated_jobs_are_routed_to_the_simulator(desk: Desk) -> None:
-    """A job of the frozen contract goes to workers that simulate, whatever its type says."""
+    """A simulated job goes only to workers that simulate, whatever its type."""
     desk.submit("a", template=Template("echo", simulated=True))
     assert desk.leased_ids() == []
     assert desk.leased_ids(routes=("sim",)) == ["a"]
 
 
 def test_named_queues_limit_what_a_worker_gets(desk: Desk) -> None:
-    """A worker that names queues gets jobs of these, one that names none gets all, oldest first."""
+    """A worker that names queues gets jobs of these queues, and one that names none gets all, oldest first."""
     desk.submit("a", template=Template("echo", queue="slow"))
     desk.submit("b", "c", template=Template("echo", queue="fast"))
     assert desk.leased_ids(1, queues=("fast",)) == ["b"]
@@ -49,7 +49,7 @@ def test_named_queues_limit_what_a_worker_gets(desk: Desk) -> None:
 
 
 def test_urgent_job_overtakes() -> None:
-    """A job of higher priority goes first although it came later."""
+    """A job of higher priority goes first although it was submitted later."""
     desk = Desk(aging_ms=1_000)
     desk.submit("low", template=LOW)
     desk.submit("high", template=HIGH)
@@ -57,7 +57,7 @@ def test_urgent_job_overtakes() -> None:
 
 
 def test_patient_job_is_not_starved() -> None:
-    """Once a job has waited longer than its priority lacks, urgent newcomers queue up behind it."""
+    """Once a job has waited longer than the difference in priority is worth, newer urgent jobs go after it."""
     desk = Desk(aging_ms=1_000)
     desk.submit("low", template=LOW)
     desk.pass_ms(9_001)
@@ -66,7 +66,7 @@ def test_patient_job_is_not_starved() -> None:
 
 
 def test_tie_of_age_and_priority_goes_to_the_older_job() -> None:
-    """Where waiting outweighs priority exactly, submit order decides."""
+    """If waiting time outweighs priority exactly, the submit order decides."""
     desk = Desk(aging_ms=1_000)
     desk.submit("low", template=LOW)
     desk.pass_ms(9_000)
@@ -75,7 +75,7 @@ def test_tie_of_age_and_priority_goes_to_the_older_job() -> None:
 
 
 def test_priority_is_strict_without_aging() -> None:
-    """With aging off, no amount of waiting outweighs a priority."""
+    """With aging off, no waiting time outweighs a priority."""
     desk = Desk(aging_ms=0)
     desk.submit("low", template=LOW)
     desk.pass_ms(10**9)
@@ -84,7 +84,7 @@ def test_priority_is_strict_without_aging() -> None:
 
 
 def test_job_is_not_granted_before_its_time(desk: Desk) -> None:
-    """A delayed job is out of reach until its `not_before`, and within reach at that millisecond."""
+    """A delayed job is not granted before `not_before_ms`, and is granted at that millisecond."""
     desk.submit("a", not_before_ms=desk.log_ms + 100)
     desk.pass_ms(99)
     assert desk.leased_ids() == []
@@ -101,7 +101,7 @@ def test_due_job_takes_the_place_of_its_number(desk: Desk) -> None:
 
 
 def test_returned_jobs_take_their_old_places(desk: Desk) -> None:
-    """Jobs whose leases ended go before younger ones, in submit order, however often they came back."""
+    """Jobs whose leases ended go before newer ones, in submit order, however often they came back."""
     desk.submit("a", "b", "c", "d")
     for _ in range(3):
         assert desk.leased_ids(3) == ["a", "b", "c"]
@@ -110,7 +110,7 @@ def test_returned_jobs_take_their_old_places(desk: Desk) -> None:
 
 
 def test_retried_job_waits_and_then_takes_its_old_place(desk: Desk) -> None:
-    """A failed job lets others pass during its backoff, and none after it."""
+    """A failed job lets others pass during its back-off, and none after it."""
     desk.submit("a", "b", "c", template=RETRIED)
     first = desk.run_one()
     desk.report("a", first.token, 4)
@@ -120,7 +120,7 @@ def test_retried_job_waits_and_then_takes_its_old_place(desk: Desk) -> None:
 
 
 def test_order_holds_in_any_mixture_of_fresh_and_returned_jobs() -> None:
-    """Over random grants and returns a lane always hands out its oldest jobs."""
+    """Over random grants and returns a lane always grants its oldest jobs."""
     rng, desk = random.Random(7), Desk()
     desk.submit(*(f"job-{n:03}" for n in range(200)))
     waiting = [f"job-{n:03}" for n in range(200)]
@@ -143,7 +143,7 @@ def _entries(desk: Desk) -> int:
 
 
 def test_memory_is_bounded_when_jobs_are_submitted_and_canceled(desk: Desk) -> None:
-    """Entries of canceled jobs are reclaimed although an older job keeps its lane alive."""
+    """Entries of canceled jobs are reclaimed although an older job keeps their lane in use."""
     desk.submit("oldest")
     for n in range(1_000):
         desk.submit(f"job-{n}")
@@ -152,7 +152,7 @@ def test_memory_is_bounded_when_jobs_are_submitted_and_canceled(desk: Desk) -> N
 
 
 def test_memory_is_bounded_when_delayed_jobs_are_canceled(desk: Desk) -> None:
-    """Entries of canceled jobs that were not due are reclaimed long before their time."""
+    """Entries of canceled jobs that were not due are reclaimed long before their due time."""
     for n in range(1_000):
         desk.submit(f"job-{n}", not_before_ms=desk.log_ms + 1_000_000)
         desk.cancel(f"job-{n}")
@@ -160,7 +160,7 @@ def test_memory_is_bounded_when_delayed_jobs_are_canceled(desk: Desk) -> None:
 
 
 def test_memory_is_bounded_when_jobs_keep_coming_back(desk: Desk) -> None:
-    """Entries of jobs that are granted and returned without end are reclaimed."""
+    """Entries of jobs that are granted and returned repeatedly are reclaimed."""
     desk.submit(*(f"job-{n}" for n in range(10)))
     for _ in range(500):
         desk.lease(5)
@@ -169,7 +169,7 @@ def test_memory_is_bounded_when_jobs_keep_coming_back(desk: Desk) -> None:
 
 
 def test_lanes_vanish_with_their_last_job(desk: Desk) -> None:
-    """A queue that nothing waits in takes no memory; a delayed job makes no lane before it is due."""
+    """A queue without waiting jobs takes no memory, and a delayed job creates no lane before it is due."""
     desk.submit("a", template=Template("echo", queue="once"))
     desk.submit("b", template=Template("echo", queue="later"), not_before_ms=desk.log_ms + 10)
     desk.lease(5)
@@ -177,7 +177,7 @@ def test_lanes_vanish_with_their_last_job(desk: Desk) -> None:
 
 
 def test_next_due_time_is_that_of_the_earliest_delayed_job(desk: Desk) -> None:
-    """Whoever sleeps until the next due time wakes for the earliest delayed job."""
+    """The next due time is that of the earliest delayed job."""
     assert desk.ledger.book.ready.next_due_ms() is None
     desk.submit("a", not_before_ms=desk.log_ms + 500)
     desk.submit("b", not_before_ms=desk.log_ms + 200)
@@ -185,14 +185,14 @@ def test_next_due_time_is_that_of_the_earliest_delayed_job(desk: Desk) -> None:
 
 
 def test_reading_a_lane_costs_what_is_read(desk: Desk) -> None:
-    """The head of a lane with many returned jobs is found without putting all of them in order."""
+    """The head of a lane with many returned jobs is found without sorting all of them."""
     desk.submit(*(f"job-{n:03}" for n in range(500)))
     desk.lease(500)
     desk.revoke(reason="released")
     (lane,) = desk.ledger.book.ready.lanes.values()
 
-    class Counted(list[tuple[int, int, Job]]):
-        """Counts how many entries are looked at."""
+    class Counted(list[tuple[int, int, JobRecord]]):
+        """Counts the entries that are read."""
 
         reads = 0
 
@@ -207,5 +207,5 @@ def test_reading_a_lane_costs_what_is_read(desk: Desk) -> None:
 
 
 def test_default_template_is_the_middle_of_everything() -> None:
-    """A job that names nothing waits in the default queue at the middle priority."""
+    """A job without options waits in the default queue at the middle priority."""
     assert (ECHO.queue, ECHO.priority, ECHO.max_attempts) == ("default", 5, 1)

@@ -1,4 +1,4 @@
-"""The records of the job service: what each decision leads to, and that replay and images give the same state."""
+"""The records of the job service: the effect of each decision, and equal states from replay and images."""
 
 import random
 from typing import Any, cast
@@ -8,8 +8,9 @@ import pytest
 
 from holdfast import limits
 from holdfast.core.commands import Evict, Refusal
+from holdfast.core.footprint import held_bytes
 from holdfast.core.lifecycle import LEGAL, QUEUED, RUNNING, State
-from holdfast.core.model import Extra, Job, NewJob, Template
+from holdfast.core.model import Extra, JobRecord, NewJob, Template
 from holdfast.errors import Code
 from holdfast.topologies.microservices.state.record_events import (
     CreateReply,
@@ -27,7 +28,7 @@ DONE, FAILED, CANCELED = State.DONE, State.FAILED, State.CANCELED
 
 
 class Desk:
-    """Records, a clock, and every event in its encoded form, from which a second life is made."""
+    """Records, a clock, and every event in its encoded form for a replay."""
 
     def __init__(self, dedup_keys_max: int = 0) -> None:
         self.keys_max = dedup_keys_max
@@ -57,7 +58,7 @@ class Desk:
         assert reply.applied
         return reply.token
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str) -> JobRecord:
         return self.records.book.jobs[job_id]
 
     def replayed(self) -> Records:
@@ -68,7 +69,7 @@ class Desk:
 
 
 def audit(records: Records) -> None:
-    """Every cross-reference; the book's own audit expects leases, which there are none of here."""
+    """Checks every cross-reference; the book's own audit expects leases, and records have none."""
     book = records.book
     assert not book.leases
     assert not book.ready.lanes
@@ -80,7 +81,7 @@ def audit(records: Records) -> None:
         assert book.listing.count([state]) == sum(job.state == state for job in book.jobs.values())
     live = {job.id for job in book.jobs.values() if job.unique_key and job.state in (QUEUED, RUNNING)}
     assert {job.id for job in book.unique.values()} == live
-    assert book.bytes_held == sum(job.bytes_held for job in book.jobs.values())
+    assert book.bytes_held == sum(map(held_bytes, book.jobs.values()))
     assert book.finished.bytes_held == sum(job.bytes_held for job in book.finished)
 
 
@@ -94,7 +95,7 @@ def desk() -> Desk:
 
 
 def test_request_id_finds_the_first_record_and_marks_it(desk: Desk) -> None:
-    """A repeated submission is the record that it made; another one under the same id is refused."""
+    """A repeated submit returns the existing record, and a different one with the same request id is refused."""
     first: CreateReply = desk.create("a", request_id="r")
     assert (first.job_id, first.is_new, first.number) == ("a", True, 1)
     events = len(desk.journal)
@@ -103,13 +104,13 @@ def test_request_id_finds_the_first_record_and_marks_it(desk: Desk) -> None:
     assert desk.records.shared == {"a"}
     assert len(desk.journal) == events + 1
     desk.create("c", request_id="r")
-    assert len(desk.journal) == events + 1, "it is marked once"
+    assert len(desk.journal) == events + 1, "the record is marked once"
     refusal = desk.create("d", payload=b"other", request_id="r")
     assert (refusal.code, refusal.reason) == (Code.FAILED_PRECONDITION, "REQUEST_ID_REUSED")
 
 
 def test_request_ids_are_forgotten_in_order_where_they_are_bounded() -> None:
-    """In memory the oldest key goes when another needs its place; its job stays."""
+    """If request ids are limited, a new one replaces the oldest, whose job stays."""
     desk = Desk(dedup_keys_max=2)
     for name in ("a", "b", "c"):
         desk.create(name, request_id=name)
@@ -119,7 +120,7 @@ def test_request_ids_are_forgotten_in_order_where_they_are_bounded() -> None:
 
 
 def test_unique_key_holds_until_the_end(desk: Desk) -> None:
-    """A job of the same type and key that has not ended is found; then a new one may be made."""
+    """A submit with the unique key of an unfinished job returns that job, and creates a new one afterwards."""
     desk.create("a", unique_key="u")
     assert desk.create("b", unique_key="u").job_id == "a"
     desk.start("a")
@@ -128,7 +129,7 @@ def test_unique_key_holds_until_the_end(desk: Desk) -> None:
 
 
 def test_order_numbers_grow_and_are_never_reused(desk: Desk) -> None:
-    """A deleted job leaves a gap in the order."""
+    """A deleted job leaves a gap in the order numbers."""
     assert desk.create("a").number == 1
     assert desk.take(desk.records.delete("a", QUEUED, desk.now_ms)).applied
     assert desk.create("b").number == 2
@@ -138,7 +139,7 @@ def test_order_numbers_grow_and_are_never_reused(desk: Desk) -> None:
 
 
 def test_deletion_takes_the_keys_along(desk: Desk) -> None:
-    """After a deletion the request id and the unique key make a new job."""
+    """After a deletion the request id and the unique key create a new job."""
     desk.create("a", payload=b"xy", request_id="r", unique_key="u")
     desk.take(desk.records.delete("a", QUEUED, desk.now_ms))
     assert desk.records.job("a") is None
@@ -146,7 +147,7 @@ def test_deletion_takes_the_keys_along(desk: Desk) -> None:
 
 
 def test_shared_record_is_not_deleted(desk: Desk) -> None:
-    """Once a second submission has found a job, only its status is told."""
+    """A record that a second submit has found is not deleted, and the reply holds its state."""
     desk.create("a", request_id="r")
     desk.create("b", request_id="r")
     reply: MoveReply = desk.take(desk.records.delete("a", QUEUED, desk.now_ms))
@@ -156,7 +157,7 @@ def test_shared_record_is_not_deleted(desk: Desk) -> None:
 
 @pytest.mark.parametrize("state", [RUNNING, DONE])
 def test_deletion_is_guarded_by_the_status(desk: Desk, state: State) -> None:
-    """Under another status nothing is deleted; under the one expected, whatever it is, the record goes."""
+    """A deletion changes nothing under another state, and deletes the record under the expected one."""
     desk.create("a", payload=b"xy", request_id="r", unique_key="u")
     desk.start("a")
     if state == DONE:
@@ -169,7 +170,7 @@ def test_deletion_is_guarded_by_the_status(desk: Desk, state: State) -> None:
 
 
 def test_every_move_that_the_table_does_not_know_is_refused(desk: Desk) -> None:
-    """Illegal pairs are refused whatever the job's state, and nothing changes."""
+    """Illegal transitions are refused whatever the job's state, and nothing changes."""
     desk.create("a")
     desk.start("a")
     before = dumped(desk.records)
@@ -182,7 +183,7 @@ def test_every_move_that_the_table_does_not_know_is_refused(desk: Desk) -> None:
 
 
 def test_guard_that_does_not_hold_is_an_answer(desk: Desk) -> None:
-    """Another status than the expected one: not applied, and the true status is told."""
+    """A move whose expected state does not hold is not applied, and the reply holds the actual state."""
     desk.create("a")
     reply: MoveReply = desk.move("a", RUNNING, DONE)
     assert (reply.applied, reply.state, reply.why_not) == (False, QUEUED, "STATUS_MISMATCH")
@@ -193,7 +194,7 @@ def test_guard_that_does_not_hold_is_an_answer(desk: Desk) -> None:
 
 
 def test_token_is_made_by_the_start_and_fences_every_way_out(desk: Desk) -> None:
-    """Each start has a larger token; the one before it moves nothing any more, and 0 means the current one."""
+    """Each start has a larger token, a move with an older token is not applied, and token 0 means the current one."""
     desk.create("a")
     desk.create("b")
     old = desk.start("a")
@@ -212,7 +213,7 @@ def test_token_is_made_by_the_start_and_fences_every_way_out(desk: Desk) -> None
 
 
 def test_budgets_times_and_attempts_follow_the_ledger(desk: Desk) -> None:
-    """A failure and a loss are spent, a lease that was handed back is not; attempts count what ran."""
+    """Failures and losses are counted, a lease that was handed back is not, and attempts count the runs."""
     desk.create("a")
     job = desk.job("a")
     assert (job.attempts, job.started_ms) == (0, 0)
@@ -238,7 +239,7 @@ def test_budgets_times_and_attempts_follow_the_ledger(desk: Desk) -> None:
 
 
 def test_loss_that_ends_a_job_is_an_attempt_but_no_failure(desk: Desk) -> None:
-    """A job that lost too many workers fails with the loss counted once."""
+    """A job that lost too many workers fails, and the loss counts as one attempt and no failure."""
     desk.create("a")
     desk.start("a")
     reply: MoveReply = desk.move("a", RUNNING, FAILED, reason="WORKER_LOST", spends=Spends.LOSS)
@@ -247,7 +248,7 @@ def test_loss_that_ends_a_job_is_an_attempt_but_no_failure(desk: Desk) -> None:
 
 
 def test_job_that_comes_back_for_nothing_too_often_spends_a_loss(desk: Desk) -> None:
-    """No job goes round for ever without a cost: after as many unspent grants as in the ledger each one is a loss."""
+    """Above the ledger's limit of unspent grants each further one counts as a loss, so that no job loops for ever."""
     desk.create("a")
     for _ in range(limits.UNSPENT_GRANTS_MAX):
         desk.start("a")
@@ -259,7 +260,7 @@ def test_job_that_comes_back_for_nothing_too_often_spends_a_loss(desk: Desk) -> 
 
 
 def test_queued_cancel_ends_the_job_and_says_so(desk: Desk) -> None:
-    """It counts as asked for, as in the ledger, and spends nothing."""
+    """The cancel of a queued job ends it, marks it as requested and spends nothing."""
     desk.create("a")
     desk.move("a", QUEUED, CANCELED, reason="enough")
     job = desk.job("a")
@@ -269,7 +270,7 @@ def test_queued_cancel_ends_the_job_and_says_so(desk: Desk) -> None:
 
 
 def test_cancel_request_keeps_its_first_reason(desk: Desk) -> None:
-    """It can be repeated while the job lives, survives a requeue, and changes nothing at its end."""
+    """A cancel request keeps its first reason, survives a requeue, and changes nothing once the job has ended."""
     desk.create("a")
     assert desk.take(desk.records.request_cancel("a", "first", desk.now_ms)).state == QUEUED
     events = len(desk.journal)
@@ -297,14 +298,14 @@ def test_cancel_request_keeps_its_first_reason(desk: Desk) -> None:
     ],
 )
 def test_senseless_moves_are_invalid(desk: Desk, options: dict[str, Any], reason: str) -> None:
-    """Budgets of jobs that do not run, and due times of jobs that do not wait, are mistakes."""
+    """A move that spends a budget of a waiting job, or sets an invalid due time, is refused."""
     desk.create("a")
     refusal = desk.move("a", **options)
     assert (refusal.code, refusal.reason) == (Code.INVALID_ARGUMENT, reason)
 
 
 def test_long_reason_of_a_worker_is_cut(desk: Desk) -> None:
-    """What a handler said is kept as far as there is room."""
+    """The failure reason of a worker is cut to its limit."""
     desk.create("a")
     desk.start("a")
     desk.move("a", RUNNING, FAILED, reason="x" * 5_000)
@@ -314,7 +315,7 @@ def test_long_reason_of_a_worker_is_cut(desk: Desk) -> None:
 
 
 def test_finished_records_are_forgotten_by_age_and_number(desk: Desk) -> None:
-    """Oldest first; with the record go its key and its mark."""
+    """Finished records are evicted oldest first, by age and by number, with their request id and their mark."""
     for index, name in enumerate(("a", "b", "c")):
         desk.now_ms = 1_000 * (index + 1)
         desk.create(name, request_id=name)
@@ -332,7 +333,7 @@ def test_finished_records_are_forgotten_by_age_and_number(desk: Desk) -> None:
 
 
 def test_pages_are_by_creation_and_then_by_id(desk: Desk) -> None:
-    """Ids ascend within a millisecond, whichever way the times go."""
+    """Pages are ordered by creation time in either direction, and ids ascend within a millisecond."""
     for name in ("b", "a"):
         desk.create(name)
     desk.now_ms += 1
@@ -348,7 +349,7 @@ def test_pages_are_by_creation_and_then_by_id(desk: Desk) -> None:
 
 
 def test_events_of_today_are_read_for_ever() -> None:
-    """The bytes of each kind of event, as they are on disk."""
+    """The bytes of each kind of event on disk stay readable."""
     records = Records()
     for data, event in (
         (b"\x93\x65\x07\xa1a", Shared(7, "a")),
@@ -362,7 +363,7 @@ def test_events_of_today_are_read_for_ever() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_replay_and_image_give_the_same_state(seed: int) -> None:
-    """Whatever happens, three ways lead to one state: living it, replaying it, and reading its image."""
+    """Random commands give the same state live, by replay and from an image."""
     rng = random.Random(seed)
     desk = Desk()
     ids: list[str] = []
@@ -381,7 +382,7 @@ def test_replay_and_image_give_the_same_state(seed: int) -> None:
         _something(rng, desk, ids, f"late-{len(ids)}")
         for data in desk.journal[events:]:
             again.apply(again.decode(data))
-    assert dumped(again) == dumped(desk.records), "an image lives on like what it was made from"
+    assert dumped(again) == dumped(desk.records), "a restored image continues like its source"
 
 
 def _something(rng: random.Random, desk: Desk, ids: list[str], fresh: str) -> None:
@@ -405,7 +406,7 @@ def _something(rng: random.Random, desk: Desk, ids: list[str], fresh: str) -> No
 
 
 def test_job_that_is_not_due_is_not_started(desk: Desk) -> None:
-    """Whatever a queue believes: the owner of the record knows when a job that came back may run."""
+    """A job that came back is not started before its due time, whatever the queue service grants."""
     job_id = "j"
     desk.create(job_id)
     token = desk.start(job_id)

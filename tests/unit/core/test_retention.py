@@ -1,4 +1,4 @@
-"""How long finished jobs are kept: by age, by number, by bytes; failed ones longer than others."""
+"""Retention of finished jobs: by age, by number and by bytes; failed jobs are kept longer."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ def _kept(desk: Desk) -> list[str]:
 
 
 def _finish(desk: Desk, **states: bool) -> None:
-    """Submits and ends these jobs in this order; True: it fails."""
+    """Submits and ends these jobs in this order; True makes a job fail."""
     for job_id, is_failed in states.items():
         desk.submit(job_id)
         if is_failed:
@@ -25,7 +25,7 @@ def _finish(desk: Desk, **states: bool) -> None:
 
 
 def test_failed_jobs_have_an_age_of_their_own(desk: Desk) -> None:
-    """A failed job outlives a job that finished later, and goes at its own millisecond."""
+    """A failed job outlives a job that finished later, and is evicted at its own age to the millisecond."""
     _finish(desk, a=True, b=False)
     desk.pass_ms(100)
     assert desk.evict(retain_ms=100, retain_failed_ms=300) == 1
@@ -38,14 +38,14 @@ def test_failed_jobs_have_an_age_of_their_own(desk: Desk) -> None:
 
 
 def test_failed_jobs_stay_when_there_are_too_many_of_others(desk: Desk) -> None:
-    """Over the number retained, the oldest jobs that did not fail make room."""
+    """Above the number retained, the oldest jobs that did not fail are evicted first."""
     _finish(desk, a=True, b=False, c=True, d=False, e=False)
     assert desk.evict(retain_jobs=4) == 1
     assert _kept(desk) == ["a", "c", "d", "e"]
 
 
 def test_flood_of_failures_leaves_others_half_of_the_room(desk: Desk) -> None:
-    """Failed jobs beyond half of the number retained make room before others do, oldest first."""
+    """If failed jobs take more than half of the number retained, they are evicted before others, oldest first."""
     _finish(desk, a=False, b=True, c=True, d=True, e=False)
     assert desk.evict(retain_jobs=4) == 1
     assert _kept(desk) == ["a", "c", "d", "e"]
@@ -61,7 +61,7 @@ def test_failed_jobs_go_last_where_nothing_else_is_left(desk: Desk) -> None:
 
 
 def test_next_look_is_when_the_first_of_either_kind_is_due(desk: Desk) -> None:
-    """The coordinator sleeps until a job of one kind is too old, whichever is first, and no longer than that."""
+    """The coordinator sleeps exactly until the first job of either kind is too old."""
     finished = desk.ledger.book.finished
     at_ms = desk.ledger.book.last_ms
     assert wait_ms(finished, commands.Evict(100, 9, 9_999, 50), at_ms) is None
@@ -73,7 +73,7 @@ def test_next_look_is_when_the_first_of_either_kind_is_due(desk: Desk) -> None:
 
 
 def test_event_of_an_earlier_version_forgets_the_oldest_of_all(desk: Desk) -> None:
-    """Journals written before failed jobs had an age of their own lead to the same jobs as ever."""
+    """An `Evicted` event, which is older than the retention of failed jobs, removes the oldest jobs of any state."""
     _finish(desk, a=False, b=True, c=False, d=True, e=True, f=False)
     ledger = desk.reloaded()
     for left in (["b", "c", "d", "e", "f"], ["c", "d", "e", "f"], ["d", "e", "f"], ["e", "f"]):
@@ -83,7 +83,7 @@ def test_event_of_an_earlier_version_forgets_the_oldest_of_all(desk: Desk) -> No
 
 
 def test_retirement_is_an_event_of_its_own(desk: Desk) -> None:
-    """A version that knows no retention of failed jobs meets an unknown event, and never one with another meaning."""
+    """Eviction writes an event with a tag of its own, which an earlier version rejects and cannot misread."""
     _finish(desk, a=False, b=True)
     decision = desk.decide(commands.Evict(0, 0, 0))
     assert isinstance(decision, commands.Decision)
@@ -92,7 +92,7 @@ def test_retirement_is_an_event_of_its_own(desk: Desk) -> None:
 
 
 def test_order_of_all_survives_an_image_and_a_removal(desk: Desk) -> None:
-    """Whatever was taken out in between, jobs stay in the order in which they ended."""
+    """Finished jobs stay in the order in which they ended, after a load and after a removal."""
     _finish(desk, a=True, b=False, c=True, d=False, e=True)
     book = desk.reloaded().book
     finished = book.finished
@@ -104,7 +104,7 @@ def test_order_of_all_survives_an_image_and_a_removal(desk: Desk) -> None:
 
 
 def test_finished_jobs_go_when_they_are_old_enough(desk: Desk) -> None:
-    """A job is kept for less than `retain_ms` after it finished, and goes at that millisecond."""
+    """A job is kept for less than `retain_ms` after it finished, and is evicted at that millisecond."""
     desk.submit("a")
     desk.finish("a")
     desk.pass_ms(99)
@@ -115,7 +115,7 @@ def test_finished_jobs_go_when_they_are_old_enough(desk: Desk) -> None:
 
 
 def test_oldest_finished_jobs_go_when_there_are_too_many(desk: Desk) -> None:
-    """Beyond the number retained the jobs that finished first go, whenever they were submitted."""
+    """Above the number retained the jobs that finished first are evicted, whenever they were submitted."""
     desk.submit(*"abcd")
     desk.cancel("c")
     desk.finish("a", "b")
@@ -124,7 +124,7 @@ def test_oldest_finished_jobs_go_when_there_are_too_many(desk: Desk) -> None:
 
 
 def test_oldest_finished_jobs_go_when_they_hold_too_much(desk: Desk) -> None:
-    """All that finished jobs hold counts; the oldest go until the rest fits."""
+    """Above the bytes retained, which count all data of finished jobs, the oldest are evicted until the rest fits."""
     desk.submit("a", "b", "c", payload=b"x" * 60)
     desk.finish("a", "b", "c", output=b"y" * 40)
     held = 3 * (JOB_BYTES + RESULT_BYTES + len("a") + 60 + 40)
@@ -134,7 +134,7 @@ def test_oldest_finished_jobs_go_when_they_hold_too_much(desk: Desk) -> None:
 
 
 def test_waiting_and_running_jobs_are_never_forgotten(desk: Desk) -> None:
-    """Retention is for finished jobs only, however little is retained."""
+    """Waiting and running jobs are never evicted, however little is retained."""
     desk.submit("a", "b")
     desk.lease(1)
     assert desk.evict(0, 0, 0) == 0
@@ -142,7 +142,7 @@ def test_waiting_and_running_jobs_are_never_forgotten(desk: Desk) -> None:
 
 
 def test_one_event_forgets_a_bounded_number(desk: Desk) -> None:
-    """A backlog of a thousand and one finished jobs takes two events."""
+    """One event evicts at most a thousand jobs."""
     for batch in range(2):
         desk.submit(*(f"{batch}-{n}" for n in range(501)))
     for job_id in _kept(desk):
@@ -153,13 +153,13 @@ def test_one_event_forgets_a_bounded_number(desk: Desk) -> None:
 
 
 def test_nothing_to_forget_is_no_event(desk: Desk) -> None:
-    """A visit of the cleaner that finds nothing leaves the log as it is."""
+    """An eviction that finds no job writes no event."""
     desk.submit("a")
     assert desk.decide(commands.Evict(0, 0, 0)) == commands.Decision(None, 0)
 
 
 def test_forgotten_job_is_gone_for_every_reader(desk: Desk) -> None:
-    """A forgotten job is not found, not listed, not to be canceled and not reportable."""
+    """An evicted job is not found, not listed, not cancelable and not reportable."""
     desk.submit("a")
     desk.finish("a")
     desk.evict(0)
@@ -170,7 +170,7 @@ def test_forgotten_job_is_gone_for_every_reader(desk: Desk) -> None:
 
 
 def test_bytes_held_return_to_zero(desk: Desk) -> None:
-    """Every byte that was counted when it came is given back when its job is forgotten."""
+    """All counted bytes of a job are subtracted again when the job is evicted."""
     desk.submit("a", "b", payload=b"x" * 10)
     desk.finish("a", output=b"y" * 5)
     desk.cancel("b")

@@ -1,4 +1,4 @@
-"""Two budgets: attempts that failed, and attempts that lost their worker."""
+"""Two budgets: failed attempts, and attempts that lost their worker."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_job_fails_after_its_attempts(desk: Desk, max_attempts: int) -> None:
 
 @pytest.mark.parametrize("max_losses", [0, 1, 3])
 def test_job_fails_after_it_lost_too_many_workers(desk: Desk, max_losses: int) -> None:
-    """A job may lose `max_losses` workers; the next loss ends it, and it says why."""
+    """A job may lose `max_losses` workers, and the next loss ends it FAILED with the reason WORKER_LOST."""
     desk.submit("poison", template=Template("echo", max_losses=max_losses))
     for _ in range(max_losses):
         _lose(desk)
@@ -63,14 +63,14 @@ def test_budgets_are_apart(desk: Desk) -> None:
 
 
 def test_failure_that_must_not_be_retried_is_final(desk: Desk) -> None:
-    """A failure marked as not retryable ends the job whatever attempts are left."""
+    """A failure marked as not retryable ends the job, however many attempts are left."""
     desk.submit("a", template=Template("echo", max_attempts=5, backoff=NOW))
     _fail(desk, is_retryable=False)
     assert desk.job("a").state == FAILED
 
 
 def test_job_may_name_its_own_delay(desk: Desk) -> None:
-    """A wait that the attempt asks for replaces the backoff."""
+    """A delay that the attempt requests replaces the back-off."""
     desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 7)))
     _fail(desk, retry_after_ms=500)
     assert desk.job("a").not_before_ms == desk.log_ms + 500
@@ -78,14 +78,14 @@ def test_job_may_name_its_own_delay(desk: Desk) -> None:
 
 @pytest.mark.parametrize(("asked_ms", "given_ms"), [(-5, 7), (0, 7), (10**30, DELAY_MS_MAX)])
 def test_delay_that_a_job_names_is_bounded(desk: Desk, asked_ms: int, given_ms: int) -> None:
-    """A wait below zero counts as none, and none is longer than a year."""
+    """A requested delay that is not positive counts as none, and none is longer than a year."""
     desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 7)))
     _fail(desk, retry_after_ms=asked_ms)
     assert desk.job("a").not_before_ms == desk.log_ms + given_ms
 
 
 def test_canceled_job_is_not_tried_again(desk: Desk) -> None:
-    """A job whose cancel was asked for while it ran ends CANCELED where it would be retried."""
+    """A job whose cancel was requested while it ran ends CANCELED instead of being retried."""
     desk.submit("a", template=Template("echo", max_attempts=5, backoff=NOW))
     lease = desk.run_one()
     desk.cancel("a")
@@ -94,25 +94,25 @@ def test_canceled_job_is_not_tried_again(desk: Desk) -> None:
 
 
 def test_fixed_backoff_is_constant() -> None:
-    """The fixed kind waits its base every time."""
+    """The fixed back-off waits its base every time."""
     assert [retries.delay_ms(BackoffRule(FIXED, 70), "a", n) for n in (1, 2, 99)] == [70, 70, 70]
 
 
 def test_quadratic_backoff_grows_with_the_square() -> None:
-    """The quadratic kind waits base·n², up to its cap."""
+    """The quadratic back-off waits base·n², up to its cap."""
     waits = [retries.delay_ms(BackoffRule(QUADRATIC, 10, 1_000), "a", n) for n in (1, 2, 3, 10, 11)]
     assert waits == [10, 40, 90, 1_000, 1_000]
 
 
 def test_exponential_ceiling_doubles_up_to_its_cap() -> None:
-    """The exponential kind doubles its ceiling, and no number of failures overflows it."""
+    """The exponential back-off doubles its ceiling, and no number of failures overflows it."""
     backoff = BackoffRule(EXPONENTIAL, 100, BACKOFF_MS_MAX)
     assert [retries.ceiling_ms(backoff, n) for n in (1, 2, 3, 4)] == [100, 200, 400, 800]
     assert retries.ceiling_ms(backoff, 10_000) == BACKOFF_MS_MAX
 
 
 def test_jitter_is_spread_and_depends_on_job_and_failure_alone() -> None:
-    """Full jitter lies under the ceiling, differs between jobs and tries, and is the same every time."""
+    """Full jitter lies under the ceiling, differs between jobs and tries, and is deterministic."""
     backoff = BackoffRule(EXPONENTIAL, 1_000)
     waits = [retries.delay_ms(backoff, f"job-{n}", 3) for n in range(200)]
     assert waits == [retries.delay_ms(backoff, f"job-{n}", 3) for n in range(200)]
@@ -123,12 +123,12 @@ def test_jitter_is_spread_and_depends_on_job_and_failure_alone() -> None:
 
 
 def test_jitter_is_pinned() -> None:
-    """The draw is the first eight bytes of SHA-256 over "id:failures", so every version waits the same."""
+    """The jitter is the first eight bytes of SHA-256 over "id:failures", so that every version waits the same."""
     assert retries.delay_ms(BackoffRule(EXPONENTIAL, 1_000), "job", 1) == 737
 
 
 def test_no_backoff_means_at_once() -> None:
-    """A base of zero waits for nothing, whatever the kind."""
+    """A base of zero means no delay, whatever the kind of back-off."""
     assert [retries.delay_ms(BackoffRule(kind, 0), "a", 9) for kind in (FIXED, EXPONENTIAL, QUADRATIC)] == [
         0,
         0,

@@ -1,4 +1,4 @@
-"""Searches: the listing in slices that a search can go on from, whatever happens meanwhile."""
+"""Searches: the listing in slices, each of which continues where the last one ended."""
 
 import random
 
@@ -8,12 +8,12 @@ from holdfast import limits
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import QUEUED, State
 from holdfast.core.listing import Place
-from holdfast.core.model import Job
+from holdfast.core.model import JobRecord
 from tests.unit.core.desk import Desk
 from tests.unit.core.test_listing import FILTERS, _churn, _sorted_ids
 
 
-def _all(_: Job) -> bool:
+def _all(_: JobRecord) -> bool:
     return True
 
 
@@ -32,7 +32,7 @@ def _scanned(ledger: Ledger, states: list[int], size: int, budget: int, *, newes
 @pytest.mark.parametrize("states", FILTERS)
 @pytest.mark.parametrize(("size", "budget"), [(77, limits.SCAN_JOBS_MAX), (1_000, 50), (3, 1)])
 def test_slices_equal_a_sort_of_everything(states: list[int], size: int, budget: int, *, newest_first: bool) -> None:
-    """Under churn all slices in a row are the sorted jobs, however little is looked at in one."""
+    """Under churn, consecutive slices equal the sorted jobs, however small the budget of a slice."""
     ledger = _churn(random.Random(3)).ledger
     expected = _sorted_ids(ledger, states, newest_first=newest_first)
     assert _scanned(ledger, states, size, budget, newest_first=newest_first) == expected
@@ -40,7 +40,7 @@ def test_slices_equal_a_sort_of_everything(states: list[int], size: int, budget:
 
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_only_what_is_wanted_and_in_time_is_found(*, newest_first: bool) -> None:
-    """The filter and both ends of the time are kept; the start belongs to it, the end does not."""
+    """A search applies its filter and its time range, which includes the start and excludes the end."""
     ledger = _churn(random.Random(4)).ledger
     times = sorted({job.created_ms for job in ledger.book.jobs.values()})
     low, high = times[len(times) // 4], times[3 * len(times) // 4]
@@ -64,11 +64,11 @@ def test_only_what_is_wanted_and_in_time_is_found(*, newest_first: bool) -> None
 
 
 def test_no_more_is_looked_at_than_the_budget(desk: Desk) -> None:
-    """A search for nothing stops after its budget and says where to go on."""
+    """A search without matches stops after its budget and returns the position to continue from."""
     desk.submit(*[f"{number:03}" for number in range(100)])
     looked: list[str] = []
 
-    def wants(job: Job) -> bool:
+    def wants(job: JobRecord) -> bool:
         looked.append(job.id)
         return False
 
@@ -77,7 +77,7 @@ def test_no_more_is_looked_at_than_the_budget(desk: Desk) -> None:
 
 
 def test_chunks_without_a_match_are_not_looked_into(desk: Desk) -> None:
-    """What is skipped by its counts costs none of the budget."""
+    """Chunks that a search skips by their counts cost none of its budget."""
     for number in range(5):
         desk.submit(*[f"{number}-{job:03}" for job in range(1_000)])
         desk.cancel_queued(*[f"{number}-{job:03}" for job in range(1_000)])
@@ -89,7 +89,7 @@ def test_chunks_without_a_match_are_not_looked_into(desk: Desk) -> None:
 
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_search_is_stable_while_jobs_come_move_and_go(*, newest_first: bool) -> None:
-    """Every job that is there from the first slice to the last is found once; none is found twice."""
+    """A search finds every job that exists from its first to its last slice once, and no job twice."""
     rng = random.Random(5)
     desk = Desk()
     number = 0

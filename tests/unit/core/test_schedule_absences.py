@@ -1,4 +1,4 @@
-"""Schedules when time does not pass smoothly: absences, clocks that jump, and data that is not there any more."""
+"""Schedules with downtime, clock jumps and a missing time zone."""
 
 import random
 
@@ -16,7 +16,7 @@ START = 1_767_225_600_000
 
 
 class Watch:
-    """A machine's two clocks."""
+    """The two clocks of a machine."""
 
     def __init__(self) -> None:
         self.steady, self.wall = 0, START
@@ -31,13 +31,13 @@ class Watch:
         return self.wall
 
     def go(self, ms: int, wall_ms: int | None = None) -> None:
-        """Time passes, and the clock on the wall may show something else than that."""
+        """Advances both clocks, the wall clock by another amount if `wall_ms` is given."""
         self.steady += ms
         self.wall += ms if wall_ms is None else wall_ms
 
 
 class Place:
-    """A ledger under a timekeeper; every event is kept."""
+    """A ledger with a timekeeper; all events are kept."""
 
     def __init__(self) -> None:
         self.watch = Watch()
@@ -46,14 +46,14 @@ class Place:
         self.events: list[events.AnyEvent] = []
 
     def restart(self) -> None:
-        """Another process replays what there is."""
+        """Replays all events, as another process would."""
         self.ledger = Ledger(LedgerConfig())
         for event in self.events:
             self.ledger.apply(event)
         self.time = Timekeeper(self.watch, self.ledger.book.last_ms, previous=self.time.log.mark)
 
     def do(self, command: commands.AnyCommand) -> object:
-        """Decides and applies."""
+        """Decides and applies a command; returns its reply."""
         decision = self.ledger.decide(command, self.time.now())
         assert isinstance(decision, Decision)
         if decision.event is not None:
@@ -62,11 +62,11 @@ class Place:
         return decision.reply
 
     def set(self, **fields: object) -> None:
-        """Makes the schedule `s`."""
+        """Creates the schedule `s`."""
         self.do(commands.SetSchedule(ScheduleSpec("s", Template("work"), **fields)))  # type: ignore[arg-type]
 
     def tick(self) -> list[events.Ticked]:
-        """Everything that is due now."""
+        """Processes all due ticks and returns their events."""
         before = len(self.events)
         while self.do(commands.Tick(f"job-{len(self.events)}")):
             pass
@@ -74,12 +74,12 @@ class Place:
 
     @property
     def ticked(self) -> list[events.Ticked]:
-        """All ticks so far."""
+        """All tick events so far."""
         return [event for event in self.events if isinstance(event, events.Ticked)]
 
     @property
     def next_ms(self) -> int:
-        """Of the schedule."""
+        """The next tick of the schedule `s`."""
         return self.ledger.book.schedules["s"].next_ms
 
 
@@ -89,7 +89,7 @@ def place() -> Place:
 
 
 def test_week_offline_counts_every_minute(place: Place) -> None:
-    """However many there were; the last minute's are on time."""
+    """After a week offline every missed minute is counted, and a tick of the last minute fires on time."""
     place.set(cron="* * * * *")
     place.watch.go(7 * DAY + 30 * SECOND)
     place.restart()
@@ -99,7 +99,7 @@ def test_week_offline_counts_every_minute(place: Place) -> None:
 
 
 def test_tick_exactly_a_minute_late_is_on_time(place: Place) -> None:
-    """A millisecond later it was missed."""
+    """A tick that is processed a minute late fires, and one that is a millisecond later is missed."""
     place.set(every_ms=HOUR)
     place.watch.go(HOUR + MINUTE)
     assert [tick.outcome for tick in place.tick()] == ["fired"]
@@ -109,7 +109,7 @@ def test_tick_exactly_a_minute_late_is_on_time(place: Place) -> None:
 
 @pytest.mark.parametrize("catch_up", ["latest", "all"])
 def test_window_below_a_minute_passes_over_nothing_that_is_on_time(place: Place, catch_up: str) -> None:
-    """What is not late needs no catching up."""
+    """A catch-up window below a minute drops no tick that is on time."""
     place.set(every_ms=10_000, catch_up=catch_up, catch_up_window_ms=1_000)
     place.watch.go(2 * MINUTE)
     fired = [tick.tick_ms for tick in place.tick() if tick.outcome == "fired"]
@@ -119,7 +119,7 @@ def test_window_below_a_minute_passes_over_nothing_that_is_on_time(place: Place,
 
 @pytest.mark.parametrize("jump_ms", [HOUR, DAY, -HOUR, -DAY, -START])
 def test_clock_that_jumps_fires_no_tick_twice(place: Place, jump_ms: int) -> None:
-    """Back or forward and back again: log time goes on, and fired and missed ticks are all ticks there were."""
+    """If the clock jumps and jumps back, no tick fires twice, and fired and missed ticks add up to all ticks."""
     place.set(every_ms=MINUTE)
     for _ in range(10):
         place.watch.go(20_000)
@@ -138,7 +138,7 @@ def test_clock_that_jumps_fires_no_tick_twice(place: Place, jump_ms: int) -> Non
 
 @pytest.mark.parametrize("seed", range(10))
 def test_every_tick_of_a_cron_expression_is_accounted_for(seed: int) -> None:
-    """Over absences, restarts and jumps of any length: what fired, and what is counted as missed, is all there were."""
+    """Over downtime, restarts and clock jumps of any length, fired and missed ticks add up to all ticks."""
     rng, place = random.Random(seed), Place()
     catch_up = rng.choice(["none", "latest", "all"])
     place.set(cron="*/7 * * * *", timezone="Europe/Paris", catch_up=catch_up, catch_up_window_ms=3 * HOUR)
@@ -155,7 +155,7 @@ def test_every_tick_of_a_cron_expression_is_accounted_for(seed: int) -> None:
 
 
 def test_one_shot_that_is_set_again_after_its_time_does_not_fire_again(place: Place) -> None:
-    """Its instant is a key: with another payload too, it has been there."""
+    """A one-shot schedule that is set again with the same instant does not fire again, even with another payload."""
     place.set(at_ms=START + HOUR)
     place.watch.go(HOUR)
     assert len(place.tick()) == 1
@@ -167,7 +167,7 @@ def test_one_shot_that_is_set_again_after_its_time_does_not_fire_again(place: Pl
 
 
 def test_schedule_whose_zone_is_gone_ends_and_can_be_set_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planned tick fires, the others go on, and saying the same again plans anew once the zone is back."""
+    """A schedule whose zone is gone fires its planned tick and ends, and setting it again plans anew."""
     place.set(cron="0 * * * *", timezone="Europe/Paris", catch_up="latest")
     place.watch.go(5 * HOUR)
     with monkeypatch.context() as without:
@@ -179,7 +179,7 @@ def test_schedule_whose_zone_is_gone_ends_and_can_be_set_again(place: Place, mon
 
 
 def test_time_of_a_command_is_all_that_decides() -> None:
-    """Two ledgers that are told the same times decide the same."""
+    """Two ledgers that receive the same commands at the same times decide the same."""
     ledgers = [Ledger(LedgerConfig()), Ledger(LedgerConfig())]
     for ledger in ledgers:
         for at_ms, command in (

@@ -1,4 +1,4 @@
-"""The shelf of a queue process, against a model that does the same slowly."""
+"""The shelf of a queue process, compared with a simple model."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ ALL = Wish()
 
 @dataclass(frozen=True)
 class Ticket:
-    """A ticket of these tests."""
+    """A ticket for these tests."""
 
     job_id: str
     number: int = 0
@@ -29,7 +29,7 @@ class Ticket:
 
 @dataclass
 class Known:
-    """What the model knows of one ticket."""
+    """The model's data about one ticket."""
 
     ticket: Ticket
     drop_ms: float
@@ -38,7 +38,7 @@ class Known:
 
 
 class ShelfMachine(RuleBasedStateMachine):
-    """Random pushes, leases, releases, deletions and passing time."""
+    """Random pushes, leases, releases and deletions, with time steps between them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ TestShelf = ShelfMachine.TestCase
 
 
 def test_patience_overtakes_urgency_with_aging() -> None:
-    """With aging a ticket that has waited for long goes before a more urgent one that has just come."""
+    """With aging, a ticket that has waited long enough goes before a more urgent one that has just arrived."""
     shelf: Shelf[Ticket] = Shelf(lane_max=10, aging_ms=1_000)
     shelf.push(Ticket("patient", 1, priority=5), now_ms=0)
     shelf.push(Ticket("urgent", 2, priority=9), now_ms=3_000)
@@ -137,7 +137,7 @@ def test_patience_overtakes_urgency_with_aging() -> None:
 
 
 def test_patience_counts_wherever_it_was_shown() -> None:
-    """A ticket that is dropped and brought again has waited for as long as whoever brings it says."""
+    """The waiting time that is passed with a ticket counts, so that a ticket that is pushed again keeps its age."""
     shelf: Shelf[Ticket] = Shelf(lane_max=10, aging_ms=1_000)
     shelf.push(Ticket("urgent", 1, priority=5), now_ms=5_000)
     shelf.push(Ticket("patient", 2, priority=2), now_ms=5_000, keep_ms=500, waited_ms=4_000)
@@ -147,7 +147,7 @@ def test_patience_counts_wherever_it_was_shown() -> None:
 
 
 def test_next_instant_is_when_something_happens() -> None:
-    """A lease that ends and a ticket that is dropped are both told in advance."""
+    """The next instant is the end of a lease or the drop of a ticket, whichever is first."""
     shelf: Shelf[Ticket] = Shelf(lane_max=10)
     assert shelf.next_ms() is None
     shelf.push(Ticket("a"), now_ms=0, keep_ms=500)
@@ -161,7 +161,7 @@ def test_next_instant_is_when_something_happens() -> None:
 
 @pytest.mark.parametrize("rounds", [1_000])
 def test_memory_follows_what_is_there(rounds: int) -> None:
-    """However much passes through, what is kept beside the tickets stays small."""
+    """However many tickets pass through, the memory beside the present tickets stays small."""
     shelf: Shelf[Ticket] = Shelf(lane_max=10)
     shelf.push(Ticket("first", 0), 0)
     for number in range(1, rounds):

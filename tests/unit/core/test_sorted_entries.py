@@ -1,4 +1,4 @@
-"""Entries in order: whatever comes and goes, they are those of a sorted list."""
+"""Sorted entries: after any additions and removals they equal a sorted list."""
 
 import random
 
@@ -6,7 +6,7 @@ from holdfast.core.sorted_entries import CHUNK, SortedEntries
 
 
 def test_entries_are_those_of_a_sorted_list() -> None:
-    """Over random additions and removals, over several chunks, order and length hold."""
+    """Over random additions and removals in several chunks, the order and the length are right."""
     rng = random.Random(3)
     entries: SortedEntries[tuple[int, int]] = SortedEntries()
     kept: set[tuple[int, int]] = set()
@@ -27,7 +27,7 @@ def test_entries_are_those_of_a_sorted_list() -> None:
 
 
 def test_everything_can_leave_and_come_again() -> None:
-    """An empty one is false and takes entries as a new one does."""
+    """Sorted entries that became empty are false and accept new entries."""
     entries: SortedEntries[tuple[int]] = SortedEntries()
     for number in range(3 * CHUNK):
         entries.add((number,))

@@ -1,4 +1,4 @@
-"""The rules of ticks, as functions of a schedule and plain facts."""
+"""The rules of ticks, as functions of a schedule and simple values."""
 
 from datetime import UTC, datetime
 
@@ -28,13 +28,13 @@ def spec(**fields: object) -> ScheduleSpec:
 
 
 def schedule(**fields: object) -> Schedule:
-    """One that was made at the start, and has not ticked yet."""
+    """Returns a schedule that was created at the start and has not ticked yet."""
     wanted = spec(**fields)
     return Schedule(wanted, START, planned(None, wanted, START))
 
 
 def test_tick_in_time_comes_up_by_itself() -> None:
-    """One that is late by no more than a minute is fired as if it were not, and the next one follows it."""
+    """A tick that is late by no more than a minute fires normally, and the next one follows it."""
     for late_ms in (0, LATE_MS):
         assert due_tick(schedule(), START + HOUR + late_ms) == DueTick(START + HOUR, START + 2 * HOUR)
 
@@ -48,24 +48,24 @@ def test_tick_in_time_comes_up_by_itself() -> None:
     ],
 )
 def test_late_ticks_come_up_by_the_rule(catch_up: str, expected: DueTick) -> None:
-    """None of them, the last of them, or the first one within the window; the others are counted."""
+    """The rule fires none of the late ticks, the last one or the first within the window, and counts the rest."""
     one = schedule(every_ms=HOUR, catch_up=catch_up, catch_up_window_ms=3 * HOUR)
     assert due_tick(one, START + 9 * HOUR + 30 * MINUTE) == expected
 
 
 def test_one_shot_comes_late_rather_than_never() -> None:
-    """It has no other tick that could stand in for it, and none follows it."""
+    """A one-shot tick fires however late it is, and no tick follows it."""
     assert due_tick(schedule(at_ms=START + HOUR), START + 365 * DAY) == DueTick(START + HOUR, 0)
 
 
 def test_passed_over_ticks_leave_those_that_are_not_late() -> None:
-    """The next one after an absence may be due already."""
+    """After missed ticks the next tick may be due already."""
     due = due_tick(schedule(every_ms=20_000), START + 10 * MINUTE)
     assert due == DueTick(START + 20_000, START + 9 * MINUTE, 26, is_missed=True)
 
 
 def test_schedule_set_again_keeps_its_plan() -> None:
-    """Unless something else is said, or an interval has come to its end."""
+    """A schedule that is set again keeps its plan, unless its spec changed or it has no next tick."""
     one = schedule()
     assert is_planned(one, spec())
     assert not is_planned(one, spec(every_ms=DAY))
@@ -75,7 +75,7 @@ def test_schedule_set_again_keeps_its_plan() -> None:
 
 
 def test_one_shot_that_has_been_does_not_come_again() -> None:
-    """Replaced by another one at the same instant, it has no tick; at a later one it has."""
+    """A one-shot that has fired gets no tick at the same instant, but gets one at a later instant."""
     one = schedule(at_ms=START + HOUR)
     one.last_tick_ms = START + HOUR
     assert planned(one, spec(at_ms=START + HOUR, payload=b"other"), START + DAY) == 0
@@ -83,7 +83,7 @@ def test_one_shot_that_has_been_does_not_come_again() -> None:
 
 
 def test_pause_is_passed_over_whole() -> None:
-    """What fell into it does not come, what comes after it does."""
+    """Ticks during a pause do not fire, and later ones do."""
     assert resumed(schedule(), START + 5 * HOUR) == START + 6 * HOUR
     assert resumed(schedule(), START + MINUTE) == START + HOUR
     assert resumed(schedule(at_ms=START + HOUR), START + 2 * HOUR) == 0
@@ -91,7 +91,7 @@ def test_pause_is_passed_over_whole() -> None:
 
 @pytest.mark.parametrize("overlap", ["allow", "skip", "cancel_running"])
 def test_overlap_matters_while_the_last_job_has_not_ended(overlap: str) -> None:
-    """Only `skip` makes no job, only `cancel_running` ends one, and a draining queue takes none at all."""
+    """Only `skip` makes no job, only `cancel_running` cancels one, and a draining queue accepts none."""
     one = spec(every_ms=HOUR, overlap=overlap)
     assert is_skipped(one, is_busy=True, is_draining=False) == (overlap == "skip")
     assert is_canceling(one, is_busy=True) == (overlap == "cancel_running")
@@ -101,7 +101,7 @@ def test_overlap_matters_while_the_last_job_has_not_ended(overlap: str) -> None:
 
 
 def test_job_knows_its_tick() -> None:
-    """Jitter delays the job and not what it is told; a trigger's tick is the second in which it came."""
+    """Jitter delays a job but not its scheduled time, and the tick of a trigger is the second of the trigger."""
     one = spec(every_ms=HOUR, jitter_ms=MINUTE, payload=b"p", labels=(("a", "b"),))
     job = job_of_tick(one, START, "id")
     assert START <= job.not_before_ms <= START + MINUTE

@@ -1,4 +1,4 @@
-"""The context of a trace in the headers of a job."""
+"""The trace context in the headers of a job."""
 
 import pytest
 
@@ -12,7 +12,7 @@ OTHER = "00-11111111111111111111111111111111-2222222222222222-00"
 
 @pytest.mark.parametrize("text", [PARENT, f" {PARENT} ", OTHER, f"cc{PARENT[2:]}", f"01{PARENT[2:]}-what-comes-later"])
 def test_traceparent_is_understood(text: str) -> None:
-    """Of this version, and of later ones, which may say more."""
+    """A `traceparent` of this version, or of a later one with more fields, is accepted."""
     assert trace_context(text) == TraceContext(text.strip())
 
 
@@ -33,20 +33,20 @@ def test_traceparent_is_understood(text: str) -> None:
     ],
 )
 def test_bad_traceparent_is_no_context(text: str) -> None:
-    """It is left out without a word."""
+    """An invalid `traceparent` is ignored without an error."""
     assert trace_context(text, "vendor=1") is None
     assert carried_context({"traceparent": text}) is None
 
 
 def test_bad_state_is_left_out() -> None:
-    """The context is good without it."""
+    """An invalid `tracestate` is dropped, and the rest of the context is kept."""
     assert trace_context(PARENT, "a=1,b=2") == TraceContext(PARENT, "a=1,b=2")
     for state in ("a=\nb=2", "é", "x" * (limits.HEADER_VALUE_CHARS_MAX + 1)):
         assert trace_context(PARENT, state) == TraceContext(PARENT)
 
 
 def test_context_is_found_among_the_headers_of_a_request() -> None:
-    """States are joined in their order; of two parents nobody knows which is meant."""
+    """States are joined in their order, and a request with two parents has no context."""
     pairs = [("host", "x"), ("traceparent", PARENT), ("tracestate", "a=1"), ("tracestate", "b=2")]
     assert sent_context(pairs) == TraceContext(PARENT, "a=1,b=2")
     assert sent_context([*pairs, ("traceparent", OTHER)]) is None
@@ -55,7 +55,7 @@ def test_context_is_found_among_the_headers_of_a_request() -> None:
 
 
 def test_job_carries_the_context_beside_what_it_has() -> None:
-    """Headers stay in the order of their names, and everything else as it was."""
+    """A job gets the context beside its own headers, which stay sorted by name."""
     context = TraceContext(PARENT, "a=1")
     assert carrying(None, context) == Extra(headers=(("traceparent", PARENT), ("tracestate", "a=1")))
     made = carrying(Extra(request_id="r", headers=(("z", "1"), ("tracestate", "old=1"))), TraceContext(PARENT))
@@ -65,14 +65,14 @@ def test_job_carries_the_context_beside_what_it_has() -> None:
 
 
 def test_what_the_headers_say_themselves_stays() -> None:
-    """Whoever names a context means that one, right or wrong."""
+    """A `traceparent` that the caller has set stays, valid or not."""
     for own in (OTHER, "nonsense"):
         extra = Extra(headers=(("traceparent", own),))
         assert carrying(extra, TraceContext(PARENT)) is extra
 
 
 def test_job_whose_headers_are_full_carries_none() -> None:
-    """A trace never makes a job too large."""
+    """A job whose headers are full gets no trace context."""
     full = Extra(headers=tuple((f"h{number:02}", "") for number in range(limits.HEADERS_MAX)))
     assert carrying(full, TraceContext(PARENT)) is full
     almost = Extra(headers=full.headers[1:])

@@ -1,4 +1,4 @@
-"""Unique keys: of a type and a key, at most one job that has not ended."""
+"""Unique keys: at most one unfinished job per type and key."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from tests.unit.core.desk import ECHO, Desk
 
 
 def test_submission_finds_the_job_that_has_not_ended(desk: Desk) -> None:
-    """Whatever it carries, a second job of the type and key is the first one, while that waits or runs."""
+    """A second submit of the type and key returns the first job while that waits or runs, whatever its payload."""
     desk.submit_unique("a", "k")
     again = desk.submit_unique("b", "k", payload=b"other")
     assert (again.job_ids, again.existing, again.refusals) == (["a"], frozenset({0}), {})
@@ -22,7 +22,7 @@ def test_submission_finds_the_job_that_has_not_ended(desk: Desk) -> None:
 
 
 def test_key_belongs_to_its_type(desk: Desk) -> None:
-    """The same key under another type is another one; under another queue or priority it is not."""
+    """A unique key is separate per type, but not per queue or priority."""
     desk.submit_unique("a", "k")
     assert desk.submit_unique("b", "k", Template("other")).job_ids == ["b"]
     assert desk.submit_unique("c", "k", Template("echo", "q2", 9)).job_ids == ["a"]
@@ -67,7 +67,7 @@ ENDS = [_done, _failed, _lost, _canceled, _canceled_together, _canceled_while_ru
 
 @pytest.mark.parametrize("end", ENDS)
 def test_key_is_free_once_its_job_has_ended(desk: Desk, end: Callable[[Desk], None]) -> None:
-    """Whichever way a job ends, the next submission makes a new one, and forgetting the old changes nothing."""
+    """However a job ends, the next submit creates a new one, and evicting the old one changes nothing."""
     desk.submit_unique("a", "k", Template("echo", max_losses=1))
     end(desk)
     assert desk.submit_unique("b", "k").job_ids == ["b"]
@@ -76,7 +76,7 @@ def test_key_is_free_once_its_job_has_ended(desk: Desk, end: Callable[[Desk], No
 
 
 def test_job_that_comes_back_keeps_its_key(desk: Desk) -> None:
-    """A retry and a lost worker are no end."""
+    """A retried job and a job that lost its worker keep their unique key."""
     desk.submit_unique("a", "k", Template("echo", max_attempts=2))
     desk.report("a", desk.run_one().token, FAILED, retry_after_ms=1)
     assert desk.submit_unique("b", "k").job_ids == ["a"]
@@ -87,14 +87,14 @@ def test_job_that_comes_back_keeps_its_key(desk: Desk) -> None:
 
 
 def test_twins_in_one_batch_make_one_job(desk: Desk) -> None:
-    """A batch is judged like its jobs one after the other."""
+    """Several jobs with one unique key in a batch become one job."""
     jobs = [NewJob(job_id, 0, job_id.encode(), 0, Extra(unique_key="k")) for job_id in "abc"]
     reply = desk.do(commands.Submit([ECHO], jobs))
     assert (reply.job_ids, reply.existing) == (["a", "a", "a"], frozenset({1, 2}))
 
 
 def test_request_id_counts_before_the_unique_key(desk: Desk) -> None:
-    """A repeated request finds the job it made, even after another has taken over the unique key."""
+    """A repeated request returns the job that it created, even after another job has taken over the unique key."""
     extra = Extra(request_id="r", unique_key="k")
     desk.submit("a", extra=extra)
     desk.finish("a")
@@ -103,7 +103,7 @@ def test_request_id_counts_before_the_unique_key(desk: Desk) -> None:
 
 
 def test_id_counts_before_the_unique_key(desk: Desk) -> None:
-    """A submission repeated under its id finds the job it made, even after another has taken over the key."""
+    """A submit repeated with its job id returns that job, even after another job has taken over the key."""
     desk.submit_unique("a", "k")
     desk.finish("a")
     desk.submit_unique("b", "k")
@@ -111,7 +111,7 @@ def test_id_counts_before_the_unique_key(desk: Desk) -> None:
 
 
 def test_keys_survive_restart_and_snapshot(desk: Desk) -> None:
-    """A submission after a restart, from the log or from a snapshot, finds the job of before; ended ones are free."""
+    """After a restart, from the log or a snapshot, only the keys of unfinished jobs are in use."""
     desk.submit_unique("a", "k")
     desk.submit_unique("x", "ended", Template("other"))
     desk.cancel("x")
@@ -127,5 +127,5 @@ def test_keys_survive_restart_and_snapshot(desk: Desk) -> None:
     [("k" * (limits.UNIQUE_KEY_CHARS_MAX + 1), "UNIQUE_KEY_TOO_LONG"), ("a\nb", "UNIQUE_KEY_INVALID")],
 )
 def test_key_that_cannot_be_kept_is_refused(desk: Desk, key: str, reason: str) -> None:
-    """A unique key is short, printable text, like a request id."""
+    """A unique key must be short, printable text, like a request id."""
     assert desk.submit_unique("a", key).refusals[0].reason == reason

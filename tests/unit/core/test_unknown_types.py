@@ -17,7 +17,7 @@ def test_unknown_types_are_counted_over_all_queues() -> None:
 
 
 def test_sentence_names_the_types_and_their_jobs() -> None:
-    """Each type stands with its number of jobs; beyond eight types the rest is counted."""
+    """The sentence names each type with its number of jobs, and counts the types beyond eight."""
     one = unknown_types_text({"old.name": 1})
     assert one == "1 job waits of a type that no connected worker knows: old.name (1)"
     many = unknown_types_text({f"t{number}": 1_000 for number in range(10)})
@@ -26,13 +26,13 @@ def test_sentence_names_the_types_and_their_jobs() -> None:
 
 
 def test_view_names_only_the_most_frequent_types() -> None:
-    """However many types wait, the view of a queue stays small."""
+    """However many types wait, the view of a queue names only the most frequent ones."""
     types = {f"t{number}": number for number in range(limits.QUEUE_TYPES_MAX + 5)}
     assert set(types) - set(most_common(types)) == {"t0", "t1", "t2", "t3", "t4"}
 
 
 def test_bounded_count_is_told_as_such() -> None:
-    """A queue tells of at most so many types, so there may be more jobs than were counted."""
+    """A count that reaches the limit of types per queue is reported as `at least`."""
     types = {f"type-{number}": 1 for number in range(limits.QUEUE_TYPES_MAX)}
     assert unknown_types_text(types).startswith("at least 100 jobs wait of types")
     assert unknown_types_text({"one": 3}).startswith("3 jobs wait of a type")

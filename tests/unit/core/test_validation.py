@@ -1,4 +1,4 @@
-"""What a submission may look like: every limit at its edge, and names that nobody should send."""
+"""Validation of submits: every limit at its edge, and hostile names."""
 
 from collections.abc import Callable
 
@@ -95,7 +95,7 @@ LOWER: dict[str, tuple[int, Check]] = {
 
 @pytest.mark.parametrize("what", UPPER)
 def test_upper_limit_is_exact(what: str) -> None:
-    """One below the limit and the limit pass; one above is refused as an invalid argument."""
+    """One below the limit and the limit pass, but one above is refused as an invalid argument."""
     limit, check = UPPER[what]
     assert limit == 0 or check(max(limit - 1, 1 if what == "max_attempts" else 0)) is None
     assert check(limit) is None
@@ -106,7 +106,7 @@ def test_upper_limit_is_exact(what: str) -> None:
 
 @pytest.mark.parametrize("what", LOWER)
 def test_lower_limit_is_exact(what: str) -> None:
-    """The smallest value passes; one below is refused as an invalid argument."""
+    """The smallest value passes, but one below is refused as an invalid argument."""
     limit, check = LOWER[what]
     assert check(limit) is None
     refusal = check(limit - 1)
@@ -117,7 +117,7 @@ def test_lower_limit_is_exact(what: str) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("make", [Template, lambda name: Template("e", queue=name)])
 def test_hostile_names_are_refused_and_shown_harmlessly(name: str, make: Callable[[str], Template]) -> None:
-    """Types and queues are plain names; the message of the refusal is one printable, writable line."""
+    """Hostile types and queues are refused with a message of one printable line in valid UTF-8."""
     refusal = check_template(make(name))
     assert refusal is not None
     assert refusal.message.isprintable()
@@ -126,7 +126,7 @@ def test_hostile_names_are_refused_and_shown_harmlessly(name: str, make: Callabl
 
 @pytest.mark.parametrize("text", UNPRINTABLE)
 def test_text_that_cannot_be_printed_on_a_line_is_refused(text: str) -> None:
-    """Types of the frozen contract, request ids, ids and names of labels are printable text."""
+    """Types of the frozen contract, request ids, job ids and names of labels must be printable text."""
     refusals = [
         check_template(Template(text, simulated=True)),
         check_extra(Extra(request_id=text)),
@@ -142,7 +142,7 @@ def test_text_that_cannot_be_printed_on_a_line_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", UNWRITABLE)
 def test_lone_surrogates_are_refused_everywhere(desk: Desk, text: str) -> None:
-    """Text that UTF-8 cannot hold never reaches the journal, whichever field it comes in."""
+    """Text that UTF-8 cannot encode never reaches the journal, whichever field it is in."""
     extras = [
         Extra(request_id=text),
         Extra(retry_of=text),
@@ -166,7 +166,7 @@ def test_lone_surrogates_are_refused_everywhere(desk: Desk, text: str) -> None:
 
 @pytest.mark.parametrize("value", ["<b>", "a\r\nb", "\0", "\u202e", "\u00e9\U0001f600", ""])
 def test_values_of_labels_are_any_text(desk: Desk, value: str) -> None:
-    """What a label says is its owner's business, and comes back as it was."""
+    """The value of a label may be any text, and is stored unchanged."""
     desk.submit("a", extra=Extra(labels=(("k", value),)))
     extra = desk.replayed().book.jobs["a"].extra
     assert extra is not None
@@ -175,20 +175,20 @@ def test_values_of_labels_are_any_text(desk: Desk, value: str) -> None:
 
 @pytest.mark.parametrize("count", [0, limits.BATCH_JOBS_MAX + 1])
 def test_batch_of_a_wrong_size_is_refused_whole(desk: Desk, count: int) -> None:
-    """A submission has at least one job and at most a thousand."""
+    """A submit has at least one job and at most a thousand."""
     jobs = [NewJob(f"{n}", 0) for n in range(count)]
     assert desk.do(commands.Submit([Template("echo")], jobs)).reason == "BATCH_SIZE_INVALID"
 
 
 def test_batch_of_the_largest_size_is_accepted(desk: Desk) -> None:
-    """A thousand jobs are one event."""
+    """A submit of a thousand jobs is one event."""
     assert len(desk.submit(*map(str, range(limits.BATCH_JOBS_MAX))).job_ids) == limits.BATCH_JOBS_MAX
     assert desk.ledger.position == 1
 
 
 @pytest.mark.parametrize(("over", "is_accepted"), [(-1, True), (0, True), (1, False)])
 def test_bytes_of_a_batch_are_limited_exactly(desk: Desk, over: int, *, is_accepted: bool) -> None:
-    """Payloads of a batch add up to at most four mebibytes."""
+    """The payloads of a batch have at most four mebibytes together."""
     part = limits.BATCH_BYTES_MAX // 8
     jobs = [NewJob(f"{n}", 0, bytes(part)) for n in range(7)] + [NewJob("7", 0, bytes(part + over))]
     reply = desk.do(commands.Submit([Template("echo")], jobs))
@@ -196,14 +196,14 @@ def test_bytes_of_a_batch_are_limited_exactly(desk: Desk, over: int, *, is_accep
 
 
 def test_one_bad_job_does_not_spoil_its_batch(desk: Desk) -> None:
-    """Jobs of a batch are judged one by one; the refusal names the place."""
+    """The ledger judges the jobs of a batch one by one, and each refusal names its index."""
     jobs = [NewJob("a", 0), NewJob("b", 7), NewJob("c", 0)]
     reply = desk.do(commands.Submit([Template("echo")], jobs))
     assert (reply.job_ids, set(reply.refusals)) == (["a", "", "c"], {1})
 
 
 def test_one_bad_template_refuses_the_submission(desk: Desk) -> None:
-    """A submission with a bad template is refused whole, and nothing is remembered of it."""
+    """A submit with an invalid template is refused as a whole, and stores nothing."""
     bad = Template("echo", priority=10)
     for _ in range(2):
         refusal = desk.do(commands.Submit([Template("echo"), bad], [NewJob("a", 0)]))
@@ -212,7 +212,7 @@ def test_one_bad_template_refuses_the_submission(desk: Desk) -> None:
 
 
 def test_submits_are_refused_when_too_many_jobs_are_held(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the limit of held jobs submits are refused as retryable, work goes on, and it heals."""
+    """At the limit of held jobs submits are refused as retryable, until a job is evicted."""
     monkeypatch.setattr(limits, "JOBS_HELD_MAX", 2)
     desk.submit("a", "b")
     refusal = desk.do(commands.Submit([Template("echo")], [NewJob("c", 0)]))
@@ -223,7 +223,7 @@ def test_submits_are_refused_when_too_many_jobs_are_held(desk: Desk, monkeypatch
 
 
 def test_submits_are_refused_when_too_many_bytes_are_held() -> None:
-    """Over the limit of held bytes submits are refused until jobs are forgotten; everything else goes on."""
+    """Above the limit of held bytes submits are refused until jobs are evicted."""
     desk = Desk(memory_bytes=1_000)
     desk.submit("a", payload=b"x" * 1_000)
     refusal = desk.do(commands.Submit([Template("echo")], [NewJob("b", 0)]))

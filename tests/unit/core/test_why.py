@@ -1,4 +1,4 @@
-"""The answer to the question why a job is not running."""
+"""The explanation of why a job is not running."""
 
 import pytest
 
@@ -11,12 +11,12 @@ IDLE = WorkerInfo("w1", routes=frozenset({"echo"}))
 
 
 def ask(desk: Desk, job_id: str, *workers: WorkerInfo) -> tuple[str, str]:
-    """The answer at the desk's own time."""
+    """Returns the explanation at the desk's own time."""
     return why(desk.ledger, desk.job(job_id), workers, Now(desk.log_ms, desk.served_ms))
 
 
 def test_job_without_any_worker_says_so(desk: Desk) -> None:
-    """With nobody connected, the sentence names the command that helps."""
+    """If no worker is connected, the explanation names the command that starts one."""
     desk.submit("a")
     reason, sentence = ask(desk, "a")
     assert (reason, "holdfast worker" in sentence) == ("NO_WORKER", True)
@@ -31,26 +31,26 @@ def test_job_without_any_worker_says_so(desk: Desk) -> None:
     ],
 )
 def test_job_that_no_worker_takes_says_what_is_missing(desk: Desk, worker: WorkerInfo, reason: str, words: str) -> None:
-    """Type, queue or readiness: the first that no worker has is told."""
+    """The explanation names the first condition that no worker meets: type, queue or readiness."""
     desk.submit("a")
     found, sentence = ask(desk, "a", worker)
     assert (found, words in sentence) == (reason, True)
 
 
 def test_delayed_job_says_how_long(desk: Desk) -> None:
-    """A job that is not due names the time that is left."""
+    """The explanation of a delayed job names the remaining time."""
     desk.submit("a", not_before_ms=desk.log_ms + 2_500)
     assert ask(desk, "a", IDLE) == ("DELAYED", "it is not due for another 2.5 s (as submitted)")
 
 
 def test_job_that_is_due_within_a_moment_is_due_now(desk: Desk) -> None:
-    """A wait that rounds to nothing is not told as a wait of 0.0 seconds."""
+    """A delay that rounds to nothing is not shown as 0.0 seconds."""
     desk.submit("a", not_before_ms=desk.log_ms + 40)
     assert ask(desk, "a", IDLE) == ("DELAYED", "it is due now (as submitted)")
 
 
 def test_job_between_attempts_says_that_it_failed(desk: Desk) -> None:
-    """The wait for a retry is told apart from a delay that somebody asked for."""
+    """The explanation distinguishes the wait for a retry from a delay of the submit."""
     desk.submit("a", template=Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 4_000)))
     (lease,) = desk.lease()
     desk.report("a", lease.token, state=4)
@@ -59,7 +59,7 @@ def test_job_between_attempts_says_that_it_failed(desk: Desk) -> None:
 
 
 def test_job_of_a_paused_queue_says_so(desk: Desk) -> None:
-    """The pause comes before what else is missing, with its reason and its time; draining blocks nothing."""
+    """A pause is named before other conditions, with its reason and its time, but draining blocks no job."""
     desk.submit("a")
     desk.set_mode("default", QueueMode.PAUSED, "on call")
     desk.pass_ms(2_500)
@@ -69,7 +69,7 @@ def test_job_of_a_paused_queue_says_so(desk: Desk) -> None:
 
 
 def test_waiting_job_counts_those_before_it(desk: Desk) -> None:
-    """The first in line is next; the others know how many come first."""
+    """The first job of its lane is next, and for others the explanation counts the jobs before them."""
     desk.submit("a", "b", "c")
     assert ask(desk, "a", IDLE)[0] == "NEXT"
     assert ask(desk, "c", IDLE) == (
@@ -79,7 +79,7 @@ def test_waiting_job_counts_those_before_it(desk: Desk) -> None:
 
 
 def test_running_job_names_its_worker_and_its_time(desk: Desk) -> None:
-    """Who holds the lease, for how long, in which attempt, and whether it was asked to stop."""
+    """The explanation of a running job names its worker, its lease, its attempt and a cancel request."""
     desk.submit("a")
     desk.lease(lease_ms=3_000)
     desk.cancel("a")
@@ -90,7 +90,7 @@ def test_running_job_names_its_worker_and_its_time(desk: Desk) -> None:
 
 
 def test_finished_job_says_how_it_ended(desk: Desk) -> None:
-    """State, number of attempts and the last words."""
+    """The explanation of a finished job names its state, its number of attempts and its summary."""
     desk.submit("a")
     desk.cancel("a", "not needed")
     assert ask(desk, "a", IDLE) == ("ENDED", "it ended CANCELED after 0 attempts: not needed")

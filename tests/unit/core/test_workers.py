@@ -1,10 +1,10 @@
-"""The registry of workers: soft, and wrong at worst about who is there."""
+"""The registry of workers: soft state that decides nothing about jobs."""
 
 from holdfast.core.workers import WorkerRegistry, beat_ms
 
 
 def test_worker_is_silent_only_after_its_timeout() -> None:
-    """A worker may be quiet for the whole timeout; one millisecond more makes it silent."""
+    """A worker is silent one millisecond after its timeout, and not before."""
     registry = WorkerRegistry(4_000)
     registry.hear("w1", 1_000)
     assert not registry.is_silent("w1", 5_000)
@@ -12,12 +12,12 @@ def test_worker_is_silent_only_after_its_timeout() -> None:
 
 
 def test_worker_that_was_never_heard_is_silent() -> None:
-    """Nothing should go to a worker that nobody knows."""
+    """A worker that never sent anything counts as silent."""
     assert WorkerRegistry(4_000).is_silent("w1", 0)
 
 
 def test_sign_of_life_keeps_what_was_known() -> None:
-    """A second sign of life moves the time and keeps slots and routes."""
+    """A second heartbeat updates the time and keeps slots and routes."""
     registry = WorkerRegistry(4_000)
     registry.hear("w1", 0).slots = 8
     assert registry.hear("w1", 10).slots == 8
@@ -25,7 +25,7 @@ def test_sign_of_life_keeps_what_was_known() -> None:
 
 
 def test_silent_workers_are_forgotten_unless_they_stream() -> None:
-    """A worker on a stream is there as long as its stream is; others go when they are silent."""
+    """A worker on a stream stays registered for as long as its stream, and other workers go when they are silent."""
     registry = WorkerRegistry(4_000)
     registry.hear("streaming", 0).is_streaming = True
     registry.hear("silent", 0)
@@ -35,7 +35,7 @@ def test_silent_workers_are_forgotten_unless_they_stream() -> None:
 
 
 def test_forgetting_a_worker_twice_is_harmless() -> None:
-    """A worker that is gone can be forgotten again."""
+    """A worker that is gone can be removed again."""
     registry = WorkerRegistry(4_000)
     registry.hear("w1", 0)
     for _ in range(2):
@@ -44,5 +44,5 @@ def test_forgetting_a_worker_twice_is_harmless() -> None:
 
 
 def test_short_lease_is_kept_by_oftener_heartbeats() -> None:
-    """A worker is told to be heard three times a lease, or as often as the setting says if that is oftener."""
+    """The heartbeat interval is a third of the lease, or the setting if that is shorter."""
     assert (beat_ms(1_000, 30_000), beat_ms(1_000, 600), beat_ms(1_000, 2)) == (1_000, 200, 1)

@@ -1,4 +1,4 @@
-"""Copies of a journal beside its writer, and journals that begin with a state."""
+"""Copies of a journal beside its writer, and journals that begin with a restored state."""
 
 import random
 from typing import get_args
@@ -13,7 +13,7 @@ from holdfast.journal.errors import JournalDamagedError
 from holdfast.journal.new_journal import PER_MS, Origin, begin
 from holdfast.journal.reader import JournalReader
 from holdfast.journal.snapshot import list_snapshots, read_snapshot
-from holdfast.testing.disk import CrashMoment, SimDisk, SimulatedCrash
+from holdfast_lab.simulation.disk import CrashMoment, SimDisk, SimulatedCrash
 from tests.unit.journal.workload import CONFIG, ROOMY, check_contiguous, empty_disk, open_journal, write_frames
 
 NOW_MS = 1_800_000_000_000
@@ -31,7 +31,7 @@ def begun(disk: SimDisk, now_ms: int = NOW_MS) -> Origin:
 
 
 def test_copy_ends_with_the_last_frame_that_was_there() -> None:
-    """Room that was reserved behind it is no part of the copy; the writer goes on, and nothing of that is in it."""
+    """The copy contains neither reserved space nor frames that the writer adds later."""
     source, target = empty_disk(), empty_disk(1)
     journal = open_journal(source)
     write_frames(journal, 9)
@@ -45,7 +45,7 @@ def test_copy_ends_with_the_last_frame_that_was_there() -> None:
 
 
 def test_frame_that_is_being_written_is_left_out() -> None:
-    """Half of a frame behind the last whole one is not copied."""
+    """An incomplete frame at the end is not copied."""
     source, target = empty_disk(), empty_disk(1)
     journal = open_journal(source, ROOMY)
     write_frames(journal, 3)
@@ -63,7 +63,7 @@ def test_frame_that_is_being_written_is_left_out() -> None:
 
 
 def test_copying_begins_anew_if_a_file_goes_under_it() -> None:
-    """A removal that had begun before the pin was there costs a second try, and nothing else."""
+    """If a segment disappears because its removal began before the pin, the copy is restarted."""
 
     class Removing(SimDisk):
         is_over = False
@@ -82,7 +82,7 @@ def test_copying_begins_anew_if_a_file_goes_under_it() -> None:
 
 
 def test_nothing_is_removed_while_it_is_copied() -> None:
-    """The copy holds a pin from the first position on."""
+    """During the copy a pin at the first position prevents the removal of segments."""
     source = empty_disk()
     journal = open_journal(source)
     write_frames(journal, 12)
@@ -100,7 +100,7 @@ def test_nothing_is_removed_while_it_is_copied() -> None:
 
 
 def test_journal_that_lost_its_beginning_and_has_no_snapshot_is_refused() -> None:
-    """A copy of it could not be restored."""
+    """A journal without its beginning and without a snapshot is not copied, because it could not be restored."""
     source = empty_disk()
     journal = open_journal(source)
     write_frames(journal, 12)
@@ -110,7 +110,7 @@ def test_journal_that_lost_its_beginning_and_has_no_snapshot_is_refused() -> Non
 
 
 def test_begun_journal_goes_on_past_everything() -> None:
-    """It opens under a higher epoch at the position of its state, and takes frames."""
+    """A restored journal opens with a higher epoch at the position of its state, and accepts frames."""
     disk = empty_disk()
     origin = begun(disk)
     journal = open_journal(disk, verify_after=origin.floor)
@@ -124,7 +124,7 @@ def test_begun_journal_goes_on_past_everything() -> None:
 
 
 def test_origin_is_past_the_backup_and_past_every_line_before_it() -> None:
-    """By the clock; and where that says less, by what the backup itself has."""
+    """The origin follows from the clock, or from the end of the backup if that is higher."""
     cluster = bytes(16)
     late = Origin.at(NOW_MS, cluster_id=cluster, position=10, token=10, epoch=1)
     later = Origin.at(NOW_MS + 1, cluster_id=cluster, position=10, token=10, epoch=1)
@@ -136,13 +136,13 @@ def test_origin_is_past_the_backup_and_past_every_line_before_it() -> None:
 
 @pytest.mark.parametrize("now_ms", [-1, 0, 1 << 60])
 def test_impossible_clock_is_refused(now_ms: int) -> None:
-    """Numbers made from it would be wrong for ever."""
+    """A clock before 1970 or after 2248 is refused, because positions and epochs are derived from it."""
     with pytest.raises(FailedPreconditionError, match="clock"):
         Origin.at(now_ms, cluster_id=bytes(16), position=1, token=1, epoch=1)
 
 
 def test_power_cut_at_any_operation_leaves_a_whole_journal_or_one_that_nobody_serves() -> None:
-    """Or, before anything was written at all, an empty directory."""
+    """After a power cut the directory is empty, marked as incomplete, or a complete journal."""
     whole = empty_disk()
     floor = begun(whole).floor
     refused = 0

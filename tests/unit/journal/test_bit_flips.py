@@ -1,4 +1,4 @@
-"""Every single bit of a small journal turned over, with what docs/internals/journal-format.md promises."""
+"""Flips every single bit of a small journal and checks the outcome that docs/internals/journal-format.md promises."""
 
 from collections import Counter
 from enum import Enum
@@ -24,7 +24,7 @@ from tests.unit.journal.workload import (
 
 
 class Outcome(Enum):
-    """What opening the journal leads to."""
+    """The possible outcomes of opening the journal."""
 
     REFUSED = "refused, with no way but a backup"
     REPAIRABLE = "refused, and the message names the repair command"
@@ -32,7 +32,7 @@ class Outcome(Enum):
 
 
 def outcome_of(files: dict[str, bytes], name: str, bit: int) -> Outcome:
-    """Open a copy with one bit turned over. No frame may be missing then, and a refusal changes nothing."""
+    """Open a copy with one flipped bit; assert that no frame is missing and that a refusal changes nothing."""
     disk = disk_with(files)
     disk.flip_bit(name, bit)
     before = disk.files()
@@ -47,14 +47,14 @@ def outcome_of(files: dict[str, bytes], name: str, bit: int) -> Outcome:
 
 
 def frame_ends(files: dict[str, bytes], name: str) -> list[int]:
-    """Return where the frames of a segment end, beginning with the end of its header."""
+    """Return the end offsets of a segment's frames, beginning with the end of its header."""
     file = disk_with(files).open(name)
     walker = FrameWalker(file, read_header(file, name))
     return [walker.offset, *(walker.offset for _ in walker.frames())]
 
 
 def expected_in_newest(ends: list[int], at: int) -> Outcome:
-    """State the promise for a byte of the newest segment of a journal that was not closed."""
+    """Return the promised outcome for a byte of the newest segment of a journal that was not closed."""
     if at < ends[-2]:
         return Outcome.REFUSED
     if at < ends[-1]:
@@ -64,7 +64,7 @@ def expected_in_newest(ends: list[int], at: int) -> Outcome:
 
 
 def test_every_bit_of_the_newest_segment_has_its_outcome() -> None:
-    """In the last frame every bit leads to a refusal that names the repair; before it, to a plain one."""
+    """A flipped bit in the last frame is refused with the repair command as advice, one before it without."""
     files = crashed_files(5)
     name = segments_of(files)[-1]
     ends = frame_ends(files, name)
@@ -77,7 +77,7 @@ def test_every_bit_of_the_newest_segment_has_its_outcome() -> None:
 
 
 def test_every_bit_of_a_sealed_segment_is_refused() -> None:
-    """Whatever bit of an older segment turns over, its reserved space included, a backup is needed."""
+    """Any flipped bit in an older segment, also in its reserved space, is refused without a repair."""
     files = crashed_files(5)
     name = segments_of(files)[0]
     padded = {**files, name: files[name] + bytes(600)}
@@ -87,14 +87,14 @@ def test_every_bit_of_a_sealed_segment_is_refused() -> None:
 
 
 def test_every_bit_of_the_manifest_is_refused() -> None:
-    """The manifest is small enough to be trusted whole or not at all; it can be rebuilt by command."""
+    """Any flipped bit in the manifest is refused, and the repair command can rebuild the manifest."""
     files = crashed_files(5)
     for bit in range(8 * len(files[MANIFEST_NAME])):
         assert outcome_of(files, MANIFEST_NAME, bit) is Outcome.REPAIRABLE, f"bit {bit}"
 
 
 def test_every_bit_of_a_closed_journal_is_refused() -> None:
-    """After a clean close there is no reserved space left, and no bit whose change goes unnoticed."""
+    """After a clean close there is no reserved space, and every flipped bit is detected."""
     files = closed_files(2)
     for name, data in files.items():
         for bit in range(8 * len(data)):
@@ -103,7 +103,7 @@ def test_every_bit_of_a_closed_journal_is_refused() -> None:
 
 @pytest.mark.parametrize("shift", [*range(416, 470), 500, 511])
 def test_last_frame_is_refused_wherever_sectors_divide_it(shift: int) -> None:
-    """A boundary inside header, body or trailer does not turn one flipped bit into a torn frame."""
+    """A flipped bit is never taken for a torn frame, wherever a sector boundary lies in the frame."""
     disk = empty_disk()
     journal = open_journal(disk, ROOMY)
     journal.write(b"p" * shift, 1, 0)
@@ -119,5 +119,5 @@ def test_last_frame_is_refused_wherever_sectors_divide_it(shift: int) -> None:
 
 
 def test_undamaged_copy_opens() -> None:
-    """The journal that these tests damage is sound to begin with."""
+    """The journal that these tests damage opens without damage."""
     check_contiguous(list(open_journal(disk_with(crashed_files(5))).replay()))

@@ -1,4 +1,4 @@
-"""A power cut at every file operation of a workload, and of the recovery after it."""
+"""Power cuts at every file operation of a workload, and of the recovery after it."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.journal.file import FileJournal
 from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snapshot, write_snapshot
-from holdfast.testing.disk import CrashMoment, SimDisk, SimFile, SimulatedCrash
+from holdfast_lab.simulation.disk import CrashMoment, SimDisk, SimFile, SimulatedCrash
 from tests.unit.journal.workload import CONFIG, body_of, check_contiguous, open_journal
 
 MOMENTS: tuple[CrashMoment, ...] = get_args(CrashMoment)
@@ -18,7 +18,7 @@ MOMENTS: tuple[CrashMoment, ...] = get_args(CrashMoment)
 
 @dataclass(slots=True)
 class Promises:
-    """What the journal has told its caller so far."""
+    """The state that the journal has acknowledged to its caller so far."""
 
     end_position: int = 0
     epoch: int = 0
@@ -27,7 +27,7 @@ class Promises:
 
 
 def run(disk: SimDisk, promised: Promises) -> None:
-    """Open, write over several segments, snapshot, remove, close, reopen, write on, and just end."""
+    """Open, write over several segments, snapshot, remove, close, reopen, write again, and end without a close."""
     journal = _open(disk, promised)
     _write(journal, promised, 7)
     _snapshot(disk, journal, promised)
@@ -45,7 +45,7 @@ def run(disk: SimDisk, promised: Promises) -> None:
 
 def _open(disk: SimDisk, promised: Promises) -> FileJournal:
     journal = open_journal(disk, verify_after=promised.removed_up_to)
-    assert journal.epoch > promised.epoch, "an epoch was given out twice"
+    assert journal.epoch > promised.epoch, "an epoch was used twice"
     promised.epoch = journal.epoch
     return journal
 
@@ -71,31 +71,31 @@ def _snapshot(disk: SimDisk, journal: FileJournal, promised: Promises) -> None:
 
 def _remove(journal: FileJournal, promised: Promises) -> None:
     limit = promised.snapshots[-1]
-    # Said first: from here on the caller knows that it may need the snapshot.
+    # Recorded before the removal: from here on the caller may need the snapshot.
     promised.removed_up_to = limit
     journal.remove_segments(limit)
 
 
 def check(disk: SimDisk, promised: Promises) -> None:
-    """Reopen and compare with what was promised."""
+    """Reopen the journal and compare it with the acknowledged state."""
     journal = open_journal(disk)
-    assert journal.epoch > promised.epoch, "an epoch went back"
-    assert journal.end_position >= promised.end_position, "an acknowledged frame is gone"
-    assert set(promised.snapshots) <= set(list_snapshots(disk)), "a finished snapshot is gone"
+    assert journal.epoch > promised.epoch, "the epoch did not increase"
+    assert journal.end_position >= promised.end_position, "an acknowledged frame is missing"
+    assert set(promised.snapshots) <= set(list_snapshots(disk)), "a finished snapshot is missing"
     for position in list_snapshots(disk):
         assert b"".join(read_snapshot(disk, position)) == b"state" + bytes(700)
     after = journal.first_position - 1
-    assert after <= promised.removed_up_to, "a segment is gone that was not to be removed"
+    assert after <= promised.removed_up_to, "a segment is missing that was not removed"
     frames = list(journal.replay(after))
     check_contiguous(frames, after=after)
     assert (frames[-1].last_position if frames else after) == journal.end_position
-    # What a recovered journal shows is a promise too, even if the process before it never synced it.
+    # Recovered frames must be durable, even if the process that wrote them never synced them.
     again = open_journal(disk.crash())
-    assert list(again.replay(again.first_position - 1)) == frames, "what was recovered is gone"
+    assert list(again.replay(again.first_position - 1)) == frames, "a recovered frame is missing"
 
 
 def crash_everywhere(make_disk: Callable[[int], SimDisk], seeds: range) -> int:
-    """Run the workload once per operation, moment and seed, with a power cut there; return how many runs."""
+    """Run the workload once per operation, moment and seed, with a power cut there; return the number of runs."""
     whole = make_disk(0)
     run(whole, Promises())
     for seed in seeds:
@@ -115,19 +115,19 @@ def sound_disk(seed: int) -> SimDisk:
 
 
 def test_power_cut_at_any_operation_keeps_every_promise() -> None:
-    """A contiguous prefix at or past the last acknowledged frame comes back, under a new epoch."""
+    """After a power cut the journal opens in a new epoch with a contiguous prefix that has all acknowledged frames."""
     assert crash_everywhere(sound_disk, range(6)) > 2_000
 
 
 def test_power_cut_with_short_writes_keeps_every_promise() -> None:
-    """The same where the disk takes only a part of most writes, so that a cut falls between the parts."""
+    """The promises also hold if the disk splits most writes, so that a power cut falls between the parts."""
 
     def stingy_disk(seed: int) -> SimDisk:
         disk = SimDisk(random.Random(seed))
         disk.faults.short_write_percent = 70
         return disk
 
-    # The number of operations differs from seed to seed here: runs that end without the cut are fine too.
+    # The number of operations depends on the seed: some runs end before the power cut.
     for seed in range(150):
         disk = stingy_disk(seed)
         disk.faults.crash_at_operation = seed + 20
@@ -140,7 +140,7 @@ def test_power_cut_with_short_writes_keeps_every_promise() -> None:
 
 
 def test_power_cut_during_recovery_is_harmless() -> None:
-    """Recovery itself may be cut at any of its operations, twice in a row, and the next one succeeds."""
+    """After power cuts at any operation of two recoveries in a row, the next recovery succeeds."""
     torn = 0
     for seed in range(12):
         for operation in range(1, 60):
@@ -158,11 +158,11 @@ def test_power_cut_during_recovery_is_harmless() -> None:
                 disk.crash()
             check(disk, promised)
             torn += any(name.endswith(".bak") for name in disk.files())
-    assert torn > 50, "these runs are about torn tails"
+    assert torn > 50, "expected more than 50 runs with a torn tail"
 
 
 def test_process_that_dies_loses_nothing_at_all() -> None:
-    """When only the process ends, what it wrote is all there, synced or not, and the journal opens."""
+    """If only the process ends, all frames it wrote are recovered, synced or not."""
     whole = sound_disk(0)
     run(whole, Promises())
     for operation in range(1, whole.operations + 1):
@@ -176,7 +176,7 @@ def test_process_that_dies_loses_nothing_at_all() -> None:
 
 
 class _SyncsNothing(SimDisk):
-    """A broken variant: no file is ever synced."""
+    """A broken disk that never syncs files."""
 
     def open(self, name: str) -> SimFile:
         return _Unsynced(self, self._find(name))
@@ -195,7 +195,7 @@ class _Unsynced(SimFile):
 
 
 class _SyncsNoNames(SimDisk):
-    """Another: the directory is never synced."""
+    """A broken disk that never syncs the directory."""
 
     def sync_dir(self) -> None:
         self.begin(self.life)
@@ -204,7 +204,7 @@ class _SyncsNoNames(SimDisk):
 
 @pytest.mark.parametrize("variant", [_SyncsNothing, _SyncsNoNames])
 def test_missing_syncs_are_caught(variant: type[SimDisk]) -> None:
-    """The tests above would fail if files or names were not synced."""
-    with pytest.raises(BaseException) as caught:  # noqa: PT011 - whichever promise breaks first
+    """The crash tests fail if files or names are not synced."""
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - any promise may break first
         crash_everywhere(lambda seed: variant(random.Random(seed)), range(1))
     assert not isinstance(caught.value, SimulatedCrash)

@@ -1,4 +1,4 @@
-"""What is refused, what is cut, and that a refusal changes nothing."""
+"""Which damage is refused and which is cut; a refusal changes nothing."""
 
 import zlib
 
@@ -25,7 +25,7 @@ from tests.unit.journal.workload import (
 
 
 def refusal(files: dict[str, bytes]) -> JournalDamagedError:
-    """Open the journal, which must be refused with every byte left as it was."""
+    """Open the journal, assert that it is refused and unchanged, and return the error."""
     disk = disk_with(files)
     with pytest.raises(JournalDamagedError) as caught:
         open_journal(disk)
@@ -38,7 +38,7 @@ def header_of(files: dict[str, bytes], name: str) -> SegmentHeader:
 
 
 def last_frame(files: dict[str, bytes]) -> tuple[str, int, int]:
-    """Return the newest segment, and where its last frame starts and ends."""
+    """Return the newest segment, and the offsets at which its last frame starts and ends."""
     name = segments_of(files)[-1]
     salt = header_of(files, name).salt
     start, at = 0, HEADER_BYTES
@@ -56,14 +56,14 @@ def replaced(files: dict[str, bytes], name: str, at: int, data: bytes) -> dict[s
 
 @pytest.mark.parametrize("number", [0, 1, -1])
 def test_emptied_segment_is_refused(number: int) -> None:
-    """A segment of no bytes at all is damage, for a segment appears with its header."""
+    """An empty segment file is refused, because a segment gets its name only with a durable header."""
     files = crashed_files()
     name = segments_of(files)[number]
     assert refusal({**files, name: b""}).file == name
 
 
 def test_missing_middle_segment_is_refused() -> None:
-    """A gap in the chain is found by the segment before it."""
+    """A missing segment in the middle is detected by the segment before it."""
     files = crashed_files()
     names = segments_of(files)
     del files[names[1]]
@@ -71,7 +71,7 @@ def test_missing_middle_segment_is_refused() -> None:
 
 
 def test_missing_newest_segment_is_refused() -> None:
-    """The manifest knows the newest segment, so its loss is noticed."""
+    """A missing newest segment is detected, because the manifest names it."""
     files = crashed_files()
     name = segments_of(files)[-1]
     del files[name]
@@ -79,7 +79,7 @@ def test_missing_newest_segment_is_refused() -> None:
 
 
 def test_missing_oldest_segment_shows_in_the_first_position() -> None:
-    """Deleted and lost first segments look alike; the caller needs a snapshot for either."""
+    """A lost first segment looks like a deleted one, and the caller needs a snapshot in both cases."""
     files = crashed_files()
     del files[segments_of(files)[0]]
     assert open_journal(disk_with(files)).first_position > 1
@@ -87,7 +87,7 @@ def test_missing_oldest_segment_shows_in_the_first_position() -> None:
 
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_swapped_segments_are_refused(first: int) -> None:
-    """Two segments that trade their names are found by their headers."""
+    """Two segments with swapped names are detected by their headers."""
     files = crashed_files()
     names = segments_of(files)
     one, other = names[first], names[first + 1]
@@ -96,7 +96,7 @@ def test_swapped_segments_are_refused(first: int) -> None:
 
 
 def test_segment_of_another_journal_is_refused() -> None:
-    """A segment with another cluster id never becomes part of this journal."""
+    """A segment with another cluster id is refused."""
     files = crashed_files()
     name = segments_of(files)[-1]
     header = header_of(files, name)
@@ -112,7 +112,7 @@ def test_segment_of_another_journal_is_refused() -> None:
 
 
 def test_epoch_that_goes_back_is_refused() -> None:
-    """A later segment of an earlier epoch was written by a process that had lost the directory."""
+    """A later segment with a lower epoch is refused, because a process without the lock wrote it."""
     files = crashed_files()
     header = header_of(files, segments_of(files)[-1])
     disk = disk_with(files)
@@ -129,7 +129,7 @@ def test_epoch_that_goes_back_is_refused() -> None:
 
 
 def test_broken_link_between_segments_is_refused() -> None:
-    """A segment must carry the checksum of the very frame before it."""
+    """A segment whose link is not the checksum of the last frame before it is refused."""
     files = crashed_files()
     name = segments_of(files)[1]
     header = header_of(files, name)
@@ -145,7 +145,7 @@ def test_broken_link_between_segments_is_refused() -> None:
 
 
 def test_missing_manifest_is_refused() -> None:
-    """Segments without a manifest are never taken for a new journal."""
+    """Segments without a manifest are refused and not taken for a new journal."""
     files = crashed_files()
     del files[MANIFEST_NAME]
     error = refusal(files)
@@ -154,13 +154,13 @@ def test_missing_manifest_is_refused() -> None:
 
 
 def test_snapshot_without_a_journal_is_refused() -> None:
-    """A directory that holds a snapshot had a journal once."""
+    """A directory with a snapshot but without a journal is refused."""
     error = refusal({"snapshot-00000000000000000009.snap": b"x"})
     assert not error.is_repairable
 
 
 def test_journal_shorter_than_its_mark_is_refused() -> None:
-    """After a clean close, a frame missing from the end is noticed although what is left is well-formed."""
+    """After a clean close, a missing frame at the end is detected although the remaining frames are valid."""
     files = closed_files()
     name, start, _ = last_frame(files)
     error = refusal({**files, name: files[name][:start]})
@@ -169,7 +169,7 @@ def test_journal_shorter_than_its_mark_is_refused() -> None:
 
 
 def test_another_history_of_equal_length_is_refused() -> None:
-    """Segments that were put back from elsewhere do not match the checksum that the manifest knows."""
+    """Segments that were copied from another history do not match the checksum in the manifest."""
     histories = []
     for body in (b"one", b"two"):
         disk = empty_disk()
@@ -178,12 +178,12 @@ def test_another_history_of_equal_length_is_refused() -> None:
         journal.close()
         histories.append(disk.files())
     error = refusal({**histories[0], MANIFEST_NAME: histories[1][MANIFEST_NAME]})
-    assert "not the one the manifest knows" in error.problem
+    assert "does not match the manifest" in error.problem
 
 
 @pytest.mark.parametrize("kind", ["segment", "manifest"])
 def test_newer_format_is_refused_by_name(kind: str) -> None:
-    """A file of a later version is told apart from damage; the message says what it is and what to do."""
+    """A file of a newer version is not reported as damage, and the message says what to do."""
     files = crashed_files()
     name = segments_of(files)[0] if kind == "segment" else MANIFEST_NAME
     disk = disk_with(files)
@@ -200,7 +200,7 @@ def _with_version(data: bytes, version: int) -> bytes:
 
 
 def test_torn_tail_is_cut_and_a_copy_is_kept() -> None:
-    """A last frame whose end is missing goes to a file of its own; the frames before it stay."""
+    """An incomplete last frame is moved to a backup file, and the frames before it stay."""
     files = crashed_files()
     name, start, end = last_frame(files)
     torn = {**files, name: files[name][: end - 1]}
@@ -215,7 +215,7 @@ def test_torn_tail_is_cut_and_a_copy_is_kept() -> None:
 
 
 def test_sector_of_zeros_in_the_last_frame_is_torn() -> None:
-    """A frame over several sectors is cut, whichever of them did not reach the disk."""
+    """A frame over several sectors is cut if any of them did not reach the disk."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 1)
@@ -234,7 +234,7 @@ def test_sector_of_zeros_in_the_last_frame_is_torn() -> None:
 
 @pytest.mark.parametrize("shift", range(400, 464))
 def test_missing_sector_of_a_header_is_torn(shift: int) -> None:
-    """Where a boundary divides the header, either part of it may be the one that did not reach the disk."""
+    """If a sector boundary divides the header, either part may be missing, and the frame is cut."""
     disk = empty_disk()
     journal = open_journal(disk, ROOMY)
     journal.write(b"p" * shift, 1, 0)
@@ -251,7 +251,7 @@ def test_missing_sector_of_a_header_is_torn(shift: int) -> None:
 
 
 def test_damaged_frame_before_a_torn_one_is_refused() -> None:
-    """A valid header behind the damage is proof enough, even if the frame that it opens is torn."""
+    """A damaged frame is refused if a valid header follows it, even if the following frame is torn."""
     files = crashed_files()
     name, start, end = last_frame(files)
     files = replaced(files, name, start - 6, b"!")
@@ -261,7 +261,7 @@ def test_damaged_frame_before_a_torn_one_is_refused() -> None:
 
 
 def test_damaged_length_does_not_cut_what_follows() -> None:
-    """A header whose length runs past the end, but whose checksum is wrong, is not a torn frame."""
+    """A header with a wrong checksum is not a torn frame, even if its length exceeds the file."""
     files = crashed_files()
     name, start, _ = last_frame(files)
     error = refusal(replaced(files, name, start + 4, b"\x0f"))
@@ -271,7 +271,7 @@ def test_damaged_length_does_not_cut_what_follows() -> None:
 
 @pytest.mark.parametrize(("skipped", "link_flip"), [(0, 1), (1, 0)])
 def test_valid_frame_that_is_no_successor_is_refused(skipped: int, link_flip: int) -> None:
-    """A whole frame with another link or position proves that the one which belongs there is gone."""
+    """A complete frame with a wrong link or position is refused, because the expected frame is missing."""
     files = crashed_files()
     name, start, _ = last_frame(files)
     salt = header_of(files, name).salt
@@ -286,12 +286,12 @@ def test_valid_frame_that_is_no_successor_is_refused(skipped: int, link_flip: in
         offset=start,
     )
     error = refusal({**files, name: files[name][:start] + intruder.data})
-    assert "not the successor" in error.problem
+    assert "does not follow the one before it" in error.problem
     assert not error.is_repairable
 
 
 def test_bytes_behind_a_damaged_last_frame_are_not_of_a_torn_one() -> None:
-    """A sector of zeros does not make a frame torn if something was written behind the frame's end."""
+    """A frame with a sector of zeros is not torn if there are non-zero bytes after its end."""
     disk = empty_disk()
     journal = open_journal(disk)
     journal.write(b"long" * 600, 1, 0)
@@ -303,7 +303,7 @@ def test_bytes_behind_a_damaged_last_frame_are_not_of_a_torn_one() -> None:
 
 
 def test_repair_cuts_a_damaged_last_frame() -> None:
-    """The command cuts what nothing valid follows, keeps a copy, and the journal opens again."""
+    """The repair command cuts a damaged last frame and keeps a copy, and the journal opens again."""
     files = closed_files()
     name, start, end = last_frame(files)
     disk = disk_with(replaced(files, name, start + 60, b"\xff\xff"))
@@ -317,7 +317,7 @@ def test_repair_cuts_a_damaged_last_frame() -> None:
 
 
 def test_repair_leaves_a_sound_journal_alone() -> None:
-    """Nothing is cut where nothing is damaged."""
+    """A repair of an undamaged journal changes nothing."""
     files = closed_files()
     disk = disk_with(files)
     assert not repair(disk).is_changed
@@ -325,7 +325,7 @@ def test_repair_leaves_a_sound_journal_alone() -> None:
 
 
 def test_repair_refuses_damage_that_a_valid_frame_follows() -> None:
-    """Data known to have been durable, with more behind it, is not the command's to give up."""
+    """The repair command refuses to cut a damaged frame that is followed by a valid frame."""
     files = closed_files()
     name = segments_of(files)[0]
     damaged = replaced(files, name, HEADER_BYTES + 50, b"\xff\xff")
@@ -337,7 +337,7 @@ def test_repair_refuses_damage_that_a_valid_frame_follows() -> None:
 
 @pytest.mark.parametrize("manifest", [None, b"junk"])
 def test_repair_rebuilds_the_manifest(manifest: bytes | None) -> None:
-    """Without a manifest the chain of segments still says enough to make one."""
+    """The repair command rebuilds a missing manifest from the segments."""
     files = closed_files()
     del files[MANIFEST_NAME]
     disk = disk_with(files if manifest is None else {**files, MANIFEST_NAME: manifest})

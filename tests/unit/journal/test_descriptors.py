@@ -1,4 +1,4 @@
-"""A process that has no descriptor left goes on writing its journal."""
+"""A process without free descriptors continues to write its journal."""
 
 import random
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 from holdfast.journal.file import FileJournal
 from holdfast.journal.next_segment import NEXT_NAME
 from holdfast.journal.port import JournalConfig
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 
 CONFIG = JournalConfig(segment_bytes=4_096, extent_bytes=1_024)
 BODY = bytes(range(200))
@@ -22,7 +22,8 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.snapshot import list_snapshots
-from holdfast.ledger.snapshot_process import SnapshotProcess, maker_command
+from holdfast.process.helper_process import HelperProcess
+from holdfast.ledger.snapshot_process import maker_command
 
 async def main(directory):
     loop = asyncio.get_running_loop()
@@ -41,7 +42,7 @@ async def main(directory):
         journal.write(body, 1, ledger.digest)
     print(len(journal.segments()))
     made = loop.create_future()
-    SnapshotProcess(loop, lambda: maker_command(directory, 0), disk.descriptors).start(made.set_result)
+    HelperProcess(loop, lambda: maker_command(directory, 0), disk.descriptors).start(made.set_result)
     print(repr(await made), len(list_snapshots(disk)))
     print(len(journal.remove_segments(journal.segments()[2].last_position)))
     journal.close()
@@ -51,7 +52,7 @@ asyncio.run(main(sys.argv[1]))
 
 
 def test_process_without_descriptors_rolls_segments_and_makes_a_snapshot(tmp_path: Path) -> None:
-    """All other descriptors are in use: segments are rolled and removed, and a snapshot is made."""
+    """While all other descriptors are in use, segments are rolled and removed, and a snapshot is written."""
     command = [sys.executable, "-c", EXHAUSTED, str(tmp_path / "data")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -61,7 +62,7 @@ def test_process_without_descriptors_rolls_segments_and_makes_a_snapshot(tmp_pat
 
 
 def test_journal_without_descriptors_stays_in_its_segment() -> None:
-    """Without any descriptor frames go on into the old segment; it is rolled once there are some."""
+    """Without any free descriptor frames are written to the old segment, which is rolled once there is one."""
     disk = SimDisk(random.Random(0))
     journal = FileJournal.open(disk, CONFIG, now_ms=1, new_cluster_id=bytes(16))
     disk.faults.no_descriptors = True
@@ -77,7 +78,7 @@ def test_journal_without_descriptors_stays_in_its_segment() -> None:
 
 
 def test_next_segment_is_opened_ahead_of_need() -> None:
-    """A roll creates no file: it is there since the segment was half full."""
+    """A roll creates no file, because the next one was created when the segment was half full."""
     disk = SimDisk(random.Random(0))
     journal = FileJournal.open(disk, CONFIG, now_ms=1, new_cluster_id=bytes(16))
     while NEXT_NAME not in disk.names():
@@ -93,7 +94,7 @@ def test_next_segment_is_opened_ahead_of_need() -> None:
 
 
 def test_file_ahead_is_given_up_for_frames() -> None:
-    """On a full disk the room of the next file serves the frames of this one; and a start removes what was left."""
+    """On a full disk the space of the next file is used for frames, and a start removes a leftover file."""
     disk = SimDisk(random.Random(0))
     journal = FileJournal.open(disk, CONFIG, now_ms=1, new_cluster_id=bytes(16))
     while NEXT_NAME not in disk.names():

@@ -18,8 +18,8 @@ from holdfast.journal.errors import (
 from holdfast.journal.pins import pin
 from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
 from holdfast.journal.version import DIGEST_VERSION
-from holdfast.lab.faults.stalling_disk import Gate, StallingDisk
-from holdfast.testing.disk import SimDisk, SimulatedCrash
+from holdfast_lab.faults.stalling_disk import Gate, StallingDisk
+from holdfast_lab.simulation.disk import SimDisk, SimulatedCrash
 from tests.unit.journal.workload import (
     CLUSTER_ID,
     check_contiguous,
@@ -33,7 +33,7 @@ from tests.unit.journal.workload import (
 
 
 def test_new_journal_is_empty() -> None:
-    """A fresh directory gives epoch 1, position 0 and the cluster id that was handed in."""
+    """A new journal has epoch 1, position 0 and the given cluster id."""
     journal = open_journal(empty_disk())
     assert (journal.epoch, journal.end_position, journal.first_position) == (1, 0, 1)
     assert journal.cluster_id == CLUSTER_ID
@@ -48,7 +48,7 @@ def test_write_returns_the_last_position_of_its_frame() -> None:
 
 
 def test_frames_come_back_after_reopening() -> None:
-    """Over several segments and epochs, replay gives every frame in order with its digest."""
+    """Replay returns every frame of several segments and epochs in order, with its digest."""
     disk = disk_with(closed_files())
     journal = open_journal(disk)
     frames = list(journal.replay())
@@ -58,7 +58,7 @@ def test_frames_come_back_after_reopening() -> None:
 
 
 def test_replay_sees_what_this_opening_wrote() -> None:
-    """Frames written since the journal was opened are replayed too."""
+    """Replay includes the frames written since the journal was opened."""
     journal = open_journal(empty_disk())
     write_frames(journal, 20)
     check_contiguous(list(journal.replay()))
@@ -66,7 +66,7 @@ def test_replay_sees_what_this_opening_wrote() -> None:
 
 
 def test_replay_starts_after_any_frame() -> None:
-    """From each frame's end on, exactly the later frames come, and the right link is accepted."""
+    """A replay from the end of any frame returns exactly the later frames and accepts the right link."""
     journal = open_journal(disk_with(closed_files()))
     frames = list(journal.replay())
     for number, frame in enumerate(frames, start=1):
@@ -75,7 +75,7 @@ def test_replay_starts_after_any_frame() -> None:
 
 
 def test_replay_refuses_another_history() -> None:
-    """If the frame at the start is not the one expected, nothing is yielded."""
+    """If the link of the first frame is not the expected one, replay raises and yields nothing."""
     journal = open_journal(disk_with(closed_files()))
     for frame in list(journal.replay())[:-1]:
         with pytest.raises(JournalDamagedError, match="another history"):
@@ -83,14 +83,14 @@ def test_replay_refuses_another_history() -> None:
 
 
 def test_replay_past_the_end_is_refused() -> None:
-    """A snapshot that is ahead of the journal means that the journal has lost something."""
+    """A replay from a position past the end is refused, because the journal must have lost frames."""
     journal = open_journal(disk_with(closed_files()))
     with pytest.raises(JournalDamagedError):
         journal.replay(journal.end_position + 1)
 
 
 def test_epoch_grows_with_every_opening() -> None:
-    """Epochs strictly increase, whether or not anything was written."""
+    """Epochs strictly increase, even if nothing was written."""
     disk = empty_disk()
     epochs = []
     for _ in range(4):
@@ -101,7 +101,7 @@ def test_epoch_grows_with_every_opening() -> None:
 
 
 def test_openings_that_write_nothing_leave_no_files() -> None:
-    """A process in a crash loop does not fill the directory."""
+    """Openings that write nothing leave no segments, so that a crash loop does not fill the directory."""
     disk = empty_disk()
     for _ in range(10):
         open_journal(disk)
@@ -110,7 +110,7 @@ def test_openings_that_write_nothing_leave_no_files() -> None:
 
 
 def test_journal_rolls_to_new_segments() -> None:
-    """A segment past its size is sealed, and the infos describe the chain without gaps."""
+    """A segment above its size is sealed, and the infos describe the chain without gaps."""
     journal = open_journal(empty_disk())
     write_frames(journal, 20)
     infos = journal.segments()
@@ -123,7 +123,7 @@ def test_journal_rolls_to_new_segments() -> None:
 
 
 def test_sealed_segments_give_their_reserved_space_back() -> None:
-    """What a segment reserved and did not use is cut off when it is sealed, and at a clean close."""
+    """Unused reserved space is cut off when a segment is sealed, and at a clean close."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 20)
@@ -135,7 +135,7 @@ def test_sealed_segments_give_their_reserved_space_back() -> None:
 
 
 def test_frame_tells_the_version_of_its_digest() -> None:
-    """Frames of segments with different digest versions replay together, each with its own."""
+    """Replay returns the frames of segments with different digest versions, each with its own version."""
     disk = empty_disk()
     journal = open_journal(disk, JournalConfig(segment_bytes=900, extent_bytes=1024, digest_version=1))
     write_frames(journal, 2)
@@ -148,7 +148,7 @@ def test_frame_tells_the_version_of_its_digest() -> None:
 
 
 def test_unknown_digest_version_is_refused() -> None:
-    """A journal whose digests this version cannot compute is refused by name, and stays as it is."""
+    """A journal with an unknown digest version is refused with that version, and is not changed."""
     disk = empty_disk()
     open_journal(disk, JournalConfig(digest_version=3)).close()
     files = disk.files()
@@ -158,7 +158,7 @@ def test_unknown_digest_version_is_refused() -> None:
 
 
 def test_short_writes_are_continued() -> None:
-    """However little of each write the disk takes, whole frames become durable."""
+    """Frames become durable as a whole, even if the disk accepts only a part of each write."""
     disk = empty_disk()
     disk.faults.short_write_percent = 90
     journal = open_journal(disk)
@@ -171,7 +171,7 @@ def test_short_writes_are_continued() -> None:
 
 @pytest.mark.parametrize("fault", ["fail_next_sync", "fail_next_write"])
 def test_first_failure_poisons_the_journal(fault: str) -> None:
-    """After a failed write or sync every call raises JournalFailedError and leaves the disk alone."""
+    """After a failed write or sync every call raises JournalFailedError and does not write to the disk."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 3)
@@ -193,7 +193,7 @@ def test_first_failure_poisons_the_journal(fault: str) -> None:
 
 
 def test_frame_of_a_failed_sync_is_not_claimed() -> None:
-    """What a failed sync left in the kernel's cache is gone after a crash; the journal before it is whole."""
+    """A frame whose sync failed is lost after a crash, and the frames before it are intact."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 3)
@@ -209,7 +209,7 @@ def test_frame_of_a_failed_sync_is_not_claimed() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_recovered_frame_is_durable_though_its_sync_failed(seed: int) -> None:
-    """A frame that a dead process left in the kernel's cache is either recovered for good or not at all."""
+    """A frame that a dead process left in the kernel's cache is either recovered durably or not at all."""
     disk = empty_disk(seed)
     journal = open_journal(disk)
     write_frames(journal, 2)
@@ -238,7 +238,7 @@ def test_unsynced_directory_poisons_the_journal() -> None:
 
 
 def test_second_opening_is_refused_while_the_first_lives() -> None:
-    """One directory has one writer."""
+    """A second opening of the directory is refused while the first is open."""
     disk = empty_disk()
     journal = open_journal(disk)
     with pytest.raises(DirectoryLockedError):
@@ -248,7 +248,7 @@ def test_second_opening_is_refused_while_the_first_lives() -> None:
 
 
 def test_closed_journal_refuses_calls() -> None:
-    """After `close` every call says so, and a second close is harmless."""
+    """After `close` every call raises JournalClosedError, except a second close."""
     journal = open_journal(empty_disk())
     journal.close()
     journal.close()
@@ -257,7 +257,7 @@ def test_closed_journal_refuses_calls() -> None:
 
 
 def test_segments_are_removed_up_to_a_position() -> None:
-    """Whole sealed segments go, oldest first; the rest replays from its first position on, also later."""
+    """Sealed segments are removed as a whole, oldest first, and the remaining frames can be replayed, also later."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 20)
@@ -274,7 +274,7 @@ def test_segments_are_removed_up_to_a_position() -> None:
 
 
 def test_removal_is_not_durable_before_the_snapshot_is() -> None:
-    """A snapshot's name that can be read but was never synced survives, whatever a crash does to removals."""
+    """A removal of segments is durable only after the name of the snapshot is."""
     for seed in range(30):
         for operation in range(1, 12):
             disk = empty_disk(seed)
@@ -289,14 +289,14 @@ def test_removal_is_not_durable_before_the_snapshot_is() -> None:
 
 
 def disk_file(disk: SimDisk, name: str) -> str:
-    """Make a durable file."""
+    """Create a file with durable contents."""
     disk.create(name).sync()
     disk.sync_dir()
     return name
 
 
 def test_the_segment_being_written_is_never_removed() -> None:
-    """Even if everything is covered, the newest segment stays."""
+    """The newest segment is never removed, even if a snapshot covers it."""
     journal = open_journal(empty_disk())
     write_frames(journal, 20)
     journal.remove_segments(journal.end_position)
@@ -304,7 +304,7 @@ def test_the_segment_being_written_is_never_removed() -> None:
 
 
 def test_pinned_segments_are_kept() -> None:
-    """A segment that a living reader needs stays until the reader is done."""
+    """A segment with a pin is not removed until the reader releases the pin."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 20)
@@ -315,7 +315,7 @@ def test_pinned_segments_are_kept() -> None:
 
 
 def test_segments_before_a_snapshot_need_not_be_read() -> None:
-    """With `verify_after`, damage in a covered segment does not keep the journal from opening."""
+    """With `verify_after`, damage in a covered segment does not prevent the journal from opening."""
     disk = disk_with(closed_files())
     names = segments_of(disk.files())
     disk.flip_bit(names[0], 8 * 600)
@@ -327,13 +327,13 @@ def test_segments_before_a_snapshot_need_not_be_read() -> None:
 
 
 def test_default_sizes_hold_what_the_documents_say() -> None:
-    """Segments of 64 MiB, reserved 16 MiB at a time."""
+    """The default segment size is 64 MiB, and space is reserved in steps of 16 MiB."""
     assert (JournalConfig().segment_bytes, JournalConfig().extent_bytes) == (64 << 20, 16 << 20)
     assert JournalConfig().digest_version == DIGEST_VERSION
 
 
 def test_segment_without_a_frame_is_not_rolled() -> None:
-    """However small segments are to be, each holds a frame, so that no two of them have one name."""
+    """Every sealed segment has at least one frame, however small segments are, so that names are unique."""
     disk = SimDisk(random.Random(1))
     journal = open_journal(disk, JournalConfig(segment_bytes=1, extent_bytes=1_024))
     for _ in range(3):
@@ -343,7 +343,7 @@ def test_segment_without_a_frame_is_not_rolled() -> None:
 
 
 def test_segments_can_be_listed_while_a_roll_waits_for_the_disk() -> None:
-    """The loop's thread learns which segments there are, although the writer's is stuck in the disk."""
+    """The loop's thread can list the segments while the writer's thread waits for the disk."""
     gate = Gate()
     journal = open_journal(StallingDisk(empty_disk(), gate))
     write_frames(journal, 3)

@@ -1,4 +1,4 @@
-"""The format on disk is a promise: these very bytes, for ever."""
+"""Golden files: the bytes of the on-disk format never change."""
 
 import random
 from pathlib import Path
@@ -9,7 +9,7 @@ from holdfast.journal.file import FileJournal
 from holdfast.journal.manifest import MANIFEST_NAME
 from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header
 from holdfast.journal.version import FORMAT_VERSION, version_of
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 from tests.golden.journal.generate import BODIES, CHUNKS, CLUSTER_ID, CONFIG, GOLDEN, golden_files
 
 VERSIONS = sorted(path for path in GOLDEN.iterdir() if path.name.startswith("v"))
@@ -20,18 +20,18 @@ def _files(directory: Path) -> dict[str, bytes]:
 
 
 def test_writer_produces_the_golden_bytes() -> None:
-    """Today's writer makes exactly the checked-in files of the present version."""
+    """The current writer produces exactly the checked-in files of the current version."""
     assert golden_files() == _files(GOLDEN / f"v{FORMAT_VERSION}")
 
 
 def test_every_version_has_golden_files() -> None:
-    """No version goes without a canonical journal."""
+    """Every format version has golden files."""
     assert [path.name for path in VERSIONS] == [f"v{number}" for number in range(1, FORMAT_VERSION + 1)]
 
 
 @pytest.mark.parametrize("directory", VERSIONS, ids=lambda path: path.name)
 def test_reader_reads_every_version(directory: Path) -> None:
-    """Today's reader gets the same frames and snapshot out of the files of any version."""
+    """The current reader returns the same frames and snapshot from the files of every version."""
     disk = SimDisk(random.Random(0), _files(directory))
     journal = FileJournal.open(disk, CONFIG, now_ms=0, new_cluster_id=bytes(16))
     frames = list(journal.replay())
@@ -48,7 +48,7 @@ def test_reader_reads_every_version(directory: Path) -> None:
 
 @pytest.mark.parametrize("directory", VERSIONS, ids=lambda path: path.name)
 def test_opening_leaves_old_files_and_begins_the_present_version(directory: Path) -> None:
-    """Old segments stay byte for byte; what is new, the manifest included, is of the present version."""
+    """An opening leaves old segments unchanged, and writes new files and the manifest in the current version."""
     before = _files(directory)
     disk = SimDisk(random.Random(0), before)
     journal = FileJournal.open(disk, CONFIG, now_ms=0, new_cluster_id=bytes(16))

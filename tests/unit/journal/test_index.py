@@ -1,4 +1,4 @@
-"""The index of a segment: what it finds, what it reads for that, and what damage to it leads to."""
+"""The index of a segment: searches, reads per search, and damage."""
 
 import random
 
@@ -18,7 +18,7 @@ from holdfast.journal.index import (
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.replay import read_headers
 from holdfast.journal.segment import SegmentHeader
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 from tests.unit.journal.workload import open_journal
 
 FRAMES = 3_000
@@ -29,7 +29,7 @@ def names_of(body: bytes) -> list[bytes]:
 
 
 def written() -> tuple[SimDisk, SegmentHeader]:
-    """One sealed segment in which frame n names `n`, and every tenth frame `often`; and a newest one."""
+    """Write a sealed segment in which frame n contains the name `n`, and every tenth also `often`; and a newest one."""
     disk = SimDisk(random.Random(0))
     journal = open_journal(disk, JournalConfig(segment_bytes=1 << 30, extent_bytes=1 << 16))
     for number in range(FRAMES):
@@ -45,7 +45,7 @@ def bodies(disk: Disk, header: SegmentHeader, offsets: list[int]) -> list[bytes]
 
 
 def test_index_finds_the_frames_of_a_name() -> None:
-    """Every frame that names it, in order, and hardly any other; a name that is nowhere is found nowhere."""
+    """A search returns every frame that contains the name, in order, and hardly any other frames."""
     disk, header = written()
     assert build_index(disk, header, FRAMES, names_of) == FRAMES + FRAMES // 10
     index = SegmentIndex(disk, header.name)
@@ -58,7 +58,7 @@ def test_index_finds_the_frames_of_a_name() -> None:
 
 
 def test_index_in_memory_finds_the_same() -> None:
-    """Whether blocks are full or not, and also while the newest entries wait for theirs."""
+    """The index in memory returns the same offsets as the file, from full blocks and from the newest entries."""
     disk, header = written()
     build_index(disk, header, FRAMES, names_of)
     filed, held = SegmentIndex(disk, header.name), OpenIndex()
@@ -83,7 +83,7 @@ def _frames(disk: Disk, header: SegmentHeader) -> list[tuple[int, bytes]]:
 
 
 def test_frame_beyond_what_an_entry_can_tell_makes_the_index_incomplete() -> None:
-    """An offset of more than 36 bits is not cut short; the segment is then scanned."""
+    """An offset of more than 36 bits marks the index as incomplete instead of being truncated."""
     held = OpenIndex()
     held.add([b"a"], (1 << 36) - 1)
     assert (held.is_complete, held.find(b"a")) == (True, [(1 << 36) - 1])
@@ -93,7 +93,7 @@ def test_frame_beyond_what_an_entry_can_tell_makes_the_index_incomplete() -> Non
 
 @pytest.mark.parametrize("at", [0, 9, 20, 60, 90, 100, 110, -1, -PAGE_BYTES])
 def test_damaged_index_is_refused(at: int) -> None:
-    """One flipped bit, wherever it is, is noticed before anything that was read is used."""
+    """Any flipped bit of an index is detected before its entries are used."""
     disk, header = written()
     build_index(disk, header, FRAMES, names_of)
     name = index_name(header.name)
@@ -109,7 +109,7 @@ def _find_all(disk: Disk, header: SegmentHeader) -> None:
 
 
 def test_index_of_another_segment_is_refused() -> None:
-    """A file under the wrong name is of no use."""
+    """An index under the name of another segment is refused."""
     disk, header = written()
     build_index(disk, header, FRAMES, names_of)
     other = read_headers(disk)[1].name
@@ -119,7 +119,7 @@ def test_index_of_another_segment_is_refused() -> None:
 
 
 def test_segment_that_cannot_be_read_gets_no_index() -> None:
-    """An index of a part would hide the rest."""
+    """A segment that cannot be read to its end gets no index, because the index would be incomplete."""
     disk, header = written()
     disk.flip_bit(header.name, 8 * 5_000)
     with pytest.raises(IndexDamagedError):
@@ -128,7 +128,7 @@ def test_segment_that_cannot_be_read_gets_no_index() -> None:
 
 
 def test_index_goes_with_its_segment() -> None:
-    """Removing a segment removes its index; opening removes those without a segment, and unfinished ones."""
+    """The removal of a segment removes its index, and an opening removes stray and unfinished indexes."""
     disk, header = written()
     build_index(disk, header, FRAMES, names_of)
     journal = open_journal(disk)
@@ -143,7 +143,7 @@ def test_index_goes_with_its_segment() -> None:
 
 
 def test_offset_without_a_frame_is_refused() -> None:
-    """A frame is believed only if its own checksums hold."""
+    """A frame at an offset is returned only if its checksums match."""
     disk, header = written()
     file = disk.open(header.name)
     with pytest.raises(IndexDamagedError):
@@ -153,7 +153,7 @@ def test_offset_without_a_frame_is_refused() -> None:
 
 
 def test_last_frame_tells_where_it_is() -> None:
-    """The journal says of each frame it has written in which segment and where it lies."""
+    """`last_frame` is the segment and offset of the last frame written."""
     disk = SimDisk(random.Random(0))
     journal: FileJournal = open_journal(disk, JournalConfig(segment_bytes=900, extent_bytes=1_024))
     told = []

@@ -1,4 +1,4 @@
-"""The journal in memory behaves like the one on disk, as far as a caller can see."""
+"""The journal in memory behaves like the one on disk for its callers."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ both = pytest.mark.parametrize("make", [on_disk, in_memory])
 
 @both
 def test_frames_are_replayed_in_order(make: Make) -> None:
-    """Positions, counts, digests and bodies come back; replay starts after any frame."""
+    """Replay returns positions, counts, digests and bodies, and can start after any frame."""
     journal = make()
     assert [journal.write(b"a", 2, 10), journal.write(b"b", 1, 11), journal.write(b"c", 3, 12)] == [2, 3, 6]
     seen = [(frame.first_position, frame.count, frame.digest, frame.body) for frame in journal.replay()]
@@ -45,7 +45,7 @@ def test_frames_are_replayed_in_order(make: Make) -> None:
 
 @both
 def test_links_are_checked(make: Make) -> None:
-    """A replay that starts from another history, or past the end, is refused."""
+    """A replay with a wrong link, or from past the end, is refused."""
     journal = make()
     journal.write(b"a", 1, 0)
     checksum = journal.end_checksum
@@ -59,7 +59,7 @@ def test_links_are_checked(make: Make) -> None:
 
 @both
 def test_room_is_granted_up_to_the_cap(make: Make) -> None:
-    """Grants count frames with their overhead; what is promised can be written, what is not cannot."""
+    """Granted bytes, which include the overhead of frames, can be written, and bytes above the limit cannot."""
     journal = make(1_000)
     assert not journal.reserve(1_001)
     assert not journal.reserve(600, spare=500)
@@ -74,7 +74,7 @@ def test_room_is_granted_up_to_the_cap(make: Make) -> None:
 
 @both
 def test_closed_journal_refuses(make: Make) -> None:
-    """After `close` nothing is written or reserved any more."""
+    """After `close` calls to write or reserve raise JournalClosedError."""
     journal = make()
     journal.close()
     for call in (
@@ -88,7 +88,7 @@ def test_closed_journal_refuses(make: Make) -> None:
 
 
 def test_forgotten_frames_cannot_be_replayed() -> None:
-    """In memory, removal forgets whole frames and gives their room back."""
+    """Removal discards whole frames and frees their space."""
     journal = MemoryJournal(bytes_max=2 * (FRAME_OVERHEAD + 10))
     journal.write(b"a" * 10, 1, 0)
     journal.write(b"b" * 10, 1, 0)

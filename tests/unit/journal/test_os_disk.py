@@ -1,4 +1,4 @@
-"""The real file layer: modes, locks, reserved space, and a journal on it."""
+"""The disk of the operating system: modes, locks, reserved space, and a journal on it."""
 
 import errno
 import os
@@ -52,7 +52,7 @@ def _line(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def test_journal_comes_back_from_a_real_disk(tmp_path: Path) -> None:
-    """Frames over several segments survive closing and reopening."""
+    """Frames of several segments are replayed after closing and reopening."""
     journal = open_on(tmp_path / "j")
     write_frames(journal, 30)
     assert len(journal.segments()) > 3
@@ -74,7 +74,7 @@ def test_directory_and_files_are_private(tmp_path: Path) -> None:
 
 
 def test_second_process_is_refused(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
-    """While one process has the directory, another learns who holds it and changes nothing."""
+    """While one process has locked the directory, another gets an error with its pid and changes nothing."""
     assert _line(child) == b"opened 1\n"
     before = {path.name: path.read_bytes() for path in (tmp_path / "j").iterdir()}
     with pytest.raises(DirectoryLockedError, match=f"process {child.pid}") as caught:
@@ -84,7 +84,7 @@ def test_second_process_is_refused(tmp_path: Path, child: subprocess.Popen[bytes
 
 
 def test_lock_ends_with_a_killed_process(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
-    """After kill -9 the next process opens the directory under the next epoch, with what was written."""
+    """After kill -9 the next process opens the directory in the next epoch, with all frames that were written."""
     assert _line(child) == b"opened 1\n"
     child.kill()
     child.wait()
@@ -95,13 +95,13 @@ def test_lock_ends_with_a_killed_process(tmp_path: Path, child: subprocess.Popen
 
 
 def test_started_processes_do_not_inherit_the_lock(tmp_path: Path) -> None:
-    """A child that outlives its parent's journal does not keep the directory locked."""
+    """A child process that outlives its parent's journal does not keep the directory locked."""
     journal = open_on(tmp_path / "j")
     program = "print('begun', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False
     ) as process:
-        # Until its program has begun, a child has everything that its parent has.
+        # Until exec, the child has all descriptors of its parent.
         assert _line(process) == b"begun\n"
         journal.close()
         open_on(tmp_path / "j").close()
@@ -109,7 +109,7 @@ def test_started_processes_do_not_inherit_the_lock(tmp_path: Path) -> None:
 
 
 def test_lock_is_not_listed(tmp_path: Path) -> None:
-    """The lock is no file of the journal."""
+    """The lock file is not listed among the files of the journal."""
     disk = OsDisk(tmp_path)
     disk.lock()
     assert (tmp_path / LOCK_NAME).read_text() == f"{os.getpid()}\n"
@@ -118,7 +118,7 @@ def test_lock_is_not_listed(tmp_path: Path) -> None:
 
 
 def test_create_never_overwrites(tmp_path: Path) -> None:
-    """An existing file is not opened as a new one."""
+    """Creating a file that exists raises an error."""
     disk = OsDisk(tmp_path)
     disk.create("a").close()
     with pytest.raises(FileExistsError):
@@ -126,13 +126,13 @@ def test_create_never_overwrites(tmp_path: Path) -> None:
 
 
 def test_names_stay_inside_the_directory(tmp_path: Path) -> None:
-    """A name with a path in it is a bug."""
+    """A name with a path separator raises AssertionError."""
     with pytest.raises(AssertionError):
         OsDisk(tmp_path).create("../outside")
 
 
 def test_reserve_grows_with_zeros_and_keeps_contents(tmp_path: Path) -> None:
-    """Reserved bytes read as zeros; what was there stays, and a smaller size changes nothing."""
+    """Reserved bytes are zeros, existing bytes stay, and a smaller size changes nothing."""
     file = OsDisk(tmp_path).create("a")
     file.write_at(0, b"abc")
     file.reserve(1_000)
@@ -145,7 +145,7 @@ def test_reserve_grows_with_zeros_and_keeps_contents(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
 def test_reserve_works_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Where the file system cannot promise space, zeros are written instead."""
+    """On a file system without fallocate, zeros are written instead."""
 
     def unsupported(*_: int) -> None:
         raise OSError(number, os.strerror(number))
@@ -160,7 +160,7 @@ def test_reserve_works_without_fallocate(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_failed_reserve_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Space that was taken in part before the disk was full is given back."""
+    """If the disk becomes full during a reservation, the part that was allocated is freed."""
 
     def partial(fd: int, offset: int, size: int) -> None:
         os.ftruncate(fd, offset + size // 2)
@@ -176,7 +176,7 @@ def test_failed_reserve_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: p
 
 
 def test_directory_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read-only directory is reported in the one exception tree, and the lock is not kept."""
+    """A read-only directory raises an error of the journal, and the lock is released."""
 
     def read_only(*_: object, **__: object) -> int:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -190,7 +190,7 @@ def test_directory_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path, mo
 
 
 def test_deleting_the_lock_file_lets_no_second_process_in(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
-    """The directory itself is claimed too: two writers would each lose what the other acknowledged."""
+    """After the lock file was deleted a second process is still refused, because the directory is locked too."""
     assert _line(child) == b"opened 1\n"
     (tmp_path / "j" / LOCK_NAME).unlink()
     with pytest.raises(DirectoryLockedError):
@@ -198,7 +198,7 @@ def test_deleting_the_lock_file_lets_no_second_process_in(tmp_path: Path, child:
 
 
 def test_deleted_segment_is_noticed_before_anything_more_is_acknowledged(tmp_path: Path) -> None:
-    """A file that somebody removed takes bytes as ever, and is gone with the process: writing to it fails."""
+    """A write to a deleted segment fails, because the file would be lost with the process."""
     journal = open_on(tmp_path / "j")
     write_frames(journal, 1)
     for path in (tmp_path / "j").iterdir():
@@ -209,7 +209,7 @@ def test_deleted_segment_is_noticed_before_anything_more_is_acknowledged(tmp_pat
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
 def test_pin_that_root_holds_in_the_directory_of_another_user_hurts_nobody(tmp_path: Path) -> None:
-    """Its owner can tell that it is held, and clears it away when it no longer is; what it may not open is held."""
+    """The directory's owner sees a pin of root as held and can remove it later; an unreadable pin counts as held."""
     directory = tmp_path / "j"
     disk = OsDisk(directory)
     os.chown(directory, _NOBODY, _NOBODY)
@@ -226,7 +226,7 @@ _NOBODY = 65_534
 
 
 def _as_nobody(directory: Path, *names: str) -> str:
-    """What another user hears of these pins, in a process of its own."""
+    """Return the results of `reap` for these pins as another user, in a child process."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:  # pragma: no cover - the child
@@ -245,7 +245,7 @@ def _as_nobody(directory: Path, *names: str) -> str:
 
 
 def test_temporary_files_of_others_are_left_alone(tmp_path: Path) -> None:
-    """Opening removes what interrupted steps of ours left behind, and nothing else that ends the same way."""
+    """An opening removes temporary files of the journal, but no other files with the same suffix."""
     directory = tmp_path / "j"
     directory.mkdir()
     ours = directory / "snapshot-00000000000000000007.snap.tmp"

@@ -1,4 +1,4 @@
-"""Pins hold back the removal of segments, as long as their holders live."""
+"""Pins prevent the removal of segments until their holders end."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ with pin(OsDisk(sys.argv[1]), 30):
 
 
 def test_lowest_pin_counts() -> None:
-    """Of several pins, also at one position, the lowest is what must be kept."""
+    """The lowest of several pins counts, also if two pins have the same position."""
     disk = empty_disk()
     assert pinned_position(disk) is None
     with pin(disk, 50), pin(disk, 20), pin(disk, 20):
@@ -29,7 +29,7 @@ def test_lowest_pin_counts() -> None:
 
 
 def test_pin_ends_with_its_machine() -> None:
-    """A pin that a crash left behind is ignored and removed."""
+    """A pin that is left after a crash of the machine is ignored and removed."""
     disk = empty_disk()
     with pin(disk, 20):
         disk.sync_dir()
@@ -39,7 +39,7 @@ def test_pin_ends_with_its_machine() -> None:
 
 
 def test_pin_of_another_process_counts_until_it_dies(tmp_path: Path) -> None:
-    """A killed process cannot remove its pin; the pin is stale from that moment on."""
+    """The pin of another process counts until that process is killed, and is then removed."""
     disk = OsDisk(tmp_path)
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -55,7 +55,7 @@ def test_pin_of_another_process_counts_until_it_dies(tmp_path: Path) -> None:
 
 
 def test_pins_of_one_process_are_apart(tmp_path: Path) -> None:
-    """Two pins at one position in one process are two files, each released by itself."""
+    """Two pins of one process at the same position are two files that are released independently."""
     disk = OsDisk(tmp_path)
     with pin(disk, 5):
         with pin(disk, 5):

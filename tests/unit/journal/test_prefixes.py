@@ -1,4 +1,4 @@
-"""Every byte-prefix of a journal of several segments."""
+"""Opens every byte prefix of a journal of several segments."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.unit.journal.workload import (
 
 
 def _history() -> list[tuple[dict[str, bytes], dict[int, int]]]:
-    """Return, for each segment, the files as they were while it was the newest, and where its frames end."""
+    """Return, for each segment, the files while it was the newest, and the offsets at which its frames end."""
     disk = empty_disk()
     journal = open_journal(disk)
     history: list[tuple[dict[str, bytes], dict[int, int]]] = []
@@ -40,7 +40,7 @@ HISTORY = _history()
 
 @pytest.mark.parametrize("number", range(len(HISTORY)))
 def test_every_prefix_of_the_newest_segment_has_its_outcome(number: int) -> None:
-    """Inside the header it is refused, at a frame's end accepted, anywhere else the last frame is cut."""
+    """A prefix that ends in the header is refused, at a frame's end accepted; elsewhere the last frame is cut."""
     files, ends = HISTORY[number]
     name = segments_of(files)[-1]
     for size in range(max(ends) + 1):
@@ -56,7 +56,7 @@ def test_every_prefix_of_the_newest_segment_has_its_outcome(number: int) -> None
 
 
 def test_every_shorter_file_of_a_closed_journal_is_refused() -> None:
-    """After a clean close not one byte may be missing, from the end of any file."""
+    """After a clean close, any missing byte at the end of any file is refused."""
     files = closed_files(6)
     for name, data in files.items():
         for size in range(len(data)):
@@ -65,7 +65,7 @@ def test_every_shorter_file_of_a_closed_journal_is_refused() -> None:
 
 
 def test_sealed_segment_cut_at_a_frame_boundary_is_refused() -> None:
-    """What is left of it is well-formed, but does not lead to the next segment."""
+    """A sealed segment with missing frames at its end is refused, because it does not link to the next segment."""
     files, _ = HISTORY[-1]
     _, ends = HISTORY[0]
     name = segments_of(files)[0]
@@ -75,6 +75,6 @@ def test_sealed_segment_cut_at_a_frame_boundary_is_refused() -> None:
 
 
 def test_the_history_has_several_segments() -> None:
-    """The test above would prove little on a single one."""
+    """The history of these tests has at least three segments."""
     assert len(HISTORY) >= 3
     assert MANIFEST_NAME in HISTORY[0][0]

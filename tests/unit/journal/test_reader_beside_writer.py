@@ -1,4 +1,4 @@
-"""A reader beside a writer that never rests."""
+"""A reader beside a writer that writes without a pause."""
 
 import threading
 from pathlib import Path
@@ -16,7 +16,7 @@ LOOKS = 40
 
 
 def read_beside_a_writer(folder: Path) -> int:
-    """Opens the journal again and again while frames are written to it; the last position seen."""
+    """Opens the journal repeatedly while frames are written to it; returns the last position seen."""
     config = JournalConfig(segment_bytes=1 << 20, digest_version=1)
     journal = FileJournal.open(OsDisk(folder), config, now_ms=1, new_cluster_id=b"c" * 16)
     begun, stop = threading.Event(), threading.Event()
@@ -41,16 +41,16 @@ def read_beside_a_writer(folder: Path) -> int:
 
 
 def test_frame_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
-    """However often a journal is read while somebody writes to it, what is half written is not there yet."""
+    """A reader beside a writer never reports a half-written frame as damage."""
     assert read_beside_a_writer(tmp_path / "journal") > 0
 
 
 def test_one_look_would_mistake_it_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second look is needed: without it, such a frame is met within a few runs."""
+    """Without a second look, a half-written frame is reported as damage within a few runs."""
     monkeypatch.setattr(reader, "_LOOKS", 1)
     for number in range(500):
         try:
             read_beside_a_writer(tmp_path / str(number))
         except JournalDamagedError:
             return
-    pytest.fail("a single look was enough, so that the other test proves nothing")
+    pytest.fail("a single look never failed, so the other test proves nothing")

@@ -1,4 +1,4 @@
-"""Readers beside the writer: sealed segments only, verified, in order."""
+"""Readers beside the writer: they read sealed segments, verified and in order."""
 
 import random
 
@@ -6,12 +6,12 @@ import pytest
 
 from holdfast.journal.errors import JournalDamagedError, JournalFailedError, PositionRemovedError
 from holdfast.journal.replay import read_headers, read_sealed
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 from tests.unit.journal.workload import check_contiguous, disk_with, empty_disk, open_journal, write_frames
 
 
 def test_sealed_segments_are_read_beside_the_writer() -> None:
-    """A reader that has no lock sees every frame but those of the segment being written."""
+    """A reader without a lock reads every frame except those of the segment being written."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 20)
@@ -24,7 +24,7 @@ def test_sealed_segments_are_read_beside_the_writer() -> None:
 
 
 def test_nothing_is_sealed_in_a_new_directory() -> None:
-    """No files, or one segment, give no frames."""
+    """A directory without segments, or with one, has no sealed frames."""
     disk = empty_disk()
     assert list(read_sealed(disk)) == []
     open_journal(disk).write(b"x", 1, 0)
@@ -33,7 +33,7 @@ def test_nothing_is_sealed_in_a_new_directory() -> None:
 
 
 def test_segments_of_two_histories_do_not_mix() -> None:
-    """Each segment may be sound by itself; if one does not link to the other, the reader stops there."""
+    """A reader raises if two valid segments do not link to each other."""
     histories = []
     for body in (b"a" * 500, b"b" * 500):
         disk = empty_disk()
@@ -48,7 +48,7 @@ def test_segments_of_two_histories_do_not_mix() -> None:
 
 
 def test_removed_positions_are_named() -> None:
-    """A reader that comes too late learns from where on it can read."""
+    """A read of removed positions raises an error that names them."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 20)
@@ -59,7 +59,7 @@ def test_removed_positions_are_named() -> None:
 
 
 class _Slow(SimDisk):
-    """Lists files that are removed before they can be opened."""
+    """A disk that lists files which are removed before they can be opened."""
 
     def names(self) -> list[str]:
         return sorted({*super().names(), *self.listed})
@@ -68,7 +68,7 @@ class _Slow(SimDisk):
 
 
 def test_segments_removed_under_a_reader_do_not_disturb_it() -> None:
-    """A reader whose pin is beyond the removed segments reads on, although it had seen them listed."""
+    """Segments that are removed after they were listed do not disturb a reader that does not need them."""
     disk = _Slow(random.Random(0))
     journal = open_journal(disk)
     write_frames(journal, 20)
@@ -81,7 +81,7 @@ def test_segments_removed_under_a_reader_do_not_disturb_it() -> None:
 
 
 def test_damage_met_while_reading_is_raised() -> None:
-    """A bit that turned over since the journal was opened is found by whoever reads it."""
+    """A bit that flipped after the journal was opened is detected by a reader."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 20)
@@ -94,7 +94,7 @@ def test_damage_met_while_reading_is_raised() -> None:
 
 
 def test_damage_in_the_segment_being_written_is_raised() -> None:
-    """Replay never just ends early: up to the durable end it yields every frame or raises."""
+    """Replay yields every frame up to the durable end or raises, and never ends early."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 2)
@@ -104,7 +104,7 @@ def test_damage_in_the_segment_being_written_is_raised() -> None:
 
 
 def test_unreadable_file_is_an_error_of_ours() -> None:
-    """EIO while reading is reported in the one exception tree."""
+    """EIO during a read raises JournalFailedError."""
     disk = empty_disk()
     journal = open_journal(disk)
     write_frames(journal, 3)

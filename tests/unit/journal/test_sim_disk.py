@@ -1,11 +1,11 @@
-"""The simulated disk keeps what a disk must keep, and loses what it may lose."""
+"""The simulated disk keeps synced data, and may lose other data."""
 
 import errno
 import random
 
 import pytest
 
-from holdfast.testing.disk import SECTOR_BYTES, SimDisk, SimulatedCrash
+from holdfast_lab.simulation.disk import SECTOR_BYTES, SimDisk, SimulatedCrash
 
 RUNS = 200
 
@@ -15,7 +15,7 @@ def disk_of(seed: int = 0) -> SimDisk:
 
 
 def after_crash(prepare: str, seed: int) -> bytes | None:
-    """Run one of the little workloads below, crash, and return what the file "a" then holds."""
+    """Run one of the small workloads below, crash, and return the contents of the file "a"."""
     disk = disk_of(seed)
     file = disk.create("a")
     file.write_at(0, b"o" * 1_024)
@@ -66,12 +66,12 @@ HALF_OLD, HALF_NEW = b"o" * 256, b"n" * 256
     ],
 )
 def test_crash_leaves_each_possible_state_and_no_other(prepare: str, outcomes: set[bytes | None]) -> None:
-    """Over many seeds exactly the expected states occur: what is not synced is kept or lost by itself."""
+    """Over many seeds exactly the expected states occur, because each unsynced change is kept or lost independently."""
     assert {after_crash(prepare, seed) for seed in range(RUNS)} == outcomes
 
 
 def test_unsynced_growth_keeps_its_old_part() -> None:
-    """Of bytes past the synced size any sector may be zeros, or all be missing; those before are safe."""
+    """Sectors past the synced size may be zeros or missing, and the bytes before are kept."""
     states = {after_crash("growth", seed) for seed in range(RUNS)}
     assert all(state is not None and state.startswith(OLD) for state in states)
     assert {len(state) for state in states if state} == {1_024, 2_048}
@@ -79,7 +79,7 @@ def test_unsynced_growth_keeps_its_old_part() -> None:
 
 
 def test_unsynced_rename_is_kept_or_lost_whole() -> None:
-    """After a crash a renamed file has one of its names, and a replaced one is either."""
+    """After a crash a renamed file has its old or its new name, and a replaced one its old or its new contents."""
     outcomes = set()
     for seed in range(RUNS):
         disk = disk_of(seed)
@@ -94,7 +94,7 @@ def test_unsynced_rename_is_kept_or_lost_whole() -> None:
 
 
 def test_unsynced_creation_may_be_lost() -> None:
-    """A new name is durable only after the directory was synced, even if the file itself was."""
+    """A new name is durable only after a sync of the directory, even if the file was synced."""
     found = set()
     for seed in range(RUNS):
         disk = disk_of(seed)
@@ -104,13 +104,13 @@ def test_unsynced_creation_may_be_lost() -> None:
 
 
 def test_equal_seeds_give_equal_disks() -> None:
-    """A failing run can be replayed."""
+    """Equal seeds lead to equal disks, so that a failing run can be replayed."""
     for prepare in ("write", "growth", "truncation"):
         assert after_crash(prepare, 5) == after_crash(prepare, 5)
 
 
 def test_short_write_comes_before_no_space() -> None:
-    """A full disk first takes what fits, then refuses; `reserve` takes all or nothing."""
+    """On a full disk a write is short before it fails, and `reserve` succeeds completely or not at all."""
     disk = disk_of()
     file = disk.create("a")
     disk.faults.free_bytes = 10
@@ -125,7 +125,7 @@ def test_short_write_comes_before_no_space() -> None:
 
 
 def test_removal_gives_space_back() -> None:
-    """Truncating and removing make room again."""
+    """Truncation and removal free space."""
     disk = disk_of()
     disk.faults.free_bytes = 100
     file = disk.create("a")
@@ -138,7 +138,7 @@ def test_removal_gives_space_back() -> None:
 
 @pytest.mark.parametrize("fault", ["fail_next_read", "fail_next_write"])
 def test_injected_failure_happens_once(fault: str) -> None:
-    """A fault set for the next call fails that one and no other."""
+    """A fault that is set for the next call affects only that call."""
     disk = disk_of()
     file = disk.create("a")
     setattr(disk.faults, fault, True)
@@ -148,7 +148,7 @@ def test_injected_failure_happens_once(fault: str) -> None:
 
 
 def test_no_call_succeeds_after_the_power_is_gone() -> None:
-    """From the crash point on every call raises, and files opened before stay dead after the restart."""
+    """After the crash every call raises, and files that were opened before it stay unusable after the restart."""
     disk = disk_of()
     file = disk.create("a")
     disk.faults.crash_at_operation = disk.operations + 1
@@ -165,7 +165,7 @@ def test_no_call_succeeds_after_the_power_is_gone() -> None:
 
 @pytest.mark.parametrize(("moment", "lengths"), [("before", {0}), ("after", {300}), ("middle", set(range(301)))])
 def test_crash_moment_says_how_much_was_written(moment: str, lengths: set[int]) -> None:
-    """The cut falls before the write, after it, or at any byte of it."""
+    """A power cut can occur before a write, after it, or at any byte of it."""
     seen = set()
     for seed in range(3_000):
         disk = disk_of(seed)
@@ -179,7 +179,7 @@ def test_crash_moment_says_how_much_was_written(moment: str, lengths: set[int]) 
 
 
 def test_sync_costs_what_was_written_not_what_the_file_holds() -> None:
-    """A file remembers only the sectors written since the last sync."""
+    """A simulated file records only the sectors written since the last sync."""
     disk = disk_of()
     file = disk.create("a")
     file.reserve(1 << 40)

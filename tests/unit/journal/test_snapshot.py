@@ -1,4 +1,4 @@
-"""Snapshot files: whole, or refused."""
+"""Snapshot files are complete or refused."""
 
 import zlib
 
@@ -31,7 +31,7 @@ def snapshot_files() -> dict[str, bytes]:
 
 
 def test_snapshot_reads_back_chunk_by_chunk() -> None:
-    """Header and chunks come back as they went in."""
+    """Reading returns the header and the chunks as written."""
     disk = empty_disk()
     name = write_snapshot(disk, header(), iter(CHUNKS))
     assert name == snapshot_name(7)
@@ -40,7 +40,7 @@ def test_snapshot_reads_back_chunk_by_chunk() -> None:
 
 
 def test_empty_chunks_are_left_out() -> None:
-    """A chunk of no bytes is not stored, for a size of zero marks the end; no chunks at all are fine."""
+    """Empty chunks are not stored, because a size of zero marks the end, and a snapshot may have no chunks."""
     disk = empty_disk()
     write_snapshot(disk, header(1), [b"", b"a", b""])
     write_snapshot(disk, header(2), [])
@@ -49,7 +49,7 @@ def test_empty_chunks_are_left_out() -> None:
 
 
 def test_snapshots_are_listed_in_order() -> None:
-    """Positions are listed oldest first; half-written files are not."""
+    """Positions are listed oldest first, without unfinished files."""
     disk = empty_disk()
     for position in (300, 20, 1):
         write_snapshot(disk, header(position), CHUNKS)
@@ -58,7 +58,7 @@ def test_snapshots_are_listed_in_order() -> None:
 
 
 def test_every_flipped_bit_is_noticed() -> None:
-    """No bit of a snapshot can change without the reader raising before its end."""
+    """The reader raises for any flipped bit of a snapshot."""
     files = snapshot_files()
     name = snapshot_name(7)
     for bit in range(8 * len(files[name])):
@@ -69,7 +69,7 @@ def test_every_flipped_bit_is_noticed() -> None:
 
 
 def test_every_prefix_is_noticed() -> None:
-    """A snapshot that ends early, at whatever byte, is damaged; so is one with bytes behind its end."""
+    """A snapshot that is truncated at any byte, or has bytes after its end, is damaged."""
     data = snapshot_files()[snapshot_name(7)]
     for other in (*(data[:size] for size in range(len(data))), data + b"\0"):
         with pytest.raises(SnapshotDamagedError):
@@ -77,7 +77,7 @@ def test_every_prefix_is_noticed() -> None:
 
 
 def test_left_out_and_swapped_chunks_are_noticed() -> None:
-    """Chunks that are each intact but not all there, or in another order, do not pass."""
+    """A snapshot with missing or swapped chunks is damaged, even if each chunk is intact."""
     disk = empty_disk()
     write_snapshot(disk, header(), [b"aaaa", b"bbbb"])
     data = disk.files()[snapshot_name(7)]
@@ -89,14 +89,14 @@ def test_left_out_and_swapped_chunks_are_noticed() -> None:
 
 
 def test_snapshot_under_another_name_is_noticed() -> None:
-    """A file that was renamed is not a snapshot of the position in its name."""
+    """A snapshot with the name of another position is damaged."""
     data = snapshot_files()[snapshot_name(7)]
     with pytest.raises(SnapshotDamagedError, match="belongs to"):
         read_snapshot_header(disk_with({snapshot_name(8): data}), 8)
 
 
 def test_failed_writer_leaves_no_snapshot() -> None:
-    """If the source of the chunks fails, neither a snapshot nor a temporary file stays."""
+    """If the source of the chunks fails, neither a snapshot nor a temporary file remains."""
 
     def chunks() -> list[bytes]:
         raise ValueError("no state")
@@ -108,7 +108,7 @@ def test_failed_writer_leaves_no_snapshot() -> None:
 
 
 def test_failed_sync_leaves_no_snapshot() -> None:
-    """A snapshot that may not be durable never gets its name."""
+    """If the sync fails, the snapshot does not get its final name."""
     disk = empty_disk()
     disk.faults.fail_next_sync = True
     with pytest.raises(OSError, match="Input/output"):
@@ -117,7 +117,7 @@ def test_failed_sync_leaves_no_snapshot() -> None:
 
 
 def test_newer_snapshot_is_told_from_damage() -> None:
-    """A later version is refused as such."""
+    """A snapshot of a newer version raises JournalVersionError, not a damage error."""
     data = snapshot_files()[snapshot_name(7)]
     newer = data[:8] + bytes.fromhex("00000003 c0ffee00") + data[16:]
     with pytest.raises(SnapshotDamagedError):

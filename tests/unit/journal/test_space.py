@@ -1,4 +1,4 @@
-"""Reserved bytes can always be written; a full disk refuses and heals."""
+"""Reserved bytes can always be written, and a full disk recovers when space is freed."""
 
 import random
 from threading import Thread
@@ -12,12 +12,12 @@ from holdfast.journal.file import FileJournal
 from holdfast.journal.frame import FRAME_OVERHEAD
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.segment import HEADER_BYTES
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 from tests.unit.journal.workload import CONFIG, check_contiguous, empty_disk, open_journal, write_frames
 
 
 def test_full_disk_refuses_a_grant_and_changes_nothing() -> None:
-    """Without space `reserve` answers False, and the journal goes on."""
+    """Without space `reserve` returns False, and the journal remains usable."""
     disk = empty_disk()
     journal = open_journal(disk)
     disk.faults.free_bytes = 100
@@ -28,7 +28,7 @@ def test_full_disk_refuses_a_grant_and_changes_nothing() -> None:
 
 
 def test_grant_succeeds_once_space_is_back() -> None:
-    """The refusal heals by itself: the same call succeeds as soon as the disk has room."""
+    """After a refusal the same call succeeds as soon as the disk has space."""
     disk = empty_disk()
     journal = open_journal(disk)
     disk.faults.free_bytes = 0
@@ -39,7 +39,7 @@ def test_grant_succeeds_once_space_is_back() -> None:
 
 
 def test_last_bytes_of_a_disk_are_granted_exactly() -> None:
-    """When a whole extent does not fit, what is asked for still may."""
+    """If a whole extent does not fit, the exact size is granted if it fits."""
     disk = empty_disk()
     journal = open_journal(disk)
     disk.faults.free_bytes = 700
@@ -50,7 +50,7 @@ def test_last_bytes_of_a_disk_are_granted_exactly() -> None:
 
 
 def test_granted_bytes_stay_writable_on_a_full_disk() -> None:
-    """Frames that were reserved are written although the disk filled up, past the segment's size too."""
+    """Reserved frames can be written on a full disk, also past the size of the segment."""
     disk = empty_disk()
     journal = open_journal(disk)
     assert journal.reserve(3_000)
@@ -63,7 +63,7 @@ def test_granted_bytes_stay_writable_on_a_full_disk() -> None:
 
 
 def test_journal_rolls_again_once_space_is_back() -> None:
-    """A segment that outgrew its size for lack of space is sealed later."""
+    """A segment that exceeded its size for lack of space is sealed when there is space again."""
     disk = empty_disk()
     journal = open_journal(disk)
     assert journal.reserve(3_000)
@@ -76,7 +76,7 @@ def test_journal_rolls_again_once_space_is_back() -> None:
 
 
 def test_spare_bytes_serve_those_who_ask_for_none() -> None:
-    """A grant that must leave some room is refused before one that need not."""
+    """On a nearly full disk a grant with spare bytes is refused while one without them succeeds."""
     disk = empty_disk()
     journal = open_journal(disk)
     disk.faults.free_bytes = 1_000
@@ -88,7 +88,7 @@ def test_spare_bytes_serve_those_who_ask_for_none() -> None:
 
 
 def test_released_bytes_can_be_granted_again() -> None:
-    """What a caller reserved too much goes back."""
+    """Released bytes can be granted again."""
     disk = empty_disk()
     journal = open_journal(disk)
     disk.faults.free_bytes = 1_000
@@ -99,7 +99,7 @@ def test_released_bytes_can_be_granted_again() -> None:
 
 
 def test_unreserved_frame_is_refused_on_a_full_disk_without_harm() -> None:
-    """A write that nobody reserved raises JournalFullError, touches no promised byte, and is not the end."""
+    """An unreserved write raises JournalFullError, uses no granted byte, and leaves the journal usable."""
     disk = empty_disk()
     journal = open_journal(disk)
     assert journal.reserve(200)
@@ -110,7 +110,7 @@ def test_unreserved_frame_is_refused_on_a_full_disk_without_harm() -> None:
 
 
 def test_no_segment_goes_while_the_manifest_is_behind() -> None:
-    """If a roll left no room for the manifest, removal waits until it names a segment that stays."""
+    """If a roll could not update the manifest for lack of space, no segment is removed until it is updated."""
     disk = empty_disk()
     journal = open_journal(disk)
     assert journal.reserve(2 * CONFIG.extent_bytes - HEADER_BYTES)
@@ -129,7 +129,7 @@ def test_no_segment_goes_while_the_manifest_is_behind() -> None:
 
 
 class _Meddler(SimDisk):
-    """Grants more, then fills up, at the very moment when a new segment gets its name."""
+    """A disk that grants more bytes and then becomes full when a new segment gets its name."""
 
     journal: FileJournal | None = None
 
@@ -142,7 +142,7 @@ class _Meddler(SimDisk):
 
 
 def _taken_back(seed: int) -> tuple[SimDisk, FileJournal]:
-    """Return a journal that has just written a frame after taking a new segment back."""
+    """Return a journal that has just removed a new segment and then written a frame."""
     disk = _Meddler(random.Random(seed))
     journal = open_journal(disk)
     while journal.segments()[-1].bytes < CONFIG.segment_bytes:
@@ -150,12 +150,12 @@ def _taken_back(seed: int) -> tuple[SimDisk, FileJournal]:
     assert journal.reserve(100 + FRAME_OVERHEAD)
     disk.journal = journal
     journal.write(b"g" * 100, 1, 0)
-    assert len(journal.segments()) == 1, "the roll was to be taken back"
+    assert len(journal.segments()) == 1, "the roll must be undone"
     return disk, journal
 
 
 def test_grants_made_during_a_roll_hold() -> None:
-    """If the new segment cannot hold what was granted meanwhile, it is taken back and the old one goes on."""
+    """If a new segment cannot hold the bytes granted meanwhile, it is removed and the old segment is kept."""
     disk, journal = _taken_back(0)
     for _ in range(30):
         journal.write(b"g" * 100, 1, 0)
@@ -166,7 +166,7 @@ def test_grants_made_during_a_roll_hold() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_segment_that_was_taken_back_stays_away(seed: int) -> None:
-    """A crash does not bring it back beside the frames that went into the old one instead."""
+    """After a crash a removed new segment does not reappear beside the frames in the old segment."""
     disk, journal = _taken_back(seed)
     end = journal.end_position
     disk.faults.free_bytes = None
@@ -176,7 +176,7 @@ def test_segment_that_was_taken_back_stays_away(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["reserve", "write", "fill", "free"]), st.integers(1, 1_500)), max_size=60))
 def test_promised_bytes_are_always_writable(steps: list[tuple[str, int]]) -> None:
-    """Whatever the order of grants, frames, rolls and a disk that fills and empties: no promise is broken."""
+    """Granted bytes can be written after any sequence of grants, frames, rolls and changes of free space."""
     disk = empty_disk()
     journal = open_journal(disk)
     promised: list[int] = []
@@ -194,7 +194,7 @@ def test_promised_bytes_are_always_writable(steps: list[tuple[str, int]]) -> Non
 
 
 def test_reserving_beside_writing_is_safe() -> None:
-    """One thread reserves while another writes over many rolls; the sums come out right."""
+    """The accounting is correct if one thread reserves while another writes over many rolls."""
     disk = empty_disk()
     journal = open_journal(disk, JournalConfig(segment_bytes=4_000, extent_bytes=2_000))
     size = 200

@@ -1,15 +1,15 @@
-"""A small journal, the same every time, for the tests of this folder."""
+"""A small deterministic journal for the tests of this folder."""
 
 import random
 
 from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import Frame, JournalConfig
-from holdfast.testing.disk import SimDisk
+from holdfast_lab.simulation.disk import SimDisk
 
 CLUSTER_ID = bytes(range(16))
 CONFIG = JournalConfig(segment_bytes=900, extent_bytes=1024)
-# For tests that place frames themselves, and want no roll between them.
+# For tests that place frames themselves and need no roll between them.
 ROOMY = JournalConfig(segment_bytes=1 << 20, extent_bytes=1024)
 
 
@@ -26,7 +26,7 @@ def disk_with(files: dict[str, bytes]) -> SimDisk:
 
 
 def body_of(number: int) -> bytes:
-    """Return the body of the frame that begins with position `number`; some reach over several sectors."""
+    """Return the body of the frame that begins with position `number`; some bodies cover several sectors."""
     long = b"=" * 1_200 if number % 4 == 0 else b""
     return f"<{number}>".encode() + bytes(number * 7 % 60) + b"#" * (number * 31 % 97) + long
 
@@ -39,7 +39,7 @@ def write_frames(journal: FileJournal, count: int) -> None:
 
 
 def check_contiguous(frames: list[Frame], *, after: int = 0) -> None:
-    """Raise AssertionError unless `frames` are the ones that `write_frames` makes, from `after` on."""
+    """Raise AssertionError unless `frames` are those that `write_frames` writes, from `after` on."""
     expected = after + 1
     for frame in frames:
         assert frame.first_position == expected
@@ -61,7 +61,7 @@ def crashed_files(frames: int = 12) -> dict[str, bytes]:
 
 
 def closed_files(frames: int = 12) -> dict[str, bytes]:
-    """Return the same of a journal that was closed cleanly."""
+    """Return the files of the same journal, closed cleanly."""
     disk = disk_with(crashed_files(frames))
     journal = open_journal(disk)
     write_frames(journal, 3)

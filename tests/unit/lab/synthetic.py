@@ -1,18 +1,18 @@
-"""Results whose answer is known."""
+"""Synthetic results with known findings."""
 
 from collections.abc import Mapping, Sequence
 
-from holdfast.lab.compare.figures import MethodFigures, Spread, Trial, spread
-from holdfast.lab.compare.messages import Messages
-from holdfast.lab.compare.process_tree import Usage
-from holdfast.lab.compare.results import Results
-from holdfast.lab.compare.workloads import Plan, Workload, closed
+from holdfast_lab.compare.figures import MethodFigures, Spread, Trial, spread
+from holdfast_lab.compare.messages import Messages
+from holdfast_lab.compare.results import Results
+from holdfast_lab.compare.workloads import Plan, Workload, closed
+from holdfast_lab.measure.process_tree import Usage
 
 SPAN = {"duration_s": 1.0, "warm_up_s": 0.0}
 
 
 def series(*concurrencies: int, kind: str = "read-heavy") -> list[Workload]:
-    """Closed loops that differ in their concurrency."""
+    """Returns closed loops that differ only in their concurrency."""
     return [closed(kind, concurrency, 0, **SPAN) for concurrency in concurrencies]
 
 
@@ -24,7 +24,7 @@ def results(
     refused: Mapping[str, str] | None = None,
     messages: Sequence[Messages] = (),
 ) -> Results:
-    """`rates` by topology and workload, one a run; `errors` and `refused` by topology."""
+    """Builds results; `rates` are by topology and workload, one per run; `errors` and `refused` are by topology."""
     trials = [
         trial(name, workload, run, rate, (errors or {}).get(name, 0))
         for name, cells in rates.items()
@@ -38,7 +38,7 @@ def results(
 
 
 def trial(topology: str, workload: str, run: int, rate: float, errors: int = 0) -> Trial:
-    """Everything follows from the rate: one that does twice as much answers in half the time."""
+    """Builds a trial whose figures all follow from its rate: twice the rate means half the latency."""
     took = distribution(1_000 / rate)
     failed = {"UNAVAILABLE": errors} if errors else {}
     methods = {name: MethodFigures(100, failed, took) for name in ("SubmitJob", "GetJobStatus")}
@@ -59,7 +59,7 @@ def trial(topology: str, workload: str, run: int, rate: float, errors: int = 0) 
 
 
 def distribution(middle_ms: float) -> Spread:
-    """Around a middle."""
+    """Returns a spread around a middle value."""
     found = spread([middle_ms * (0.5 + step / 100) for step in range(101)])
     assert found is not None
     return found

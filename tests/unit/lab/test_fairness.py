@@ -1,9 +1,9 @@
-"""What is compared is comparable: the same slots for all, and jobs in memory."""
+"""Topologies are comparable: all have the same number of slots, and keep jobs in memory."""
 
 import pytest
 
-from holdfast.lab.compare.process_tree import argv, tree
-from holdfast.lab.compare.topologies import SLOTS, TOPOLOGIES, Topology, started
+from holdfast_lab.compare.topologies import SLOTS, TOPOLOGIES, Topology, started
+from holdfast_lab.measure.process_tree import argv, tree
 from scripts.engines import POSTGRES, ZOOKEEPER
 from tests.engines import require
 
@@ -12,13 +12,13 @@ DESIGNS = pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=list(TOPO
 
 
 async def commands(topology: Topology) -> list[list[str]]:
-    """The command lines of all processes of a topology that is ready."""
+    """Returns the command lines of all processes of a topology that is ready."""
     async with started(topology) as running:
         return [argv(pid) for pid in tree(running.pid)]
 
 
 def slots_of(command: list[str]) -> int:
-    """How many jobs the process runs at a time, by its command line."""
+    """Returns the number of slots of a process, according to its command line."""
     if "worker" not in command and "node" not in command:
         return 0
     option = "--slots" if "--slots" in command else "--concurrency"
@@ -27,7 +27,7 @@ def slots_of(command: list[str]) -> int:
 
 @DESIGNS
 async def test_topologies_are_comparable(topology: Topology) -> None:
-    """Six slots in all, in one worker, in three, or one in each of six nodes; no process has a directory for jobs."""
+    """Every topology has six slots in total, all workers have equally many, and no process has a data directory."""
     if topology.name in ENGINES:
         require(ENGINES[topology.name])
     found = await commands(topology)

@@ -1,15 +1,16 @@
-"""Figures of a trial, from records whose answer is known."""
+"""Figures of a trial, computed from records with known results."""
 
 import itertools
 from collections.abc import Sequence
 
 import pytest
 
-from holdfast.lab.compare.figures import Trial, figures, percentile, spread
-from holdfast.lab.compare.records import GIVEN_UP, LOST, OK, JobRun, Records, Request
-from holdfast.lab.compare.trial import Costs, Fault, Measured
-from holdfast.lab.compare.workloads import LIST, STATUS, SUBMIT, closed
 from holdfast.proto import taskqueue_public_pb2 as pb
+from holdfast_lab.compare.figures import Trial, figures, spread
+from holdfast_lab.compare.records import GIVEN_UP, LOST, OK, JobRun, Records, Request
+from holdfast_lab.compare.trial import Costs, Fault, Measured
+from holdfast_lab.compare.workloads import LIST, STATUS, SUBMIT, closed
+from holdfast_lab.measure.numbers import percentile
 
 SECOND = 1_000_000_000
 MS = 1_000_000
@@ -18,7 +19,7 @@ UNAVAILABLE = 14
 
 
 def told(requests: Sequence[Request] = (), jobs: Sequence[JobRun] = (), fault: Fault | None = None) -> Trial:
-    """The figures of these rows in a window of two seconds."""
+    """Returns the figures of these rows in a window of two seconds."""
     records = Records()
     for request in requests:
         records.add_request(request)
@@ -35,29 +36,29 @@ def call(at: int, took_ms: float, *, method: int = SUBMIT, code: int = OK, late_
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1), (0.5, 50), (0.95, 95), (0.99, 99), (1.0, 100)])
 def test_percentile_is_a_value_that_occurred(share: float, expected: float) -> None:
-    """Of 1 to 100, the p-th percentile is p."""
+    """Of the values 1 to 100, the p-th percentile is p."""
     assert percentile([float(value) for value in range(1, 101)], share) == expected
 
 
 def test_percentile_of_few_values() -> None:
-    """The 99th percentile of three values is the largest, and the median the middle one."""
+    """The 99th percentile of three values is the largest, and the median is the middle one."""
     assert [percentile([1.0, 2.0, 9.0], share) for share in (0.5, 0.99)] == [2.0, 9.0]
 
 
 def test_nothing_has_no_distribution() -> None:
-    """No values, no percentiles."""
+    """There are no percentiles without values."""
     assert spread([]) is None
 
 
 def test_latency_is_from_the_intended_start() -> None:
-    """A request that began 50 ms late and took 1 ms took 51 ms."""
+    """A request that began 50 ms late and took 1 ms has a latency of 51 ms."""
     trial = told([call(BEGIN, 1.0, late_ms=50.0)])
     assert trial.methods["SubmitJob"].latency is not None
     assert trial.methods["SubmitJob"].latency.p50 == 51.0
 
 
 def test_rates_count_what_ended_well_inside_the_window() -> None:
-    """Warm-up, errors, listings and what ended after the window are no part of the rate."""
+    """Rates exclude the warm-up, errors, listings, and requests that ended after the window."""
     trial = told(
         [
             call(BEGIN - 10 * MS, 5.0),
@@ -77,7 +78,7 @@ def test_rates_count_what_ended_well_inside_the_window() -> None:
 
 
 def test_submit_done_is_from_the_intended_submit_to_the_stated_finish() -> None:
-    """Jobs that never ended have no time, and are counted by what became of them."""
+    """Jobs that never ended have no duration, and are counted by their outcome."""
     jobs = [
         JobRun(BEGIN, BEGIN + MS, BEGIN + 30 * MS, BEGIN + 35 * MS, pb.DONE, 0),
         JobRun(BEGIN, BEGIN + MS, 0, END + SECOND, GIVEN_UP, 0),
@@ -92,25 +93,25 @@ def test_submit_done_is_from_the_intended_submit_to_the_stated_finish() -> None:
 
 
 def test_job_that_seems_to_end_before_it_began_took_no_time() -> None:
-    """A finish is known to the millisecond only."""
+    """A finish before the submit counts as 0 ms, because finishes have a precision of one millisecond."""
     trial = told(jobs=[JobRun(BEGIN, BEGIN + 1, BEGIN - MS // 2, BEGIN + MS, pb.DONE, 0)])
     assert trial.submit_done is not None
     assert trial.submit_done.p50 == 0.0
 
 
 def test_cores_are_told_for_a_second() -> None:
-    """One CPU second of two seconds is half a core."""
+    """One CPU second within two seconds is half a core."""
     trial = told()
     assert (trial.client_cores, trial.other_cores) == (0.5, 0.25)
 
 
 def every_tenth(begin: int, end: int) -> list[JobRun]:
-    """Jobs of 1 ms, ten in a second."""
+    """Returns jobs of 1 ms, ten per second."""
     return [JobRun(at, at, at + MS, at + 2 * MS, pb.DONE, 0) for at in range(begin, end, SECOND // 10)]
 
 
 def test_gap_after_a_fault_is_found_even_beyond_the_load() -> None:
-    """Nothing finishes from the fault until half a second after the load: that is the gap."""
+    """The gap reaches from the fault to the first finish, even if that is after the end of the load."""
     fault = Fault("worker", 1, BEGIN + SECOND)
     stuck = JobRun(BEGIN + SECOND, BEGIN + SECOND, END + SECOND // 2, END + SECOND, pb.DONE, 0)
     trial = told(jobs=[*every_tenth(BEGIN, BEGIN + SECOND), stuck], fault=fault)
@@ -120,7 +121,7 @@ def test_gap_after_a_fault_is_found_even_beyond_the_load() -> None:
 
 
 def test_timeline_adds_up_to_the_jobs_and_steps_evenly() -> None:
-    """Every job after the first step is in one step, and errors stand where they happened."""
+    """Every job after the first step is in exactly one step, and errors are in the step in which they happened."""
     fault = Fault("worker", 1, BEGIN + SECOND)
     failed = [call(BEGIN + SECOND + 300 * MS, 1.0, code=UNAVAILABLE)]
     trial = told(failed, every_tenth(BEGIN, END), fault)
@@ -135,7 +136,7 @@ def test_timeline_adds_up_to_the_jobs_and_steps_evenly() -> None:
 
 
 def test_records_survive_the_wire_and_are_merged() -> None:
-    """Rows of two clients come out as they went in."""
+    """The rows of two clients are unchanged after packing and merging."""
     first, second = Records(), Records()
     first.add_request(call(BEGIN, 1.0))
     second.add_request(call(END, 2.0, method=LIST, code=UNAVAILABLE))

@@ -1,16 +1,16 @@
-"""Findings say what the numbers say: known numbers, known sentences."""
+"""Findings from known numbers are known sentences."""
 
 from typing import Any
 
 import msgspec
 import pytest
 
-from holdfast.lab.compare.comparing import Verdict, chance, verdict
-from holdfast.lab.compare.figures import FaultFigures, Moment
-from holdfast.lab.compare.findings import findings
-from holdfast.lab.compare.messages import Messages
-from holdfast.lab.compare.results import Results
-from holdfast.lab.compare.workloads import through_fault
+from holdfast_lab.compare.figures import FaultFigures, Moment
+from holdfast_lab.compare.findings import findings
+from holdfast_lab.compare.messages import Messages
+from holdfast_lab.compare.results import Results
+from holdfast_lab.compare.significance import Verdict, chance, verdict
+from holdfast_lab.compare.workloads import through_fault
 from tests.unit.lab.synthetic import SPAN, results, series, trial
 
 
@@ -36,22 +36,22 @@ def line(found: Results, begin: str, heading: str = "quick and slow") -> str:
     ],
 )
 def test_only_ranges_apart_make_a_difference(first: list[float], second: list[float], expected: Verdict) -> None:
-    """One is better when its worst run beats the other's best, and never from two runs."""
+    """One side is better if its worst run beats the other's best run, and never with only two runs."""
     assert verdict(first, second, is_more_better=True) is expected
 
 
 def test_less_can_be_better() -> None:
-    """For times and costs the smaller wins."""
+    """For times and costs the smaller value wins."""
     assert verdict([1, 1, 1], [2, 2, 2], is_more_better=False) is Verdict.FIRST
 
 
 def test_chance_of_a_false_difference_is_told() -> None:
-    """Of the twenty ways in which six equal runs can lie, two set all of one above all of the other."""
+    """Of the twenty orders of six equal runs, two put all runs of one side above all of the other."""
     assert chance(3) == pytest.approx(0.1)
 
 
 def test_clear_winner_is_named_with_its_factor() -> None:
-    """Twice as many requests in every run: a winner, by a factor of two, in every metric that follows."""
+    """Twice the rate in every run makes a winner by a factor of two, in every metric that follows from it."""
     (one,) = series(8)
     found = results({"quick": {one.name: [200, 202, 198]}, "slow": {one.name: [100, 101, 99]}}, [one])
     assert line(found, "requests") == (
@@ -62,7 +62,7 @@ def test_clear_winner_is_named_with_its_factor() -> None:
 
 
 def test_overlap_is_no_difference_however_far_the_medians_are() -> None:
-    """One bad run of the better one is enough for silence, and the ranges are shown."""
+    """One bad run of the better side prevents a claim, and the ranges are shown."""
     (one,) = series(8)
     found = results({"quick": {one.name: [90, 300, 310]}, "slow": {one.name: [99, 100, 101]}}, [one])
     told = line(found, "requests")
@@ -72,14 +72,14 @@ def test_overlap_is_no_difference_however_far_the_medians_are() -> None:
 
 
 def test_equal_numbers_are_no_difference() -> None:
-    """Memory that is the same everywhere wins nothing."""
+    """Equal memory is reported as no difference."""
     (one,) = series(8)
     found = results({"quick": {one.name: [200, 202, 198]}, "slow": {one.name: [100, 101, 99]}}, [one])
     assert "no difference" in line(found, "memory")
 
 
 def test_crossing_curves_are_told() -> None:
-    """Who is ahead with one in flight and behind with 64 has curves that cross."""
+    """Curves cross if one side is ahead at concurrency 1 and behind at 64."""
     low, middle, high = series(1, 8, 64)
     found = results(
         {
@@ -93,7 +93,7 @@ def test_crossing_curves_are_told() -> None:
 
 
 def test_parallel_curves_do_not_cross() -> None:
-    """Ahead everywhere is no crossing."""
+    """A side that is ahead everywhere does not cross."""
     low, high = series(1, 64)
     rates = {"quick": {one.name: [200.0, 201, 202] for one in (low, high)}}
     rates["slow"] = {one.name: [100.0, 101, 102] for one in (low, high)}
@@ -101,7 +101,7 @@ def test_parallel_curves_do_not_cross() -> None:
 
 
 def test_missing_runs_forbid_a_claim_and_are_named() -> None:
-    """Two runs and a refusal: nothing is said of the winner, and the refused run is listed with its reason."""
+    """Two runs and a refusal allow no claim, and the refused run is listed with its reason."""
     (one,) = series(8)
     found = results(
         {"quick": {one.name: [200, 202, 198]}, "slow": {one.name: [100, 101]}}, [one], refused={"slow": "no port"}
@@ -113,7 +113,7 @@ def test_missing_runs_forbid_a_claim_and_are_named() -> None:
 
 
 def test_topology_without_any_run_is_not_compared() -> None:
-    """Only refusals: no sentence claims anything, and the report can still be made."""
+    """With refusals only, no sentence claims anything, and the report can still be made."""
     (one,) = series(8)
     found = results({"quick": {one.name: [200, 202, 198]}, "slow": {}}, [one], refused={"slow": "not there"})
     assert "is ahead of" not in sentences(found)
@@ -121,7 +121,7 @@ def test_topology_without_any_run_is_not_compared() -> None:
 
 
 def test_errors_are_counted_and_stand_beside_a_claim() -> None:
-    """Who wins while every tenth request fails is named with that."""
+    """A winner with more than one percent of failed requests is named together with that fact."""
     (one,) = series(8)
     found = results(
         {"quick": {one.name: [200, 202, 198]}, "slow": {one.name: [100, 101, 99]}}, [one], errors={"quick": 10}
@@ -131,14 +131,14 @@ def test_errors_are_counted_and_stand_beside_a_claim() -> None:
 
 
 def test_nothing_failed_is_said() -> None:
-    """Silence about errors could mean that nobody looked."""
+    """The report says explicitly that nothing failed."""
     (one,) = series(8)
     found = results({"quick": {one.name: [2, 2, 2]}, "slow": {one.name: [1, 1, 1]}}, [one])
     assert sentences(found, "What failed") == "Nothing."
 
 
 def test_many_workloads_are_summed_up() -> None:
-    """Who wins four of five by different factors is said to, with the range of factors."""
+    """A side that wins four of five workloads by different factors is reported with the range of the factors."""
     loads = series(1, 2, 4, 8, 16)
     quick = {one.name: [200.0 * step, 201.0 * step, 202.0 * step] for step, one in enumerate(loads, start=1)}
     slow = {one.name: [100.0, 101, 102] for one in loads}
@@ -149,7 +149,7 @@ def test_many_workloads_are_summed_up() -> None:
 
 
 def test_messages_are_told_and_a_failed_count_too() -> None:
-    """Counts stand beside each other; one that could not be made is a failure with its reason."""
+    """Message counts are shown side by side, and a count that could not be made is a failure with its reason."""
     (one,) = series(8)
     rates = {"quick": {one.name: [2.0, 2, 2]}, "slow": {one.name: [1.0, 1, 1]}}
     both = results(rates, [one], messages=[Messages("quick", 10, {"/a/B": 40}), Messages("slow", 10, {"/a/B": 180})])
@@ -160,7 +160,7 @@ def test_messages_are_told_and_a_failed_count_too() -> None:
 
 
 def test_fault_is_told_with_what_was_lost() -> None:
-    """The gap, the slowest job, and jobs that were never seen to end."""
+    """The report of a fault has the gap, the slowest job, and the jobs that were never seen to end."""
     load = through_fault(20, 10, **SPAN)
     rates = {"quick": {load.name: [20.0, 20, 20]}}
     found = results(rates, [load])
@@ -175,7 +175,7 @@ def test_fault_is_told_with_what_was_lost() -> None:
 
 
 def test_trouble_at_the_end_of_a_trial_is_told() -> None:
-    """A process that had to be killed is no secret."""
+    """A process that had to be killed at the end of a trial is reported."""
     (one,) = series(8)
     found = results({"quick": {one.name: [2, 2]}, "slow": {one.name: [1, 1, 1]}}, [one])
     found.trials.append(msgspec.structs.replace(trial("quick", one.name, 2, 2.0), troubles=["had to be killed"]))
@@ -186,7 +186,7 @@ def test_trouble_at_the_end_of_a_trial_is_told() -> None:
     ("cores", "words"), [(0.05, "it was idle but for the trials"), (0.9, "in 1 of 6 trials more than 0.2")]
 )
 def test_disturbed_machine_is_told(cores: float, words: str) -> None:
-    """Whoever else used the processors during a trial makes its figures doubtful."""
+    """Other processor load during a trial is reported, because it makes the figures doubtful."""
     (one,) = series(8)
     found = results({"quick": {one.name: [2, 2, 2]}, "slow": {one.name: [1, 1, 1]}}, [one])
     found.trials[0] = msgspec.structs.replace(found.trials[0], other_cores=cores)
@@ -194,7 +194,7 @@ def test_disturbed_machine_is_told(cores: float, words: str) -> None:
 
 
 def test_too_few_runs_are_said_to_claim_nothing() -> None:
-    """With two runs the rule is told without a chance that would mean nothing."""
+    """With two runs the report states the rule, without a meaningless probability."""
     (one,) = series(8)
     found = results({"quick": {one.name: [2, 2]}, "slow": {one.name: [1, 1]}}, [one])
     few = msgspec.structs.replace(found, plan=msgspec.structs.replace(found.plan, runs=2))

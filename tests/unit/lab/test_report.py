@@ -1,4 +1,4 @@
-"""The report: readable in every form, whatever is missing."""
+"""The report is readable in every format, whatever data is missing."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from holdfast.errors import FailedPreconditionError
-from holdfast.lab.compare.document import Bullets, Code, Heading, Part, Table, markdown, page
-from holdfast.lab.compare.figures import FaultFigures, Moment
-from holdfast.lab.compare.messages import Messages, counted
-from holdfast.lab.compare.report import write
-from holdfast.lab.compare.results import Results, keep, load
-from holdfast.lab.compare.workloads import through_fault
+from holdfast_lab.compare.document import Bullets, Code, Heading, Part, Table, markdown, page
+from holdfast_lab.compare.figures import FaultFigures, Moment
+from holdfast_lab.compare.messages import Messages, counted
+from holdfast_lab.compare.report import write
+from holdfast_lab.compare.results import Results, keep, load
+from holdfast_lab.compare.workloads import through_fault
 from tests.unit.lab.synthetic import SPAN, results, series
 
 REFUSAL = "it ended with 4: <not there> & gone"
@@ -21,7 +21,7 @@ REFUSAL = "it ended with 4: <not there> & gone"
 
 @pytest.fixture
 def whole() -> Results:
-    """All kinds of workloads, errors, a refusal and a fault."""
+    """Results with all kinds of workloads, errors, a refusal and a fault."""
     loads = [*series(1, 8), *series(1, 8, kind="life-cycle"), through_fault(20, 10, **SPAN)]
     rates = {
         "embedded": {one.name: [200.0, 210, 190] for one in loads},
@@ -40,7 +40,7 @@ def whole() -> Results:
 
 
 def test_report_has_every_part_and_all_pictures(whole: Results, tmp_path: Path) -> None:
-    """Markdown names only pictures that are there, and every table is in it."""
+    """The Markdown report references only existing pictures, and contains every table."""
     write(whole, tmp_path)
     text = (tmp_path / "report.md").read_text()
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
@@ -56,7 +56,7 @@ def test_report_has_every_part_and_all_pictures(whole: Results, tmp_path: Path) 
 
 
 def test_page_needs_no_other_file(whole: Results, tmp_path: Path) -> None:
-    """The HTML loads nothing, has the pictures inside, follows light and dark, and escapes what was said."""
+    """The HTML page loads no other file, contains the pictures, supports light and dark, and escapes text."""
     write(whole, tmp_path)
     text = (tmp_path / "report.html").read_text()
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)""", text)
@@ -70,7 +70,7 @@ def test_page_needs_no_other_file(whole: Results, tmp_path: Path) -> None:
 
 
 def test_same_results_give_the_same_report(whole: Results, tmp_path: Path) -> None:
-    """Kept, read again and written again: not a byte differs."""
+    """Results that are stored and loaded again give exactly the same report."""
     keep(whole, tmp_path)
     write(whole, tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -79,23 +79,23 @@ def test_same_results_give_the_same_report(whole: Results, tmp_path: Path) -> No
 
 
 def test_report_without_any_figures_can_be_written(tmp_path: Path) -> None:
-    """Everything was refused: the report says so."""
+    """A report in which everything was refused says so."""
     loads = [*series(8), through_fault(20, 10, **SPAN)]
     write(results({"embedded": {}, "monolith": {}}, loads, refused={"embedded": "no", "monolith": "no"}), tmp_path)
     assert "gave no figures: no." in (tmp_path / "report.md").read_text()
 
 
 def test_what_is_no_comparison_is_refused(tmp_path: Path) -> None:
-    """A folder without results, or with something else under their name, is named."""
-    with pytest.raises(FailedPreconditionError, match=r"results\.json to be what a comparison left"):
+    """Loading a folder without results, or with another file of that name, fails with an error that names the file."""
+    with pytest.raises(FailedPreconditionError, match=r"results\.json must be what a comparison left"):
         load(tmp_path)
     (tmp_path / "results.json").write_text("[]")
-    with pytest.raises(FailedPreconditionError, match=r"results\.json to be what a comparison left"):
+    with pytest.raises(FailedPreconditionError, match=r"results\.json must be what a comparison left"):
         load(tmp_path)
 
 
 def test_parts_are_written_in_both_forms() -> None:
-    """Bold and code in sentences, numbers to the right, and nothing breaks out of a cell."""
+    """Markdown and HTML have bold text, code and right-aligned numbers, and escape the content of cells."""
     parts: list[Part] = [
         Heading(2, "A < B"),
         Bullets(["**bold** and `code`"]),
@@ -113,7 +113,7 @@ def test_parts_are_written_in_both_forms() -> None:
 
 
 def test_messages_of_all_processes_are_added_up() -> None:
-    """Lines of two servers count together; listings, which only the lab asked for, do not."""
+    """The counts of two servers are added up, without the listings, which only the lab sends."""
     log = """{"event": "serving"}
 {"event": "messages_counted", "pid": 1, "received": {"/a.B/C": 3, "/a.B/D": 1}, "sent": {"/a.B/C": 3}}
 {"event": "messages_counted", "received": {"/a.B/C": 1}, "sent": {"/taskqueue.v1.TaskQueuePublicService/ListJobs": 9}}
@@ -124,5 +124,5 @@ def test_messages_of_all_processes_are_added_up() -> None:
 
 
 def test_silent_log_is_no_count_of_zero() -> None:
-    """Servers that do not tell have not been counted."""
+    """A log without counts is an error, and not a count of zero."""
     assert counted("one", 4, "all is well").refusal == "no server told what it counted"

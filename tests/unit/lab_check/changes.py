@@ -1,14 +1,14 @@
-"""How made-up histories are changed: one record replaced, dropped or added."""
+"""Changes of synthetic histories: one record replaced, dropped or added."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.lab.check.history import History
-from holdfast.lab.check.judging import judge_history
-from holdfast.lab.check.ruling import Verdict
-from holdfast.lab.history.records import Answered, Asked, Began, Ended, Lost, Record, Refused, Run
+from holdfast_lab.check.history import History
+from holdfast_lab.check.judge import judge_history
+from holdfast_lab.check.verdict import Verdict
+from holdfast_lab.history.records import Answered, Asked, Began, Ended, Lost, Record, Refused, Run
 
 Test = Callable[[Record], bool]
 
@@ -26,28 +26,28 @@ class Changed:
         self.records += records
 
     def one(self, kind: type[Any], **fields: object) -> Any:  # noqa: ANN401 - whichever record it is
-        """The first of this kind that is like this."""
+        """Returns the first record of this kind with these fields."""
         return next(record for record in self.records if is_like(record, kind, fields))
 
     def all(self, kind: type[Any], **fields: object) -> list[Any]:
-        """The records with these fields, in their order."""
+        """Returns the records with these fields, in order."""
         return [record for record in self.records if is_like(record, kind, fields)]
 
     def replace(self, kind: type[Any], where: dict[str, object], **fields: object) -> None:
-        """All of this kind that are like this get these fields."""
+        """Sets fields of all records of this kind that match."""
         assert any(is_like(record, kind, where) for record in self.records), (kind, where)
         self.records = [
             replace(record, **fields) if is_like(record, kind, where) else record for record in self.records
         ]
 
     def drop(self, *kinds: type[Any], **fields: object) -> None:
-        """None of these kinds that is like this is left."""
+        """Removes all records of these kinds that match."""
         before = len(self.records)
         self.records = [record for record in self.records if not any(is_like(record, kind, fields) for kind in kinds)]
         assert len(self.records) < before, (kinds, fields)
 
     def drop_calls(self, test: Callable[[Asked], bool]) -> None:
-        """None of these calls is left, with its answer."""
+        """Removes these calls with their responses."""
         ops = {record.op for record in self.records if isinstance(record, Asked) and test(record)}
         assert ops
         self.records = [
@@ -57,7 +57,7 @@ class Changed:
         ]
 
     def forget(self, *job_ids: str) -> None:
-        """Of these jobs nothing is left but the submits."""
+        """Removes all records of these jobs but the submits."""
         runs = {record.run for record in self.records if isinstance(record, Began) and record.job_id in job_ids}
         self.records = [
             replace(record, seen=[seen for seen in record.seen if seen.id not in job_ids])
@@ -73,7 +73,7 @@ class Changed:
         ]
 
     def op_of(self, call: str, job_id: str = "", name: str = "") -> str:
-        """The first call of this kind that is about this job."""
+        """Returns the first call of this kind about this job."""
         return next(
             record.op
             for record in self.records

@@ -1,4 +1,4 @@
-"""A violation, and the nearest history that breaks nothing: both are planted in the sound one."""
+"""Pairs of a violation and the nearest history without one: both are planted in the sound history."""
 
 from collections.abc import Callable
 
@@ -6,17 +6,17 @@ from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.sound_history import sound
 
 Change = Callable[[Changed], None]
-#: The rule, the job, what breaks it, and what makes the same history harmless once more.
+#: The rule, the job, the change that breaks it, and the change that makes the history harmless again.
 Neighbours = tuple[str, str, Change, Change]
 
 
 def suspects(it: Changed, rule: str) -> list[str]:
-    """The jobs that a rule found something of."""
+    """Returns the jobs of a rule's findings."""
     return [finding.job_id for finding in it.judge().ruling(rule).findings]
 
 
 def tell_apart(rule: str, job_id: str, plant: Change, excuse: Change) -> None:
-    """Asserts that the rule finds this job and no other, and nothing any more once it has its excuse."""
+    """Asserts that the rule finds only this job, and nothing once the excuse is applied."""
     it = Changed(*sound())
     plant(it)
     assert suspects(it, rule) == [job_id]

@@ -1,10 +1,10 @@
-"""Violations, each planted in a sound history by a change of few records."""
+"""Violations, each planted in a sound history by changing a few records."""
 
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from holdfast.lab.history.records import (
+from holdfast_lab.history.records import (
     BY_REQUEST,
     CANCELED,
     DONE,
@@ -215,7 +215,7 @@ def another_count(it: Changed) -> None:
 
 
 def shown(it: Changed, seen: Seen) -> None:
-    """Somebody looks once more, and sees this."""
+    """Adds another read that shows this."""
     at_us = it.last_us()
     it.add(Asked(at_us + 1, f"look-{at_us}", "client-2", "get", "grpc", job_id=seen.id))
     it.add(Answered(at_us + 2, f"look-{at_us}", seen=[seen]))
@@ -370,8 +370,22 @@ def granted_and_begun_after_cancel(it: Changed) -> None:
     it.add(Began(it.last_us(), "r", "let-go", 7, "worker-1"))
 
 
+def cancel_accepted_while_it_waits(it: Changed) -> None:
+    """The cancel of a waiting job is accepted, the job is seen waiting, and it runs."""
+    at_us, waiting = it.one(Began, job_id="second").at_us - 4, [Seen("second", QUEUED, "second")]
+    it.add(Asked(at_us, "let", "client-1", "cancel", "grpc", job_id="second"), Answered(at_us + 1, "let", seen=waiting))
+    it.add(
+        Asked(at_us + 2, "see", "client-1", "get", "grpc", job_id="second"), Answered(at_us + 3, "see", seen=waiting)
+    )
+
+
+def no_result_after_its_end(it: Changed) -> None:
+    at_us = it.last_us()
+    it.add(Asked(at_us + 1, "late", "client-1", "result", "grpc", job_id="first"), Answered(at_us + 2, "late"))
+
+
 def unlucky(it: Changed) -> None:
-    """Begun four times, ended by nobody, and shown FAILED before the first fault."""
+    """Adds a job that began four times, never ended an attempt, and was shown FAILED before the first fault."""
     at_us, wanted = it.run.begun_us, Wanted("unlucky", max_attempts=2)
     it.add(Asked(at_us, "ask", "client-1", "submit", "grpc", [wanted]), Answered(at_us + 1, "ask", ids=["unlucky"]))
     it.add(*(Began(at_us + 1 + number, f"u{number}", "unlucky", number, "worker-1") for number in range(1, 5)))
@@ -383,20 +397,20 @@ def unlucky(it: Changed) -> None:
 
 
 def shown_unlucky(it: Changed) -> None:
-    """Only clients were told why it failed."""
+    """Shows the reason of the failure only to clients."""
     unlucky(it)
     it.replace(JobFact, {"id": "unlucky"}, reason="")
     it.replace(Answered, {"op": "look"}, seen=[Seen("unlucky", FAILED, "unlucky", 4, reason=WORKER_LOST)])
 
 
 def unlucky_under_resets(it: Changed) -> None:
-    """Workers whose connections are reset come back in time, and keep what they have."""
+    """Adds resets: workers reconnect in time, and keep their leases."""
     unlucky(it)
     it.add(Broken(it.run.begun_us, it.run.begun_us + 20, "resets", "road of the workers, 4 times"))
 
 
 def unlucky_beside_deaf_clients(it: Changed) -> None:
-    """What happens to clients costs no worker anything."""
+    """Adds a fault of the clients' connections, which costs no worker its lease."""
     unlucky(it)
     it.add(Broken(it.run.begun_us, it.run.begun_us + 20, "swallow-to-server", "road of the clients, 0.2 s"))
 
@@ -513,7 +527,7 @@ def time_went_back(it: Changed) -> None:
     it.replace(GrantFact, {"job_id": "second"}, at_ms=it.one(GrantFact, job_id="first").at_ms - 1)
 
 
-#: The rule, the job, and what does it.
+#: The rule, the job, and the change.
 PLANTS: list[tuple[str, str, Plant]] = [
     ("lost", "first", missing_job),
     ("lost", "first", waiting_job),
@@ -581,6 +595,8 @@ PLANTS: list[tuple[str, str, Plant]] = [
     ("ran after cancel", "canceled", began_after_cancel_under_no_grant),
     ("ran after cancel", "let-go", granted_after_cancel),
     ("ran after cancel", "let-go", granted_and_begun_after_cancel),
+    ("ran after cancel", "second", cancel_accepted_while_it_waits),
+    ("unfinished", "first", no_result_after_its_end),
     ("worker lost", "unlucky", unlucky),
     ("worker lost", "unlucky", shown_unlucky),
     ("worker lost", "unlucky", unlucky_under_resets),

@@ -1,11 +1,11 @@
-"""A made-up run in which every promise was put to the test, and kept."""
+"""A synthetic run in which every guarantee was tested and kept."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.lab.history.records import (
+from holdfast_lab.history.records import (
     CANCELED,
     DONE,
     FAILED,
@@ -33,7 +33,7 @@ WORK = "torture.work"
 
 
 class Builder:
-    """Writes a history down as its parts would. Time goes on by a millisecond with every record."""
+    """Builds a history as its writers would; each record advances time by a millisecond."""
 
     def __init__(self) -> None:
         self.at_us = BEGUN_US
@@ -69,13 +69,13 @@ class Builder:
         self.records.append(Lost(self.now_us(), op, "UNAVAILABLE"))
 
     def submit(self, job_id: str, wanted: Wanted) -> None:
-        """A job that is asked for, acknowledged and there."""
+        """Adds a job that is submitted, acknowledged and stored."""
         op = self.ask("submit", wanted=[wanted])
         self.answer(op, ids=[job_id])
         self.make(job_id, wanted)
 
     def make(self, job_id: str, wanted: Wanted, **fields: Any) -> None:  # noqa: ANN401 - those of the record
-        """A job comes to be in the store."""
+        """Adds a job to the store."""
         made_ms = self.wall_ms()
         self.jobs[job_id] = JobFact(
             job_id,
@@ -98,7 +98,7 @@ class Builder:
         self.answer(op, seen=[self.seen[job_id]])
 
     def cancel(self, job_id: str, *, is_heard: bool = True) -> None:
-        """Of a job that waits."""
+        """Cancels a waiting job."""
         op = self.ask("cancel", job_id=job_id)
         self.end(job_id, CANCELED)
         if is_heard:
@@ -117,7 +117,7 @@ class Builder:
         return token
 
     def attempt(self, job_id: str, outcome: str) -> tuple[int, str]:
-        """Granted, begun and ended; its token and its run."""
+        """Adds an attempt that is granted, begun and ended; returns its token and its run."""
         token = self.grant(job_id)
         self._runs += 1
         run = f"run{self._runs}"
@@ -134,12 +134,12 @@ class Builder:
         self.seen[job_id] = replace(self.seen[job_id], state=state, run=run)
 
     def do(self, job_id: str) -> None:
-        """It runs once, and well."""
+        """Runs the job once, with success."""
         token, run = self.attempt(job_id, "done")
         self.end(job_id, DONE, token, run)
 
     def fail(self, job_id: str, times: int) -> None:
-        """It fails until it may no more."""
+        """Fails the job this many times, and ends it."""
         for _ in range(times):
             token, _ = self.attempt(job_id, "failed")
         self.end(job_id, FAILED, token)
@@ -150,7 +150,7 @@ class Builder:
 
 
 def sound() -> tuple[Run, list[Record]]:
-    """Every rule has something to look at, and nothing to find."""
+    """Returns a history in which every rule has cases and no finding."""
     build = Builder()
     _quiet(build)
     _repeated(build)
@@ -180,7 +180,7 @@ def sound() -> tuple[Run, list[Record]]:
 
 
 def _quiet(build: Builder) -> None:
-    """Two in a lane, one that waits to be due, one that is canceled."""
+    """Two jobs in a lane, a delayed one, and a canceled one."""
     build.submit("first", Wanted("first", digest="one"))
     build.submit("second", Wanted("second", digest="two"))
     build.submit("later", Wanted("later", delay_ms=20))
@@ -196,7 +196,7 @@ def _quiet(build: Builder) -> None:
 
 
 def _repeated(build: Builder) -> None:
-    """Under a key and under an id, asked for again; other content under the key; a batch that is refused in part."""
+    """Repeats under a key and under an id, other content under the key, and a partly refused batch."""
     keyed = Wanted("keyed", key="key", digest="one")
     build.lose(build.ask("submit", wanted=[keyed]))
     build.submit("keyed", keyed)
@@ -214,7 +214,7 @@ def _repeated(build: Builder) -> None:
 
 
 def _retried(build: Builder) -> None:
-    """A poison job, and the same once more, four times: two retries are heard of; of each kind one is known as such."""
+    """A poison job and four retries of it: two responses arrive; of each kind one job names its original."""
     poison = Wanted("poison", max_attempts=2, fails=2)
     build.submit("poison", poison)
     build.fail("poison", 2)
@@ -231,7 +231,7 @@ def _retried(build: Builder) -> None:
 
 
 def _ticks(build: Builder) -> None:
-    """Fired, skipped, passed over together with the skipped one, fired."""
+    """Ticks that are fired, skipped, passed over together with the skipped one, and fired."""
     for number in (0, 3):
         job_id = f"tick-{number}"
         build.make(job_id, Wanted(""), schedule="hourly")
@@ -241,14 +241,14 @@ def _ticks(build: Builder) -> None:
 
 
 def _interrupted(build: Builder) -> None:
-    """One that a kill interrupts, and that another attempt ends."""
+    """A job that a kill interrupts, and that another attempt ends."""
     build.submit("killed", Wanted("killed", max_attempts=3))
     build.attempt("killed", "killed")
     build.do("killed")
 
 
 def _unheard(build: Builder) -> None:
-    """Submits that nobody knows the outcome of: one was done, one not, one was asked for again; and such a cancel."""
+    """Submits with unknown outcomes (done, not done, repeated), and such a cancel."""
     build.lose(build.ask("submit", wanted=[Wanted("made")]))
     build.make("made", Wanted("made"))
     build.do("made")
@@ -264,7 +264,7 @@ def _unheard(build: Builder) -> None:
 
 
 def _doubled(build: Builder) -> None:
-    """While connections are doubled: one under a key is one job, one without may be two, and so may a retry."""
+    """Jobs while connections are duplicated: with a key one job, without one maybe two, like a retry."""
     build.submit("once", Wanted("once", key="once"))
     build.submit("twice", Wanted("twice"))
     build.make("twice-more", Wanted("twice"))

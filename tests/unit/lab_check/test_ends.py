@@ -1,11 +1,11 @@
-"""Ends: every violation beside the nearest history that breaks nothing."""
+"""Ends: every violation beside the nearest history without one."""
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast.lab.check.faults import GRACE_US
-from holdfast.lab.check.ruling import Status
-from holdfast.lab.history.records import (
+from holdfast_lab.check.faults import GRACE_US
+from holdfast_lab.check.verdict import Status
+from holdfast_lab.history.records import (
     CANCELED,
     DONE,
     FAILED,
@@ -37,14 +37,14 @@ from tests.unit.lab_check.sound_history import sound
 
 
 def other_end_in_the_store(it: Changed) -> None:
-    """Clients saw it FAILED, and the store, which keeps no ends apart, says something else."""
+    """Clients saw FAILED, but the job in the store, without a separate end, has another state."""
     it.drop(EndFact, job_id="poison")
     it.replace(JobFact, {"id": "poison"}, state=CANCELED)
     it.add(Asked(it.last_us(), "stop", "client-1", "cancel", "grpc", job_id="poison"))
 
 
 def not_ended_in_the_store(it: Changed) -> None:
-    """That it went back is another rule's."""
+    """Covered by another rule: the state went back."""
     it.replace(JobFact, {"id": "poison"}, state=QUEUED)
 
 
@@ -57,7 +57,7 @@ def same_end_accepted(it: Changed) -> None:
 
 
 def shown_done_too_soon(it: Changed) -> None:
-    """Before the first attempt began."""
+    """Shown DONE before the first attempt began."""
     at_us = it.one(Began, job_id="first").at_us
     it.add(Asked(at_us - 2, "peek", "client-2", "get", "grpc", job_id="first"))
     it.add(Answered(at_us - 1, "peek", seen=[Seen("first", DONE, "first")]))
@@ -68,7 +68,7 @@ def shown_done_in_time(it: Changed) -> None:
 
 
 def shown_canceled_too_soon(it: Changed) -> None:
-    """Before anybody asked for that."""
+    """Shown CANCELED before the first cancel was sent."""
     at_us = it.one(Asked, op=it.op_of("cancel", "canceled")).at_us
     it.add(Asked(at_us - 2, "peek", "client-2", "get", "grpc", job_id="canceled"))
     it.add(Answered(at_us - 1, "peek", seen=[Seen("canceled", CANCELED, "canceled")]))
@@ -112,25 +112,25 @@ def no_worker_wrote_anything(it: Changed) -> None:
 
 
 def given_up(it: Changed) -> None:
-    """Nothing was broken, and it was never tried again."""
+    """No fault was active, and the job was not tried again."""
     it.forget("again", "again-unnamed", "unheard-again", "unheard-named")
     poison_given_up(it)
 
 
 def its_workers_were_lost(it: Changed) -> None:
-    """One after the other: that costs no attempt, and ends it all the same."""
+    """Its workers were lost: that costs no attempt, but ends the job."""
     for answered in it.all(Answered):
         seen = [replace(one, reason="WORKER_LOST") if one.reason else one for one in answered.seen]
         it.replace(Answered, {"op": answered.op}, seen=seen)
 
 
 def it_could_only_fail(it: Changed) -> None:
-    """As often as it was tried."""
+    """It fails in each of its attempts."""
     it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=2, fails=2)])
 
 
 def one_more_was_counted(it: Changed) -> None:
-    """And nobody saw it begin."""
+    """The store counts one more grant than attempts that began."""
     it.replace(JobFact, {"id": "poison"}, grants=3)
 
 
@@ -176,13 +176,13 @@ def fault_after(it: Changed) -> None:
 
 
 def acknowledged_and_waiting(it: Changed) -> None:
-    """The run was over before it had ended, so it is not lost."""
+    """The run ended before the job did, so the job is not lost."""
     waiting_job(it)
     it.run = replace(it.run, drained_us=0)
 
 
 def said_to_be_drained(it: Changed) -> None:
-    """Then it is lost, which another rule says."""
+    """Covered by another rule: the job is lost."""
     it.run = replace(it.run, drained_us=it.run.faults_ended_us + 1)
 
 
@@ -232,12 +232,12 @@ PAIRS: list[Neighbours] = [
 
 @pytest.mark.parametrize(("rule", "job_id", "plant", "excuse"), PAIRS, ids=names_of(PAIRS))
 def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Change, excuse: Change) -> None:
-    """It is found for its job alone, and nothing is once the job has its excuse."""
+    """The rule finds only this job, and nothing once the excuse is applied."""
     tell_apart(rule, job_id, plant, excuse)
 
 
 def test_end_that_was_told_once_was_told_alike_by_nobody() -> None:
-    """Only what two have told can be compared: the store's job and its end are two, the job alone is one."""
+    """An end is compared only if it has two sources, such as the store's job and its end."""
     it = Changed(*sound())
     it.drop_calls(lambda asked: asked.call not in {"submit", "retry"})
     assert it.judge().ruling("doubly terminal").status is Status.KEPT
@@ -246,14 +246,14 @@ def test_end_that_was_told_once_was_told_alike_by_nobody() -> None:
 
 
 def test_readings_alone_show_whether_an_end_stays() -> None:
-    """What was read twice after its end stayed, whatever became of the store."""
+    """Two reads after the end are enough to check that it stays, even without the store."""
     it = Changed(*sound())
     it.drop(JobFact, GrantFact, EndFact)
     assert it.judge().ruling("unfinished").status is Status.KEPT
 
 
 def test_job_that_was_read_while_it_waited_did_not_go_back() -> None:
-    """What was seen before the end takes nothing back, and nor does what was asked before the end was heard."""
+    """Reads before the end, or sent before the end was received, do not contradict it."""
     it = Changed(*sound())
     at_us = it.one(Began, job_id="first").at_us
     heard_us = it.one(Answered, op=it.op_of("get", "first")).at_us
@@ -265,14 +265,14 @@ def test_job_that_was_read_while_it_waited_did_not_go_back() -> None:
 
 @pytest.mark.parametrize("state", [QUEUED, RUNNING])
 def test_job_that_has_not_ended_is_in_no_state_that_it_cannot_have(state: int) -> None:
-    """That it waits or runs needs no explanation."""
+    """A job that waits or runs needs no explanation."""
     it = Changed(*sound())
     it.replace(JobFact, {"id": "made"}, state=state)
     assert suspects(it, "illegal") == []
 
 
 def test_end_that_was_shown_before_a_late_attempt_came_about_in_time() -> None:
-    """The first attempt counts: a worker that was held up begins what has ended long since."""
+    """An end shown before a late second attempt is legal, because the first attempt counts."""
     it = Changed(*sound())
     it.add(Began(it.last_us() + 1, "r", "first", 14, "worker-2"))
     assert suspects(it, "illegal") == []
@@ -287,7 +287,7 @@ def test_end_that_was_taken_back_is_not_two_ends() -> None:
 
 
 def test_poison_that_had_all_its_attempts_in_peace_is_no_violation() -> None:
-    """Where nothing was broken, as many attempts as it may have are as many as it must have."""
+    """Without faults, exactly the maximal number of attempts is legal."""
     it = Changed(*sound())
     poison_given_up(it)
     it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=2, fails=2)])

@@ -1,10 +1,10 @@
-"""Which jobs there are: every violation beside the nearest history that breaks nothing."""
+"""Existence of jobs: every violation beside the nearest history without one."""
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast.lab.check.ruling import Status
-from holdfast.lab.history.records import (
+from holdfast_lab.check.verdict import Status
+from holdfast_lab.history.records import (
     CANCELED,
     QUEUED,
     RUNNING,
@@ -29,14 +29,14 @@ from tests.unit.lab_check.sound_history import EVERY_MS, WALL_MS, sound
 
 
 def told_the_id_of_one_with_a_key(it: Changed) -> None:
-    """And asked for under another."""
+    """The submit was sent under another key."""
     op = it.op_of("submit", name="second")
     it.replace(Asked, {"op": op}, wanted=[Wanted("second", key="another", digest="two")])
     it.replace(Answered, {"op": op}, ids=["keyed"])
 
 
 def asked_for_under_that_key(it: Changed) -> None:
-    """Then it is other content under a key, which another rule judges."""
+    """Covered by another rule: other content under a key."""
     wanted = Wanted("second", key="key", digest="two")
     it.replace(Asked, {"op": it.op_of("submit", name="second")}, wanted=[wanted])
 
@@ -47,7 +47,7 @@ def retry_was_told_of_another(it: Changed) -> None:
 
 
 def second_retry_was_told_of_another(it: Changed) -> None:
-    """Of a job that a submit had been told before, and a retry too."""
+    """The id belongs to a job that a submit and a retry had returned before."""
     at_us = it.last_us()
     for op, job_id in (("third", "first"), ("fourth", "second")):
         it.add(Asked(at_us, op, "client-1", "retry", "grpc", job_id=job_id), Answered(at_us + 1, op, ["first"]))
@@ -66,7 +66,7 @@ def retry_of_one_that_nobody_knows(it: Changed) -> None:
 
 
 def one_job_for_two_submits(it: Changed) -> None:
-    """Without an id or a key each of them asked for a job of its own, and both were told that they have one."""
+    """Each of two submits without id and key should get its own job, but both got the same one."""
     lost = it.one(Asked, op=it.op_of("submit", name="plain"))
     it.drop(Lost, op=lost.op)
     it.add(Answered(lost.at_us + 1, lost.op, ["plain-again"]))
@@ -103,7 +103,7 @@ def schedule_of_a_tick(it: Changed) -> None:
 
 
 def not_found_later(it: Changed) -> None:
-    """A microsecond after the answer to its submit."""
+    """A microsecond after the response to its submit."""
     look_for_named(it, it.one(Answered, ids=["named"], existing=[]).at_us + 1)
 
 
@@ -138,12 +138,12 @@ PAIRS: list[Neighbours] = [
 
 @pytest.mark.parametrize(("rule", "job_id", "plant", "excuse"), PAIRS, ids=names_of(PAIRS))
 def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Change, excuse: Change) -> None:
-    """It is found for its job alone, and nothing is once the job has its excuse."""
+    """The rule finds only this job, and nothing once the excuse is applied."""
     tell_apart(rule, job_id, plant, excuse)
 
 
 def test_job_that_nobody_was_told_of_is_not_lost_while_it_waits() -> None:
-    """What was never acknowledged may wait for ever as far as this rule goes; that not all has ended is another's."""
+    """A job that was never acknowledged is not lost while it waits, but it counts as not drained."""
     it = Changed(*sound())
     it.replace(JobFact, {"id": "made"}, state=RUNNING)
     assert suspects(it, "lost") == []
@@ -151,16 +151,16 @@ def test_job_that_nobody_was_told_of_is_not_lost_while_it_waits() -> None:
 
 
 def test_run_that_was_over_too_soon_says_what_was_not_judged() -> None:
-    """Every job is there, and nobody waited until all had ended."""
+    """A run that ended before its jobs keeps the rule, with a note."""
     it = Changed(*sound())
     not_drained(it)
     ruling = it.judge().ruling("lost")
     assert ruling.status is Status.KEPT
-    assert "the run was over before all had ended" in ruling.reason
+    assert "the run ended before all jobs had ended" in ruling.reason
 
 
 def test_other_content_that_was_answered_as_there_is_not_lost() -> None:
-    """The client was told of the job that has its key, which is a matter of keys."""
+    """A submit that got the existing job of its key is covered by the rule about keys."""
     it = Changed(*sound())
     other_content_answered_as_there(it)
     assert suspects(it, "lost") == []
@@ -168,14 +168,14 @@ def test_other_content_that_was_answered_as_there_is_not_lost() -> None:
 
 
 def test_tick_names_its_job_also_where_the_job_does_not_name_its_schedule() -> None:
-    """One of the two is enough to explain it."""
+    """A tick that names its job explains it, even if the job does not name its schedule."""
     it = Changed(*sound())
     it.replace(JobFact, {"id": "tick-0"}, schedule="")
     assert suspects(it, "unasked") == []
 
 
 def test_job_that_somebody_was_told_of_was_asked_for() -> None:
-    """Whatever its name is in the store: by a submit, or by a retry of a job that has none."""
+    """A job whose id was in a response to a submit or retry is explained, whatever its name in the store."""
     it = Changed(*sound())
     it.replace(JobFact, {"id": "first"}, name="nobody")
     at_us = it.last_us()
@@ -186,7 +186,7 @@ def test_job_that_somebody_was_told_of_was_asked_for() -> None:
 
 
 def test_retry_that_nobody_asked_for_was_not_asked_for_twice() -> None:
-    """One finding is enough for one job that nobody asked for."""
+    """A job that no retry explains is reported by one rule only."""
     it = Changed(*sound())
     retry_of_nothing(it)
     assert suspects(it, "duplicated") == []
@@ -194,7 +194,7 @@ def test_retry_that_nobody_asked_for_was_not_asked_for_twice() -> None:
 
 
 def test_retry_that_was_answered_without_an_id_may_have_made_a_job() -> None:
-    """Nobody was told which one, as if there had been no answer."""
+    """A retry with a response without an id may have created a job, as without a response."""
     for ids in ([], [""]):
         it = Changed(*sound())
         it.replace(Answered, {"ids": ["again"]}, ids=ids)
@@ -202,7 +202,7 @@ def test_retry_that_was_answered_without_an_id_may_have_made_a_job() -> None:
 
 
 def test_job_that_only_waits_and_was_not_acknowledged_can_be_out_of_sight() -> None:
-    """Nothing that was certain is denied by whoever does not find it."""
+    """A job that only waits and was not acknowledged may be not found."""
     it = Changed(*sound())
     asked = it.one(Asked, op=it.op_of("submit", name="first"))
     it.drop(Answered, op=asked.op)

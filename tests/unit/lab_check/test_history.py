@@ -1,4 +1,4 @@
-"""What is made of records before anybody judges: calls, answers, faults, and what is counted."""
+"""Interpretation of records before the rules: calls, responses, faults and counts."""
 
 from collections import Counter
 from math import inf
@@ -6,11 +6,11 @@ from math import inf
 import pytest
 from msgspec.structs import replace
 
-from holdfast.lab.check.calls import Ask, Call
-from holdfast.lab.check.faults import Faults
-from holdfast.lab.check.history import History
-from holdfast.lab.check.ruling import Status
-from holdfast.lab.history.records import (
+from holdfast_lab.check.calls import Ask, Call
+from holdfast_lab.check.faults import Faults
+from holdfast_lab.check.history import History
+from holdfast_lab.check.verdict import Status
+from holdfast_lab.history.records import (
     CANCELED,
     DONE,
     FAILED,
@@ -54,7 +54,7 @@ def ask(answer: Answered | Refused | Lost | None, index: int = 0) -> Ask:
 
 
 def test_answer_is_what_it_says() -> None:
-    """Done, refused, or unknown: with a loss, and without any answer."""
+    """A call succeeded, was refused, or is unknown, by a loss or without any response."""
     answers = [Answered(11, "op"), Refused(11, "op", "NOT_FOUND"), Lost(11, "op"), None]
     calls = [call(answer) for answer in answers]
     assert [one.answered is not None for one in calls] == [True, False, False, False]
@@ -66,7 +66,7 @@ def test_answer_is_what_it_says() -> None:
 
 
 def test_job_of_a_batch_has_the_answer_that_is_its_own() -> None:
-    """One is told an id, one is refused, and of one nothing is said."""
+    """Each job of a batch has its own outcome: an id, a refusal, or none."""
     assert [ask(Answered(11, "op", ["a", "b"]), index).id for index in (0, 1)] == ["a", "b"]
     assert [ask(Answered(11, "op", ["a"]), index).id for index in (0, 1)] == ["a", ""]
     partly = Answered(11, "op", ["a", "b"], {1: "QUEUE_FULL"})
@@ -90,7 +90,7 @@ def test_job_of_a_batch_has_the_answer_that_is_its_own() -> None:
     ],
 )
 def test_refusal_for_a_key_is_told_from_others(answer: Answered | Refused | Lost | None, *, expected: bool) -> None:
-    """Only where this very job was refused because its key is taken, as a whole or in part."""
+    """A refusal counts for the key only if this job was refused because its key is in use, alone or in a batch."""
     assert ask(answer).is_refused_for_its_key is expected
 
 
@@ -99,7 +99,7 @@ def test_refusal_for_a_key_is_told_from_others(answer: Answered | Refused | Lost
 
 @pytest.mark.parametrize(("heard_us", "expected"), [(19, False), (20, True), (10_000, True)])
 def test_what_is_answered_after_a_doubling_may_have_come_twice(heard_us: int, *, expected: bool) -> None:
-    """A connection that was doubled may live on."""
+    """Any response after the start of a duplication may be a second one, because duplicated connections live on."""
     faults = Faults(RUN, [Broken(40, 50, "duplicate"), Broken(20, 30, "duplicate"), Broken(1, 2, "kill")])
     refused = call(Refused(heard_us, "op", "INTERNAL"))
     assert faults.may_double(refused) is expected
@@ -113,13 +113,13 @@ def test_what_is_answered_after_a_doubling_may_have_come_twice(heard_us: int, *,
     [(1, 19, False), (1, 20, True), (25, 26, True), (30, 99, True), (31, 99, False)],
 )
 def test_call_is_asked_while_connections_are_doubled(asked_us: int, heard_us: int, *, expected: bool) -> None:
-    """From the fault's first moment to its last."""
+    """A call overlaps a duplication from the fault's first moment to its last."""
     faults = Faults(RUN, [Broken(20, 30, "duplicate"), Broken(0, 100, "kill")])
     assert faults.are_doubling(call(Answered(heard_us, "op"), asked_us)) is expected
 
 
 def test_nothing_is_doubled_without_such_a_fault() -> None:
-    """Whatever else was broken."""
+    """Other faults duplicate nothing."""
     faults = Faults(RUN, [Broken(0, 100, "kill")])
     assert not faults.may_double(call())
     assert not faults.are_doubling(call())
@@ -135,12 +135,12 @@ def test_nothing_is_doubled_without_such_a_fault() -> None:
     ],
 )
 def test_fault_is_at_work_until_a_minute_after_it(from_us: int, until_us: int, *, expected: bool) -> None:
-    """What it held up comes to light later, and never before."""
+    """A fault counts as active until a minute after its end, and never before its start."""
     assert Faults(RUN, [Broken(MINUTE_US, MINUTE_US + 5, "kill")]).are_at_work(from_us, until_us) is expected
 
 
 def test_clocks_are_wrong_where_they_were_to_be_stepped_or_were() -> None:
-    """Either is enough to trust none of them."""
+    """Clocks are not trusted if a clock fault was enabled or fired."""
     assert not Faults(RUN, [Broken(1, 2, "kill")]).have_stepped_clocks
     assert Faults(RUN, [Broken(1, 2, "clock-step")]).have_stepped_clocks
     assert Faults(replace(RUN, faults=["kill", "clock-step"]), []).have_stepped_clocks
@@ -150,14 +150,14 @@ def test_clocks_are_wrong_where_they_were_to_be_stepped_or_were() -> None:
 
 
 def test_records_are_counted_by_kind() -> None:
-    """A verdict says what it was made of."""
+    """A verdict contains the number of records of each kind."""
     it = Changed(*sound())
     assert it.judge().read == Counter(type(one).__name__ for one in it.records)
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_of_two_answers_the_first_one_counts(*, is_reversed: bool) -> None:
-    """Whichever was read first, and the history is not whole."""
+    """The earlier of two responses counts, in whatever order they were read, and the second one is a gap."""
     answers: list[Record] = [Answered(11, "op", ["a"]), Answered(12, "op", ["b"])]
     history = History(RUN, [call().asked, *(reversed(answers) if is_reversed else answers)])
     assert history.told.keys() == {"a"}
@@ -165,13 +165,13 @@ def test_of_two_answers_the_first_one_counts(*, is_reversed: bool) -> None:
 
 
 def test_what_takes_no_time_leaves_no_gap() -> None:
-    """An answer and an end may come within the microsecond of their beginning."""
+    """A response and an end may have the same microsecond as their beginning."""
     records: list[Record] = [call().asked, Answered(10, "op"), Began(5, "r", "a", 1, "worker"), Ended(5, "r", "done")]
     assert History(RUN, records).gaps == []
 
 
 def test_job_is_certain_from_the_first_that_is_known_of_it() -> None:
-    """Acknowledged, shown to be more than waiting, or begun, in whatever order it was written down."""
+    """A job is certain from its first acknowledgement, state after QUEUED, or attempt, in any order of the records."""
     records: list[Record] = [
         Began(9, "later", "begun", 2, "worker"),
         Began(8, "first", "begun", 1, "worker"),
@@ -194,7 +194,7 @@ def test_job_is_certain_from_the_first_that_is_known_of_it() -> None:
 
 
 def test_name_of_a_job_is_what_anybody_calls_it() -> None:
-    """The store, the submit that was told of it, the job that it was made like, or an answer."""
+    """The name of a job comes from the store, from its submit, from the job that was retried, or from a response."""
     records: list[Record] = [
         JobFact("there", "there", DONE),
         Asked(1, "submit", "client", "submit", "grpc", [Wanted("told")]),
@@ -211,7 +211,7 @@ def test_name_of_a_job_is_what_anybody_calls_it() -> None:
 
 @pytest.mark.parametrize(("state", "place", "expected"), [(DONE, 5, True), (DONE, 0, False), (FAILED, 5, False)])
 def test_grant_comes_after_an_end_of_that_state(state: int, place: int, *, expected: bool) -> None:
-    """Where the store says where in its order both are."""
+    """A grant counts as after an end only if the store keeps the order of both."""
     history = History(RUN, [EndFact("a", state, place=place), GrantFact("a", 1, 4), GrantFact("a", 2, 6)])
     assert history.granted_after_end("a", DONE) is expected
 
@@ -230,7 +230,7 @@ def test_grant_comes_after_an_end_of_that_state(state: int, place: int, *, expec
     ],
 )
 def test_interfaces_that_tell_an_end_in_two_ways_are_found(grpc: Seen, http: Seen) -> None:
-    """Whatever it is that they tell otherwise."""
+    """Any differing attribute is found."""
     assert suspects(both_ways(grpc, http), "interfaces") == ["x"]
     assert suspects(both_ways(grpc, grpc), "interfaces") == []
 
@@ -245,12 +245,12 @@ def test_interfaces_that_tell_an_end_in_two_ways_are_found(grpc: Seen, http: See
     ],
 )
 def test_what_is_not_told_of_an_end_by_both_is_not_compared(grpc: Seen, http: Seen) -> None:
-    """What has not ended may change between two answers, and what is left out is no other."""
+    """States before the end may differ between two responses, and missing attributes are not compared."""
     assert suspects(both_ways(grpc, http), "interfaces") == []
 
 
 def test_states_are_told_by_name() -> None:
-    """Whoever reads the finding sees what each interface said."""
+    """A finding shows what each interface said, with the names of states."""
     (finding,) = both_ways(Seen("x", DONE), Seen("x", FAILED)).judge().ruling("interfaces").findings
     assert finding.text == "has the state DONE over gRPC and FAILED over HTTP"
     (finding,) = (
@@ -273,7 +273,7 @@ def both_ways(grpc: Seen, http: Seen) -> Changed:
     [(["grpc", "http"], Status.KEPT), (["http"], Status.NOT_OFFERED), (["grpc"], Status.NOT_OFFERED)],
 )
 def test_interfaces_are_compared_where_both_are_offered(interfaces: list[str], status: Status) -> None:
-    """One alone has nothing to differ from."""
+    """Interfaces are compared only if both are offered."""
     it = Changed(*sound())
     it.run = replace(it.run, interfaces=interfaces)
     assert it.judge().ruling("interfaces").status is status
@@ -284,7 +284,7 @@ def test_interfaces_are_compared_where_both_are_offered(interfaces: list[str], s
 
 @pytest.mark.parametrize("count", [1, 100, 101, 250])
 def test_findings_are_all_counted_and_the_first_are_shown(count: int) -> None:
-    """A store with a thousand damages is as broken as one with a hundred, and says how often."""
+    """All findings are counted, and the first hundred are kept."""
     it = Changed(*sound())
     it.add(*(DamageFact(f"damage {number}") for number in range(count)))
     ruling = it.judge().ruling("sound")
@@ -295,7 +295,7 @@ def test_findings_are_all_counted_and_the_first_are_shown(count: int) -> None:
 
 
 def test_finding_outweighs_every_doubt() -> None:
-    """Also where nothing else could be judged, and where the run is not whole."""
+    """One finding makes the verdict broken, even if the other rules are unknown."""
     it = Changed(replace(sound()[0], schedules=[], faults=["pause"]), [JobFact("a", "a", CANCELED)])
     verdict = it.judge()
     assert verdict.ruling("unasked").status is Status.BROKEN

@@ -1,9 +1,9 @@
-"""Asking twice: every violation beside the nearest history that breaks nothing."""
+"""Repeated calls: every violation beside the nearest history without one."""
 
 import pytest
 
-from holdfast.lab.check.ruling import Status
-from holdfast.lab.history.records import (
+from holdfast_lab.check.verdict import Status
+from holdfast_lab.history.records import (
     CANCELED,
     FAILED,
     Answered,
@@ -29,7 +29,7 @@ from tests.unit.lab_check.sound_history import sound
 
 
 def two_jobs_after_a_refusal(it: Changed) -> None:
-    """Of two submits without an id or a key, one was refused for want of room: the other made two jobs."""
+    """Of two submits without id and key one was refused for lack of space, so the other made two jobs."""
     two_jobs_of_one_submit(it)
     it.add(Asked(1, "full", "client-1", "submit", "grpc", [Wanted("first", digest="one")]))
     it.add(Refused(2, "full", "RESOURCE_EXHAUSTED"))
@@ -41,7 +41,7 @@ def both_may_have_been_done(it: Changed) -> None:
 
 
 def one_job_more_than_retries(it: Changed) -> None:
-    """The one retry that nobody heard of made the job that the store names as such, and not the other."""
+    """The retry without a response explains the job that names it, but not the other one."""
     retry(it, "unheard")
     it.add(JobFact("second-again", "second", CANCELED, retry_of="second"), JobFact("third", "second", CANCELED))
 
@@ -51,7 +51,7 @@ def retried_once_more(it: Changed) -> None:
 
 
 def retry(it: Changed, op: str) -> None:
-    """Before connections were doubled."""
+    """Adds a lost retry, before connections were duplicated."""
     at_us = it.one(Began, job_id="second").at_us
     it.add(Asked(at_us, op, "client-1", "retry", "grpc", job_id="second"), Lost(at_us + 1, op))
 
@@ -69,7 +69,7 @@ def two_retries_explain_two_jobs(it: Changed) -> None:
 
 
 def other_content_by_the_same_name(it: Changed) -> None:
-    """Asked for under an id and a key, and what is there has the key."""
+    """Submitted under an id and under a key, and the stored job has the key."""
     it.add(Asked(it.last_us(), "one", "client-1", "submit", "grpc", [Wanted("thing", key="new", digest="one")]))
     it.add(Asked(it.last_us(), "two", "client-1", "submit", "grpc", [Wanted("thing", key="new", digest="two")]))
     it.add(JobFact("thing", "thing", FAILED, key="new"))
@@ -89,12 +89,12 @@ PAIRS: list[Neighbours] = [
 
 @pytest.mark.parametrize(("rule", "job_id", "plant", "excuse"), PAIRS, ids=names_of(PAIRS))
 def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Change, excuse: Change) -> None:
-    """It is found for its job alone, and nothing is once the job has its excuse."""
+    """The rule finds only this job, and nothing once the excuse is applied."""
     tell_apart(rule, job_id, plant, excuse)
 
 
 def test_answers_or_the_store_show_what_came_of_asking_twice() -> None:
-    """Each of them is enough to see that there was one job."""
+    """Responses alone, or the store alone, are enough to check that a repeat made one job."""
     it = Changed(*sound())
     it.drop(JobFact, GrantFact, EndFact)
     assert it.judge().ruling("duplicated").cases == 3
@@ -107,7 +107,7 @@ def test_answers_or_the_store_show_what_came_of_asking_twice() -> None:
 
 
 def test_same_content_that_was_refused_under_its_key_is_no_other_content() -> None:
-    """Where the server refused the job itself once more, no key was put to the test."""
+    """A refused repeat of the same content does not test the key."""
     it = Changed(*sound())
     wanted = Wanted("other", key="key", digest="one")
     it.replace(Asked, {"op": it.op_of("submit", name="other")}, wanted=[wanted])
@@ -115,7 +115,7 @@ def test_same_content_that_was_refused_under_its_key_is_no_other_content() -> No
 
 
 def test_jobs_of_refused_retries_are_not_too_many_of_them() -> None:
-    """Nobody asked for them at all, and that is said once."""
+    """Jobs of refused retries are reported by one rule only."""
     it = Changed(*sound())
     retried_though_refused(it)
     assert suspects(it, "duplicated") == []
@@ -130,7 +130,7 @@ def test_jobs_of_refused_retries_are_not_too_many_of_them() -> None:
     ],
 )
 def test_evidence_shows_every_job_of_the_two(plant: Plant, jobs: set[str]) -> None:
-    """Whoever reads it sees what the store says of both, and of what they were made like."""
+    """The evidence shows the stored state of both jobs, and of the job that was retried."""
     it = Changed(*sound())
     plant(it)
     finding = next(one for one in it.judge().ruling("duplicated").findings if one.job_id in jobs)

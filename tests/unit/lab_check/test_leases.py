@@ -1,14 +1,15 @@
-"""Leases: every violation beside the nearest history that breaks nothing."""
+"""Leases: every violation beside the nearest history without one."""
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast.lab.check.faults import SPARING
-from holdfast.lab.check.ruling import Status
-from holdfast.lab.history.records import (
+from holdfast_lab.check.faults import SPARING
+from holdfast_lab.check.verdict import Status
+from holdfast_lab.history.records import (
     CANCELED,
     DONE,
     FAILED,
+    QUEUED,
     Answered,
     Began,
     Broken,
@@ -18,15 +19,15 @@ from holdfast.lab.history.records import (
     JobFact,
     Seen,
 )
-from holdfast.lab.torture.faults import FAULTS
+from holdfast_lab.torture.faults import FAULTS
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.neighbours import Change, Neighbours, names_of, suspects, tell_apart
-from tests.unit.lab_check.plants import shown, stale_result, unlucky
+from tests.unit.lab_check.plants import cancel_accepted_while_it_waits, shown, stale_result, unlucky
 from tests.unit.lab_check.sound_history import sound
 
 
 def stale_under_the_first_token(it: Changed) -> None:
-    """Tokens begin with 1, and nobody but the store speaks of the end."""
+    """Tokens begin with 1, and only the store shows the end."""
     stale_result(it)
     it.drop_calls(lambda asked: asked.call == "list")
     it.drop(EndFact, job_id="killed")
@@ -39,7 +40,7 @@ def later_attempt_counts(it: Changed) -> None:
 
 
 def stale_beside_a_grant(it: Changed) -> None:
-    """The end came under the only token that anybody began, after a later one was given."""
+    """The end came under the only token with an attempt, after a later token was granted."""
     it.replace(JobFact, {"id": "first"}, grants=2)
     it.add(GrantFact("first", 14, it.one(EndFact, job_id="first").place, "node-1"))
 
@@ -67,7 +68,7 @@ def stale_reading_of_a_job_that_is_gone(it: Changed) -> None:
 
 
 def failed_reading_of_a_job_that_is_gone(it: Changed) -> None:
-    """What an attempt left behind that failed is no result."""
+    """The output of a failed attempt is not a result."""
     seen = Seen("gone", FAILED, "gone", run="gone-1")
     it.replace(Answered, {"seen": [replace(seen, state=DONE)]}, seen=[seen])
 
@@ -77,13 +78,13 @@ def token_given_twice_and_never_begun(it: Changed) -> None:
 
 
 def tokens_that_are_not_kept(it: Changed) -> None:
-    """A store may say that it granted, and not under what."""
+    """The store keeps grants without their tokens."""
     it.replace(GrantFact, {}, token=0)
     it.replace(Began, {}, token=0)
 
 
 def token_never_given(it: Changed) -> None:
-    """The store counts as many grants as it tells, so there was no other."""
+    """The store's count equals its number of grants, so there was no other grant."""
     it.replace(Began, {"job_id": "poison", "token": 7}, token=8)
 
 
@@ -96,7 +97,7 @@ def token_that_workers_do_not_know(it: Changed) -> None:
 
 
 def granted_after_a_cancel_that_named_nobody(it: Changed) -> None:
-    """A sweep canceled it, and it was given out all the same."""
+    """A sweep canceled the job, and it was granted afterwards."""
     it.drop_calls(lambda asked: asked.job_id == "let-go")
     it.add(GrantFact("let-go", 7, 1_000, "node-1"))
 
@@ -106,7 +107,7 @@ def granted_before(it: Changed) -> None:
 
 
 def begun_after_a_cancel(it: Changed) -> None:
-    """One microsecond after it was heard; where the store put the end it does not say."""
+    """One microsecond after the response to the cancel, and the store does not keep the order of the end."""
     it.replace(EndFact, {"job_id": "canceled"}, place=0)
     at_us = it.one(Answered, op=it.op_of("cancel", "canceled")).at_us
     it.add(Began(at_us + 1, "r", "canceled", 7, "worker-1"), GrantFact("canceled", 7, 1_000, "node-1"))
@@ -122,12 +123,12 @@ def held_up_by_a_fault(it: Changed) -> None:
 
 
 def not_canceled_itself(it: Changed) -> None:
-    """The answer showed that another was canceled."""
+    """The response showed that another job was canceled."""
     it.replace(Answered, {"op": it.op_of("cancel", "canceled")}, seen=[Seen("let-go", CANCELED)])
 
 
 def begun_under_a_later_token(it: Changed) -> None:
-    """One grant came before the cancel, and the attempt is under none that was given."""
+    """One grant came before the cancel, but the attempt has a token that was never granted."""
     at_us = it.one(Answered, op=it.op_of("cancel", "canceled")).at_us
     it.replace(EndFact, {"job_id": "canceled"}, place=1_001)
     it.add(GrantFact("canceled", 7, 1_000, "node-1"), Began(at_us + 1, "r", "canceled", 8, "worker-1"))
@@ -142,12 +143,12 @@ def killed_meanwhile(it: Changed) -> None:
 
 
 def killed_shortly_before(it: Changed) -> None:
-    """Its worker is missed some seconds later."""
+    """Its worker is considered lost some seconds later."""
     it.add(Broken(it.run.begun_us - 4_900_000, it.run.begun_us - 4_800_000, "stop", "worker worker-1, 0.1 s"))
 
 
 def deaf_for_longer(it: Changed) -> None:
-    """A connection that swallows everything is noticed late."""
+    """A connection that drops everything is noticed late."""
     it.add(Broken(it.run.begun_us - 19_900_000, it.run.begun_us - 19_800_000, "partition", "worker-2: nothing"))
 
 
@@ -155,7 +156,17 @@ def failed_by_itself(it: Changed) -> None:
     it.replace(JobFact, {"id": "unlucky"}, reason="BY_REQUEST")
 
 
+def begun_before_it_was_seen(it: Changed) -> None:
+    it.replace(Answered, {"op": "see"}, seen=[Seen("second", QUEUED, "second", attempts=1)])
+
+
+def cancel_not_accepted(it: Changed) -> None:
+    it.drop(Answered, op="let")
+
+
 PAIRS: list[Neighbours] = [
+    ("ran after cancel", "second", cancel_accepted_while_it_waits, begun_before_it_was_seen),
+    ("ran after cancel", "second", cancel_accepted_while_it_waits, cancel_not_accepted),
     ("worker lost", "unlucky", unlucky, killed_meanwhile),
     ("worker lost", "unlucky", unlucky, killed_shortly_before),
     ("worker lost", "unlucky", unlucky, deaf_for_longer),
@@ -177,12 +188,12 @@ PAIRS: list[Neighbours] = [
 
 @pytest.mark.parametrize(("rule", "job_id", "plant", "excuse"), PAIRS, ids=names_of(PAIRS))
 def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Change, excuse: Change) -> None:
-    """It is found for its job alone, and nothing is once the job has its excuse."""
+    """The rule finds only this job, and nothing once the excuse is applied."""
     tell_apart(rule, job_id, plant, excuse)
 
 
 def test_fault_long_before_a_job_has_not_touched_it() -> None:
-    """A worker that was killed is missed within seconds, and what begins later is none of its jobs."""
+    """A fault that ended long before a job began cannot have cost its lease."""
     it = Changed(*sound())
     unlucky(it)
     it.add(Broken(it.run.begun_us - 9_000_000, it.run.begun_us - 8_000_000, "kill", "worker worker-1"))
@@ -190,12 +201,12 @@ def test_fault_long_before_a_job_has_not_touched_it() -> None:
 
 
 def test_faults_that_spare_leases_are_faults_that_there_are() -> None:
-    """A name that no fault has would excuse nothing and promise nothing."""
+    """Every fault that spares leases exists."""
     assert set(FAULTS) >= SPARING
 
 
 def test_ends_of_attempts_are_not_needed_where_results_and_states_are_one() -> None:
-    """Whoever was given a later token made the result stale, whenever the attempt ended."""
+    """If results and states are stored together, a later token makes a result stale whenever the attempt ended."""
     it = Changed(*sound())
     it.replace(JobFact, {}, token=0)
     it.replace(EndFact, {}, token=0)
@@ -205,7 +216,7 @@ def test_ends_of_attempts_are_not_needed_where_results_and_states_are_one() -> N
 
 
 def test_job_that_is_gone_was_not_leased_twice() -> None:
-    """What is not there has no count of grants to go beyond; that it is lost is another matter."""
+    """A missing job has no count of grants to exceed, but it is lost."""
     it = Changed(*sound())
     it.forget("made")
     it.add(Began(it.last_us(), "r", "made", 7, "worker-1"))
@@ -214,7 +225,7 @@ def test_job_that_is_gone_was_not_leased_twice() -> None:
 
 
 def test_result_that_is_reported_while_a_later_attempt_begins_is_not_stale() -> None:
-    """At the same microsecond nobody can say which of the two came first."""
+    """At the same microsecond the order of the two is unknown, so the result is not stale."""
     it = Changed(*sound())
     first, later = it.all(Began, job_id="killed")[:2]
     stale_result(it)

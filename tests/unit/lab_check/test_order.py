@@ -1,18 +1,19 @@
-"""The rule about order, beside a definition of it that is slow and obvious."""
+"""The rule about order, compared with a slow and obvious definition of it."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.lab.check.history import History
-from holdfast.lab.check.order import out_of_order
-from holdfast.lab.check.ruling import Status, Tally
-from holdfast.lab.history.records import DONE, Answered, Asked, GrantFact, JobFact, Record, Run, Wanted
+from holdfast_lab.check.history import History
+from holdfast_lab.check.order import out_of_order
+from holdfast_lab.check.verdict import Status, Tally
+from holdfast_lab.history.records import DONE, Answered, Asked, GrantFact, JobFact, Record, Run, Wanted
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.sound_history import sound
 
-#: When each is asked for, how long the answer takes and when within that time it is decided, and whether it is delayed.
+#: When each submit is sent, how long the response takes and when within that time it is decided, and whether it is
+#: delayed.
 SUBMITS = st.lists(
     st.tuples(st.integers(1, 40), st.integers(1, 10), st.integers(0, 9), st.booleans()), min_size=1, max_size=12
 )
@@ -20,7 +21,7 @@ SUBMITS = st.lists(
 
 @given(submits=SUBMITS, data=st.data())
 def test_overtaken_jobs_are_found_as_defined(submits: list[tuple[int, int, int, bool]], data: st.DataObject) -> None:
-    """Whoever is named was overtaken by a job that was asked for later, and where anybody was, somebody is named."""
+    """Every job that is named was overtaken by a later submit, and every overtaken job is named."""
     count = len(submits)
     numbers = number_of(submits)
     places = data.draw(st.permutations(range(1, count + 1)))
@@ -46,13 +47,13 @@ def test_overtaken_jobs_are_found_as_defined(submits: list[tuple[int, int, int, 
 
 
 def number_of(submits: list[tuple[int, int, int, bool]]) -> list[int]:
-    """Numbers in the order in which a store may have decided: each at some time between its question and its answer."""
+    """Returns numbers in a possible order of decisions: each between its request and its response."""
     decided = [(asked + min(within, takes), job) for job, (asked, takes, within, _) in enumerate(submits)]
     order = sorted(range(len(submits)), key=decided.__getitem__)
     return [order.index(job) + 1 for job in range(len(submits))]
 
 
-#: When a job is asked for, its number, and the places of its grants; it is answered a moment later.
+#: When a job is submitted, its number, and the places of its grants; the response comes a moment later.
 Job = tuple[int, int, list[int]]
 ORDERS: dict[str, tuple[dict[str, Job], list[tuple[str, str]]]] = {
     "in order": ({"a": (1, 1, [1]), "b": (10, 2, [2])}, []),
@@ -87,7 +88,7 @@ def records_of(jobs: dict[str, Job]) -> list[Record]:
 
 
 def overtaken_in(records: list[Record]) -> tuple[list[tuple[str, ...]], int]:
-    """Who was overtaken by whom, and in how many cases somebody can have been."""
+    """Returns which job was overtaken by which, and the number of cases."""
     tally = Tally()
     history = History(Run("made-up", 1, keeps=["grants", "order"]), records)
     return [(one.job_id, *one.also) for one in out_of_order(history, tally)], tally.cases
@@ -95,20 +96,20 @@ def overtaken_in(records: list[Record]) -> tuple[list[tuple[str, ...]], int]:
 
 @pytest.mark.parametrize(("jobs", "expected"), ORDERS.values(), ids=ORDERS.keys())
 def test_first_grants_are_compared(jobs: dict[str, Job], expected: list[tuple[str, str]]) -> None:
-    """Whoever was acknowledged, has a lower number, and got its first grant later was overtaken, and nobody else."""
+    """An acknowledged job with a lower number and a later first grant was overtaken, and no other job was."""
     found, _ = overtaken_in(records_of(jobs))
     assert found == expected
 
 
 def test_job_whose_first_grant_is_not_told_is_not_compared() -> None:
-    """A store that counts more grants than it tells may have left out the first."""
+    """A job with more counted than stored grants is not compared, because its first grant may be missing."""
     records = records_of({"a": (1, 1, [2]), "b": (10, 2, [1])})
     told = [replace(one, grants=2) if isinstance(one, JobFact) and one.id == "a" else one for one in records]
     assert overtaken_in(told) == ([], 0)
 
 
 def test_job_that_was_asked_for_before_overtook_nobody() -> None:
-    """It may have been there since it was first asked for, though nobody heard an answer then."""
+    """A job may exist since its first submit, even without a response."""
     records = records_of({"a": (2, 2, [2]), "b": (10, 3, [1])})
     tried = Asked(1, "try", "client", "submit", "grpc", [Wanted("b")])
     for some in ([tried, *records], [*records, tried]):  # files are read in any order
@@ -116,14 +117,14 @@ def test_job_that_was_asked_for_before_overtook_nobody() -> None:
 
 
 def test_job_that_may_be_delayed_was_not_overtaken() -> None:
-    """Of two that asked for it one wanted it later; and where nobody else waited there was nothing to look at."""
+    """A job with a delay in one of its submits is not compared."""
     records = records_of({"a": (2, 1, [2]), "b": (10, 2, [1])})
     assert overtaken_in([Asked(1, "try", "client", "submit", "grpc", [Wanted("a", delay_ms=5)]), *records]) == ([], 0)
 
 
 @pytest.mark.parametrize("keeps", [["grants", "ticks"], ["order", "ticks"]])
 def test_order_needs_an_order_and_grants(keeps: list[str]) -> None:
-    """Where the store keeps one of the two alone nothing can be compared."""
+    """Without the order of submits or without grants nothing can be compared."""
     it = Changed(*sound())
     it.run = replace(it.run, keeps=keeps)
     assert it.judge().ruling("out of order").status is Status.NOT_OFFERED

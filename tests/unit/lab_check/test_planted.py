@@ -3,15 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from holdfast.lab.check.judging import RULES
-from holdfast.lab.check.ruling import Status
-from holdfast.lab.history.records import Began, Ended, JobFact
+from holdfast_lab.check.judge import RULES
+from holdfast_lab.check.verdict import Status
+from holdfast_lab.history.records import Began, Ended, JobFact
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.plants import PLANTS, Plant, stale_result
 from tests.unit.lab_check.sound_history import sound
 
 COVERAGE = {"calls", "faults"}
-#: Of the sound history.
+#: The number of cases in the sound history.
 CASES = {
     "lost": 16,
     "unasked": 24,
@@ -40,7 +40,7 @@ CASES = {
 
 
 def test_every_promise_is_kept_where_nothing_was_planted() -> None:
-    """The history that violations are planted in keeps every promise, and puts every one to the test."""
+    """The history without planted violations keeps every guarantee, and tests every one."""
     verdict = Changed(*sound()).judge()
     assert {ruling.rule: ruling.status for ruling in verdict.rulings if ruling.status is not Status.KEPT} == {}
     assert verdict.is_kept
@@ -48,18 +48,18 @@ def test_every_promise_is_kept_where_nothing_was_planted() -> None:
 
 
 def test_rules_count_what_they_looked_at() -> None:
-    """Cases are what a verdict stands on: neither more nor fewer than there were."""
+    """Every rule reports its exact number of cases."""
     assert {ruling.rule: ruling.cases for ruling in Changed(*sound()).judge().rulings} == CASES
 
 
 def test_every_rule_has_a_planted_violation() -> None:
-    """No rule goes untested, except those that only say whether anything was tried."""
+    """Every rule has a planted violation, except those that only check the coverage of the run."""
     assert {rule for rule, _, _ in PLANTS} == {rule.name for rule in RULES} - COVERAGE
 
 
 @pytest.mark.parametrize(("rule", "job_id", "plant"), PLANTS, ids=[plant.__name__ for _, _, plant in PLANTS])
 def test_planted_violation_is_found(rule: str, job_id: str, plant: Plant) -> None:
-    """It is found by its rule, for its job, and the evidence is that job's history in the order of time."""
+    """The violation is found by its rule, for its job, with that job's history in order of time as evidence."""
     it = Changed(*sound())
     plant(it)
     verdict = it.judge()
@@ -77,7 +77,7 @@ def test_planted_violation_is_found(rule: str, job_id: str, plant: Plant) -> Non
 
 @pytest.mark.parametrize(("rule", "job_id", "plant"), PLANTS, ids=[plant.__name__ for _, _, plant in PLANTS])
 def test_other_rules_do_not_cry_along(rule: str, job_id: str, plant: Plant) -> None:
-    """What other rules say of a planted violation is about the same job."""
+    """Findings of other rules about a planted violation concern the same job."""
     it = Changed(*sound())
     plant(it)
     verdict = it.judge()
@@ -95,7 +95,7 @@ def test_other_rules_do_not_cry_along(rule: str, job_id: str, plant: Plant) -> N
 
 
 def test_order_of_records_does_not_matter() -> None:
-    """Files are read in any order: each violation is found as often as before."""
+    """Every violation is found equally often, in whatever order files are read."""
     for rule, _, plant in PLANTS:
         it = Changed(*sound())
         plant(it)
@@ -106,7 +106,7 @@ def test_order_of_records_does_not_matter() -> None:
 
 
 def test_result_that_was_there_before_a_job_was_handed_out_again_is_not_stale() -> None:
-    """Where results are kept apart from states, the first one may be written down before anybody knows of the end."""
+    """If results are stored apart from states, the first result may be stored before the end is known."""
     it = Changed(*sound())
     first, later = it.all(Began, job_id="killed")[:2]
     stale_result(it)

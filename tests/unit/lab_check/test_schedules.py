@@ -1,10 +1,10 @@
-"""Ticks: every violation beside the nearest history that breaks nothing."""
+"""Ticks: every violation beside the nearest history without one."""
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast.lab.check.ruling import Status
-from holdfast.lab.history.records import CANCELED, EndFact, GrantFact, JobFact, Schedule, TickFact
+from holdfast_lab.check.verdict import Status
+from holdfast_lab.history.records import CANCELED, EndFact, GrantFact, JobFact, Schedule, TickFact
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.neighbours import Change, Neighbours, names_of, tell_apart
 from tests.unit.lab_check.plants import (
@@ -29,7 +29,7 @@ def made_by_a_retry(it: Changed) -> None:
 
 
 def two_jobs_for_the_only_tick(it: Changed) -> None:
-    """Of a schedule whose ticks do not name their jobs."""
+    """A schedule whose ticks do not name their jobs."""
     it.add(TickFact("other", WALL_MS, "fired"))
     it.add(*(JobFact(job_id, "", CANCELED, schedule="other") for job_id in ("other-1", "other-2")))
 
@@ -43,7 +43,7 @@ def skipped_between(it: Changed) -> None:
 
 
 def after_the_last_tick(it: Changed) -> None:
-    """Of what came before or after the ticks that had to come nothing is said."""
+    """Ticks before the first or after the last expected one are not checked."""
     it.replace(TickFact, {"job_id": "tick-x"}, tick_ms=WALL_MS + 3 * EVERY_MS + 1)
 
 
@@ -52,7 +52,7 @@ def no_ticks_at_all(it: Changed) -> None:
 
 
 def no_store_either(it: Changed) -> None:
-    """Then nobody knows what the store would say."""
+    """Without the store the rule is unknown."""
     it.drop(JobFact, GrantFact, EndFact)
 
 
@@ -83,7 +83,7 @@ def passed_over_by_the_next(it: Changed) -> None:
 
 
 def passed_over_from_before_the_first(it: Changed) -> None:
-    """Only ticks that had to come answer for those beside them."""
+    """Only expected ticks explain missing neighbours."""
     it.forget("tick-0")
     it.add(TickFact("hourly", WALL_MS - EVERY_MS, "skipped", passed=1))
 
@@ -114,12 +114,12 @@ PAIRS: list[Neighbours] = [
 
 @pytest.mark.parametrize(("rule", "job_id", "plant", "excuse"), PAIRS, ids=names_of(PAIRS))
 def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Change, excuse: Change) -> None:
-    """It is found for its job alone, and nothing is once the job has its excuse."""
+    """The rule finds only this job, and nothing once the excuse is applied."""
     tell_apart(rule, job_id, plant, excuse)
 
 
 def test_schedule_may_begin_at_any_time() -> None:
-    """Ticks are counted from the first one, not from the beginning of time."""
+    """Ticks are counted from the first one."""
     it = Changed(*sound())
     (schedule,) = it.run.schedules
     shifted = Schedule("hourly", EVERY_MS, schedule.first_ms + 1, schedule.last_ms + 1)
@@ -129,7 +129,7 @@ def test_schedule_may_begin_at_any_time() -> None:
 
 
 def test_schedule_that_was_seen_to_its_end_is_judged_though_others_were_made() -> None:
-    """That clients made some themselves says nothing about the one that is known."""
+    """A schedule with a known end is checked, even if clients created other schedules."""
     it = Changed(*sound())
     it.run = replace(it.run, calls=[*it.run.calls, "schedule"])
     verdict = it.judge()
@@ -137,7 +137,7 @@ def test_schedule_that_was_seen_to_its_end_is_judged_though_others_were_made() -
 
 
 def test_run_without_schedules_has_no_ticks_to_judge() -> None:
-    """Although its store would keep them."""
+    """Without schedules in the run, ticks are not offered, although the store would keep them."""
     it = Changed(*sound())
     it.run = replace(it.run, schedules=[])
     it.drop(TickFact)
@@ -148,7 +148,7 @@ def test_run_without_schedules_has_no_ticks_to_judge() -> None:
 
 
 def test_ticks_count_also_where_no_jobs_were_read() -> None:
-    """A store of which only the ticks are known has lost no job that they made."""
+    """Ticks alone, without jobs, are enough, and their jobs are not missed."""
     it = Changed(*sound())
     no_store_either(it)
     verdict = it.judge()
@@ -165,7 +165,7 @@ def test_ticks_count_also_where_no_jobs_were_read() -> None:
     ],
 )
 def test_evidence_shows_the_ticks(rule: str, plant: Plant, ticks: list[int]) -> None:
-    """What the store says of them, and of those beside one that it does not speak of."""
+    """The evidence shows the ticks, and the neighbours of a missing one."""
     it = Changed(*sound())
     plant(it)
     (finding,) = it.judge().ruling(rule).findings
@@ -174,7 +174,7 @@ def test_evidence_shows_the_ticks(rule: str, plant: Plant, ticks: list[int]) -> 
 
 
 def test_evidence_shows_both_jobs_of_a_tick() -> None:
-    """Neither of them alone is too many."""
+    """The evidence shows both jobs of a tick."""
     it = Changed(*sound())
     tick_twice(it)
     (finding,) = it.judge().ruling("tick doubled").findings
@@ -183,7 +183,7 @@ def test_evidence_shows_both_jobs_of_a_tick() -> None:
 
 @pytest.mark.parametrize(("passed", "status"), [(1, Status.KEPT), (0, Status.BROKEN)])
 def test_tick_passes_over_those_after_it_where_others_passed_those_before(passed: int, status: Status) -> None:
-    """What the tick before has answered for costs the next one nothing."""
+    """Ticks that the tick before has explained do not use up those of the next one."""
     it = Changed(*sound())
     it.drop(TickFact)
     it.forget("tick-0", "tick-3")

@@ -1,10 +1,10 @@
-"""What the store says of itself, and what a run has tried: violations beside their harmless neighbours."""
+"""The consistency of the store, and the coverage of a run: violations beside their harmless neighbours."""
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast.lab.check.ruling import Status
-from holdfast.lab.history.records import (
+from holdfast_lab.check.verdict import Status
+from holdfast_lab.history.records import (
     CANCELED,
     Answered,
     Asked,
@@ -89,12 +89,12 @@ PAIRS: list[Neighbours] = [
 
 @pytest.mark.parametrize(("rule", "job_id", "plant", "excuse"), PAIRS, ids=names_of(PAIRS))
 def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Change, excuse: Change) -> None:
-    """It is found for its job alone, and nothing is once the job has its excuse."""
+    """The rule finds only this job, and nothing once the excuse is applied."""
     tell_apart(rule, job_id, plant, excuse)
 
 
 def test_evidence_shows_damage_that_is_of_no_job() -> None:
-    """Nobody's history holds it, so it is shown by itself."""
+    """Damage without a job is shown by itself."""
     it = Changed(*sound())
     damage_of_no_job(it)
     (finding,) = it.judge().ruling("sound").findings
@@ -102,7 +102,7 @@ def test_evidence_shows_damage_that_is_of_no_job() -> None:
 
 
 def test_evidence_shows_the_grant_before_which_time_went_back() -> None:
-    """Both jobs belong to it, whichever of the two clocks was wrong."""
+    """The evidence shows the grants of both jobs."""
     it = Changed(*sound())
     time_went_back(it)
     (finding,) = it.judge().ruling("sound").findings
@@ -112,11 +112,11 @@ def test_evidence_shows_the_grant_before_which_time_went_back() -> None:
     }
 
 
-# -- what a run has tried
+# -- coverage of a run
 
 
 def test_submit_of_which_every_job_was_refused_has_not_succeeded() -> None:
-    """It was answered, and nothing came of it."""
+    """A submit of which every job was refused did not succeed."""
     it = Changed(*sound())
     submits = {asked.op for asked in it.all(Asked, call="submit")}
     it.records = [one for one in it.records if not (isinstance(one, Answered) and one.op in submits)]
@@ -127,7 +127,7 @@ def test_submit_of_which_every_job_was_refused_has_not_succeeded() -> None:
 
 
 def test_everything_that_never_happened_is_named() -> None:
-    """In the order in which the run was to try it."""
+    """Calls and faults that never happened are named, in the order of the run's list."""
     it = Changed(*sound())
     it.run = replace(it.run, calls=["purge", *it.run.calls, "drain"], faults=["full-disk", *it.run.faults, "pause"])
     verdict = it.judge()

@@ -1,8 +1,8 @@
-"""The evidence of a finding: what is told of a job, in which words and in which order."""
+"""The evidence of a finding: its lines, their wording and their order."""
 
-from holdfast.lab.check.history import History
-from holdfast.lab.check.story import state_name, story
-from holdfast.lab.history.records import (
+from holdfast_lab.check.history import History
+from holdfast_lab.check.story import state_name, story
+from holdfast_lab.history.records import (
     CANCELED,
     DONE,
     FAILED,
@@ -27,7 +27,7 @@ from holdfast.lab.history.records import (
 SECOND_US = 1_000_000
 BATCH = [Wanted("other"), Wanted("one", id="i", key="k", digest="d", delay_ms=5, fails=2), Wanted("one")]
 RECORDS: list[Record] = [
-    # of this job
+    # this job
     Asked(10 * SECOND_US, "c/1", "c", "submit", "grpc", BATCH),
     Answered(11 * SECOND_US, "c/1", ["x", "a", ""], {2: "QUEUE_FULL"}, [1]),
     Asked(12 * SECOND_US, "c/2", "c", "cancel", "http", job_id="a"),
@@ -45,16 +45,16 @@ RECORDS: list[Record] = [
     Began(24 * SECOND_US, "r1", "a", 7, "w", 1, 1_700_000_000_000),
     Ended(25 * SECOND_US, "r1", "failed"),
     Began(26 * SECOND_US, "r2", "a", 8, "w", 2),
-    # of others
+    # other jobs
     Asked(12 * SECOND_US, "d/1", "d", "submit", "grpc", [Wanted("else")]),
     Answered(13 * SECOND_US, "d/1", ["x"]),
     Began(14 * SECOND_US, "r3", "x", 9, "w"),
-    # of the time from 10 s to 26 s, and a second before and after
+    # from 10 s to 26 s, and a second before and after
     Broken(8 * SECOND_US, 9 * SECOND_US - 1, "too-early", "server"),
     Broken(8 * SECOND_US, 9 * SECOND_US, "kill", "server", "at last"),
     Broken(27 * SECOND_US, 27 * SECOND_US, "cut", "client"),
     Broken(27 * SECOND_US + 1, 28 * SECOND_US, "too-late", "client"),
-    # of the store
+    # the store
     JobFact("a", "one", DONE, "t", "q", 1, 2, "node-1", "k", 3, 4, 5, 6, "r1", "s", "o"),
     JobFact("a", "one", CANCELED),
     GrantFact("a", 7, 1, "node-1", 99),
@@ -69,20 +69,20 @@ RECORDS: list[Record] = [
 ]
 TOLD = """\
 8.0 fault: kill server for 1.000 s at last
-10.0 c: asks over grpc: submit one id=i key=k digest=d delay_ms=5 fails=2; one (of 3) [c/1]
-11.0 c: is answered: id a (was there), refused QUEUE_FULL [c/1]
-12.0 c: asks over http: cancel a [c/2]
+10.0 c: sends over grpc: submit one id=i key=k digest=d delay_ms=5 fails=2; one (of 3) [c/1]
+11.0 c: receives: id a (existing), refused QUEUE_FULL [c/1]
+12.0 c: sends over http: cancel a [c/2]
 13.0 c: is refused: INTERNAL no idea [c/2]
-14.0 c: asks over grpc: get a [c/3]
-15.0 c: learns nothing: lost [c/3]
-16.0 c: asks over grpc: get a [c/4]
-17.0 c: learns nothing: UNAVAILABLE [c/4]
-18.0 c: asks over grpc: list [c/5]
-19.0 c: is answered: a FAILED attempts=2 run=r reason=LOST [c/5]
-20.0 c: asks over grpc: retry a [c/6]
-21.0 c: is answered: id b [c/6]
-22.0 c: asks over grpc: get a [c/7]
-23.0 c: is answered: done [c/7]
+14.0 c: sends over grpc: get a [c/3]
+15.0 c: gets no response: lost [c/3]
+16.0 c: sends over grpc: get a [c/4]
+17.0 c: gets no response: UNAVAILABLE [c/4]
+18.0 c: sends over grpc: list [c/5]
+19.0 c: receives: a FAILED attempts=2 run=r reason=LOST [c/5]
+20.0 c: sends over grpc: retry a [c/6]
+21.0 c: receives: id b [c/6]
+22.0 c: sends over grpc: get a [c/7]
+23.0 c: receives: done [c/7]
 24.0 worker w: begins a, attempt 1 under token 7, as run r1 at 1700000000000 ms of the wall clock
 25.0 worker w: run r1 ended failed
 26.0 worker w: begins a, attempt 2 under token 8, as run r2
@@ -105,33 +105,33 @@ def told(
 
 
 def test_everything_is_told_of_a_job_and_nothing_of_others() -> None:
-    """Calls, attempts and the faults of that time in the order of time, and last what the store says."""
+    """The story has the job's calls, attempts and faults in order of time, and then the state of the store."""
     assert told("a") == TOLD
 
 
 def test_every_line_carries_its_record() -> None:
-    """Programs get what was written down, not only the words."""
+    """Every line has its record, for programs."""
     lines = story(History(Run("made-up", 1), RECORDS), ["a"])
     assert len({id(line.record) for line in lines}) == len(lines)
     assert all(any(line.record is record for record in RECORDS) for line in lines)
 
 
 def test_job_that_a_retry_made_is_told_with_that_retry() -> None:
-    """Nothing else is known of it, but by its name it is one with the job that it was made like."""
+    """A job that a retry created is shown with that retry, and with the calls of the original job."""
     lines = told("b").splitlines()
-    assert "20.0 c: asks over grpc: retry a [c/6]" in lines
-    assert "10.0 c: asks over grpc: submit one id=i key=k digest=d delay_ms=5 fails=2; one (of 3) [c/1]" in lines
+    assert "20.0 c: sends over grpc: retry a [c/6]" in lines
+    assert "10.0 c: sends over grpc: submit one id=i key=k digest=d delay_ms=5 fails=2; one (of 3) [c/1]" in lines
 
 
 def test_names_calls_and_records_are_told_beside_jobs() -> None:
-    """Where a finding is of no job that exists, what belongs to it is told all the same, and once."""
+    """Calls, names and records that belong to no existing job are shown, and only once."""
     assert told(names=("else",)).splitlines() == [
-        "12.0 d: asks over grpc: submit else [d/1]",
-        "13.0 d: is answered: id x [d/1]",
+        "12.0 d: sends over grpc: submit else [d/1]",
+        "13.0 d: receives: id x [d/1]",
     ]
     assert told("", ops=("d/1", "unknown")).splitlines() == [
-        "12.0 d: asks over grpc: submit [d/1]",
-        "13.0 d: is answered: id x [d/1]",
+        "12.0 d: sends over grpc: submit [d/1]",
+        "13.0 d: receives: id x [d/1]",
     ]
     tick, damage = TickFact("t", 6, "skipped"), DamageFact("torn")
     assert told(records=(tick, damage)).splitlines() == ["None store: tick 6 of t: skipped", "None store: damage: torn"]
@@ -140,13 +140,13 @@ def test_names_calls_and_records_are_told_beside_jobs() -> None:
 
 
 def test_many_faults_are_told_as_far_as_they_explain_anything() -> None:
-    """Of a minute in which everything broke the first twenty are enough."""
+    """At most the first twenty faults are shown."""
     broken: list[Record] = [Broken(number, number, "cut") for number in range(1, 30)]
     lines = story(History(Run("made-up", 1), [Began(1, "r", "a", 1, "w"), *broken]), ["a"])
     assert [line.at_us for line in lines if line.who == "fault"] == list(range(1, 21))
 
 
 def test_states_go_by_the_names_of_the_contract() -> None:
-    """One that there is not is told by its number."""
+    """States are shown by name, and an unknown one by its number."""
     names = ["state 0", "QUEUED", "RUNNING", "DONE", "FAILED", "CANCELED", "state 6"]
     assert [state_name(state) for state in range(7)] == names

@@ -1,4 +1,4 @@
-"""What was not put to the test is unknown, what is not offered is said to be so, what nobody knows breaks nothing."""
+"""Untested rules are unknown, missing features are not offered, and unknown outcomes are no violations."""
 
 import random
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.lab.check.judging import RULES
-from holdfast.lab.check.ruling import Status
-from holdfast.lab.history.records import (
+from holdfast_lab.check.judge import RULES
+from holdfast_lab.check.verdict import Status
+from holdfast_lab.history.records import (
     CANCELED,
     DONE,
     QUEUED,
@@ -197,7 +197,7 @@ def no_calls_to_be_made(it: Changed) -> None:
     it.run = replace(it.run, calls=[])
 
 
-#: Where something was looked at, and what was seen proves nothing.
+#: Rules with cases that prove nothing.
 HOLLOW: list[tuple[str, Strip]] = [
     ("lost", no_jobs),
     ("duplicated", no_answers_and_no_store),
@@ -217,7 +217,7 @@ HOLLOW: list[tuple[str, Strip]] = [
 
 
 def lose(it: Changed, op: str) -> None:
-    """Nobody heard what came of it."""
+    """Makes the outcome of a call unknown."""
     it.records = [
         Lost(one.at_us, one.op, "DEADLINE_EXCEEDED") if isinstance(one, Answered | Refused) and one.op == op else one
         for one in it.records
@@ -225,13 +225,13 @@ def lose(it: Changed, op: str) -> None:
 
 
 def test_every_rule_has_a_run_that_never_exercises_it() -> None:
-    """No rule can be kept for want of cases without a test that sees it."""
+    """Every rule has a history in which it has no cases."""
     assert STRIPS.keys() == {rule.name for rule in RULES}
 
 
 @pytest.mark.parametrize(("rule", "strip"), [*STRIPS.items(), *HOLLOW])
 def test_what_was_never_exercised_is_unknown(rule: str, strip: Strip) -> None:
-    """A run in which a rule had nothing to look at is not said to have kept that promise, and the reason is given."""
+    """A rule without cases is unknown, and the reason is given."""
     it = Changed(*sound())
     strip(it)
     verdict = it.judge()
@@ -242,14 +242,14 @@ def test_what_was_never_exercised_is_unknown(rule: str, strip: Strip) -> None:
 
 
 def test_empty_history_proves_nothing() -> None:
-    """Of a run that nobody wrote anything down of, nothing is kept and nothing is broken."""
+    """In a history without records every rule is unknown."""
     run, _ = sound()
     verdict = Changed(run, []).judge()
     assert {ruling.status for ruling in verdict.rulings} == {Status.UNKNOWN}
 
 
 def test_what_a_topology_lacks_does_not_spoil_the_run() -> None:
-    """Without order, ticks, schedules and HTTP these promises are not offered, and all others are kept."""
+    """Without order, ticks, schedules and HTTP these rules are not offered, and all others are kept."""
     it = Changed(*sound())
     it.run = replace(it.run, keeps=[], schedules=[], interfaces=["grpc"])
     it.drop(GrantFact, TickFact)
@@ -297,7 +297,7 @@ def end_before_its_beginning(it: Changed) -> None:
 
 
 def run_of_two_jobs(it: Changed) -> None:
-    """Both were begun, whichever of them it was; the store counts no grants of the one."""
+    """One run for attempts of two jobs; the store counts no grants of one of them."""
     first, second = it.all(Began, job_id="poison")
     it.drop(Began, run=second.run)
     it.drop(GrantFact, job_id="poison")
@@ -322,12 +322,12 @@ GAPS = [
 
 @pytest.mark.parametrize("gap", GAPS)
 def test_records_that_are_not_whole_are_a_doubt(gap: Strip) -> None:
-    """A history with a hole in it, or with something in it twice, does not count as kept, and is not called broken."""
+    """A history with missing or repeated records is unknown, and not broken."""
     it = Changed(*sound())
     gap(it)
     verdict = it.judge()
     assert (verdict.broken, verdict.status) == ([], Status.UNKNOWN)
-    assert "the records are not whole" in verdict.ruling("calls").reason
+    assert "the records are incomplete" in verdict.ruling("calls").reason
 
 
 ANSWERED_OPS = sorted({one.op for one in sound()[1] if isinstance(one, Answered | Refused)})
@@ -341,7 +341,7 @@ ANSWERED_OPS = sorted({one.op for one in sound()[1] if isinstance(one, Answered 
     seed=st.integers(0, 1_000),
 )
 def test_unknown_outcomes_break_nothing(lost: set[str], silent: set[str], has_ends: bool, seed: int) -> None:  # noqa: FBT001
-    """Whichever answers are lost or never come, and in whatever order files are read, nothing is called broken."""
+    """Whichever responses are lost or missing, and in whatever order files are read, there is no finding."""
     run, records = sound()
     kept = [one for one in records if has_ends or not isinstance(one, Ended)]
     changed = [outcome for one in kept if (outcome := unheard(one, lost, silent)) is not None]
@@ -359,18 +359,18 @@ def unheard(one: Record, lost: set[str], silent: set[str]) -> Record | None:
     return one
 
 
-# -- what must not be concluded
+# -- conclusions that must not be drawn
 
 
 def late_attempt(it: Changed) -> None:
-    """An attempt of the canceled job begins after its cancel, and the store does not say when it was granted."""
+    """An attempt of the canceled job begins after its cancel, and the store does not show when it was granted."""
     it.drop(EndFact, job_id="canceled")
     it.add(GrantFact("canceled", 7, 1_000, "node-1"))
     it.add(Began(it.one(Began, job_id="first").at_us, "r", "canceled", 7, "worker-1"))
 
 
 def test_attempt_that_a_fault_may_have_held_up_is_no_breach_of_a_cancel() -> None:
-    """A worker that was stopped with a lease begins it later, whatever was canceled meanwhile."""
+    """A worker that was stopped with a lease may begin the job later, even after its cancel."""
     it = Changed(*sound())
     late_attempt(it)
     canceled_us = it.one(Answered, op=it.op_of("cancel", "canceled")).at_us
@@ -379,7 +379,7 @@ def test_attempt_that_a_fault_may_have_held_up_is_no_breach_of_a_cancel() -> Non
 
 
 def test_attempt_that_was_granted_before_the_cancel_is_no_breach_of_it() -> None:
-    """Where the store says that the grant came before the end, the attempt was only late."""
+    """An attempt that begins after a cancel is no violation if its grant came before the end."""
     it = Changed(*sound())
     late_attempt(it)
     it.add(EndFact("canceled", CANCELED, place=1_001))
@@ -387,14 +387,14 @@ def test_attempt_that_was_granted_before_the_cancel_is_no_breach_of_it() -> None
 
 
 def test_grants_alone_show_whether_anything_ran_after_a_cancel() -> None:
-    """Where workers wrote nothing down, what the store gave out is enough."""
+    """Without records of workers, the grants of the store are enough."""
     it = Changed(*sound())
     no_attempts(it)
     assert it.judge().ruling("ran after cancel").status is Status.KEPT
 
 
 def swapped(it: Changed) -> None:
-    """The second job is granted before the first."""
+    """Grants the second job before the first."""
     first, second = it.one(GrantFact, job_id="first"), it.one(GrantFact, job_id="second")
     it.replace(GrantFact, {"job_id": "first"}, place=second.place)
     it.replace(GrantFact, {"job_id": "second", "token": second.token}, place=first.place)
@@ -429,7 +429,7 @@ def of_another_store(it: Changed) -> None:
     "excuse", [overlapping, unacknowledged, delayed, to_be_canceled, of_another_lane, of_another_store]
 )
 def test_order_is_judged_only_where_it_is_certain(excuse: Strip) -> None:
-    """Who was not certainly first, due and waiting in the same lane was not overtaken."""
+    """A job that was not certainly first, due and waiting in the same lane was not overtaken."""
     it = Changed(*sound())
     swapped(it)
     excuse(it)
@@ -437,7 +437,7 @@ def test_order_is_judged_only_where_it_is_certain(excuse: Strip) -> None:
 
 
 def test_wall_clocks_count_for_nothing_once_one_was_stepped() -> None:
-    """What was created under a wrong clock keeps a wrong time, so only the store's own times are compared."""
+    """After a clock fault only the store's own times are compared, because jobs keep wrong times."""
     it = Changed(*sound())
     due_ms = it.one(JobFact, id="later").not_before_ms
     it.replace(Began, {"job_id": "later"}, wall_ms=due_ms - 3_600_000)
@@ -447,28 +447,28 @@ def test_wall_clocks_count_for_nothing_once_one_was_stepped() -> None:
 
 
 def test_clock_that_the_machine_corrected_meanwhile_is_no_alarm() -> None:
-    """A store that never goes back in time may be some milliseconds ahead of its workers from then on."""
+    """A store whose time never goes back may be some milliseconds ahead of its workers after a clock correction."""
     it = Changed(*sound())
     it.replace(Began, {"job_id": "later"}, wall_ms=it.one(JobFact, id="later").not_before_ms - 5)
     assert it.judge().ruling("early").status is Status.KEPT
 
 
 def test_backoff_of_a_later_attempt_is_not_taken_for_a_delay() -> None:
-    """A store that keeps the time of the last attempt says nothing about the first."""
+    """The back-off of a later attempt is not the delay of the first one."""
     it = Changed(*sound())
     it.replace(JobFact, {"id": "later"}, not_before_ms=it.one(JobFact, id="later").not_before_ms + 60_000)
     assert it.judge().ruling("early").status is Status.KEPT
 
 
 def test_poison_that_a_fault_cost_its_attempts_did_not_give_up() -> None:
-    """Losses that nobody saw may have spent what the attempts did not."""
+    """Losses without a record may have used up the attempts of a poison job."""
     it = Changed(*sound())
     it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=3, fails=3)])
     assert it.judge().ruling("poison").status is Status.KEPT
 
 
 def test_client_that_was_broken_itself_does_not_hang() -> None:
-    """Whoever was killed in the middle of a call gets no answer to it."""
+    """A client that was killed during a call gets no response, which is no violation."""
     it = Changed(*sound())
     it.drop(Answered, op=it.op_of("get", "first"))
     it.add(Asked(it.last_us() + 16_000_000, "still-there", "client-1", "list", "grpc"))
@@ -477,7 +477,7 @@ def test_client_that_was_broken_itself_does_not_hang() -> None:
 
 
 def test_list_that_lags_takes_no_end_back() -> None:
-    """A list may show what was a moment ago."""
+    """A list may show an older state."""
     it = Changed(*sound())
     answer = it.one(Answered, op=it.op_of("list"))
     seen = [replace(one, state=RUNNING, run="") for one in answer.seen]
@@ -486,7 +486,7 @@ def test_list_that_lags_takes_no_end_back() -> None:
 
 
 def test_refusal_of_what_arrived_twice_excuses_what_is_there() -> None:
-    """Where connections are doubled, one of the two may have been done although the other was refused."""
+    """If connections are duplicated, a refused request may have succeeded once."""
     it = Changed(*sound())
     lost = it.one(Lost, op=it.op_of("cancel", "let-go"))
     it.drop(Lost, op=lost.op)
@@ -495,7 +495,7 @@ def test_refusal_of_what_arrived_twice_excuses_what_is_there() -> None:
 
 
 def test_job_that_was_shown_waiting_may_be_taken_back() -> None:
-    """A submit that nobody knows the outcome of may be undone as long as its job only waits."""
+    """A job of an unknown submit may be undone as long as it only waits."""
     it = Changed(*sound())
     answer = it.one(Answered, op=it.op_of("list"))
     it.replace(Answered, {"op": answer.op}, seen=[*answer.seen, Seen("undone", QUEUED, "not-made")])
@@ -503,7 +503,7 @@ def test_job_that_was_shown_waiting_may_be_taken_back() -> None:
 
 
 def test_one_name_under_two_identities_may_be_two_jobs() -> None:
-    """Whoever asks for the same under a key and then under an id has asked for two."""
+    """Submits of one name under a key and under an id may make two jobs."""
     it = Changed(*sound())
     it.add(Asked(it.last_us(), "anew", "client-1", "submit", "grpc", [Wanted("named", key="anew")]))
     it.add(replace(it.one(JobFact, id="let-go"), id="anew", name="named", key="anew", schedule="", number=99))
@@ -512,7 +512,7 @@ def test_one_name_under_two_identities_may_be_two_jobs() -> None:
 
 
 def test_key_counts_before_an_id() -> None:
-    """Under a key that is taken a client is told the id that is there, whatever it would have called the job."""
+    """A submit with a used key gets the existing id, even if it names another id."""
     it = Changed(*sound())
     wanted = Wanted("keyed", id="mine", key="key", digest="one")
     for op in {ask.op for ask in it.all(Asked, call="submit") if any(one.name == "keyed" for one in ask.wanted)}:
@@ -521,21 +521,21 @@ def test_key_counts_before_an_id() -> None:
 
 
 def test_what_a_failed_job_left_behind_is_no_run() -> None:
-    """Only a good attempt returns its run."""
+    """Only a successful attempt returns its run."""
     it = Changed(*sound())
     it.replace(JobFact, {"id": "poison"}, run="what it said last")
     assert it.judge().is_kept
 
 
 def test_store_that_counts_more_grants_than_it_tells_may_have_given_any_token() -> None:
-    """What is left out of the grants may be the one that an attempt began under."""
+    """If the store counts more grants than it has, a missing one may have any token."""
     it = Changed(*sound())
     it.drop(GrantFact, job_id="poison", token=7)
     assert it.judge().broken == []
 
 
 def test_ticks_are_not_offered_where_the_store_keeps_none() -> None:
-    """A schedule whose ticks nobody wrote down was neither kept nor missed."""
+    """Ticks are not offered if the store does not keep them."""
     it = Changed(*sound())
     it.run = replace(it.run, keeps=["grants", "order"])
     it.drop(TickFact)
@@ -544,7 +544,7 @@ def test_ticks_are_not_offered_where_the_store_keeps_none() -> None:
 
 
 def test_jobs_made_by_hand_and_by_schedules_that_are_not_judged_are_no_ticks_too_many() -> None:
-    """Only a schedule that was seen from its first tick to its last has ticks that had to come."""
+    """Only a schedule that was seen from its first to its last tick has expected ticks."""
     it = Changed(*sound())
     it.replace(TickFact, {"outcome": "fired"}, job_id="")
     it.add(TickFact("hourly", WALL_MS, "triggered", "by-hand"), TickFact("other", WALL_MS + 1, "fired", "beside"))
@@ -554,7 +554,7 @@ def test_jobs_made_by_hand_and_by_schedules_that_are_not_judged_are_no_ticks_too
 
 
 def test_one_submit_or_retry_that_may_have_happened_explains_the_job() -> None:
-    """That another was refused says nothing about it."""
+    """Another refused submit or retry does not matter."""
     it = Changed(*sound())
     at_us = it.last_us()
     it.add(Asked(at_us, "full", "client-1", "submit", "grpc", [Wanted("made")]))
@@ -566,7 +566,7 @@ def test_one_submit_or_retry_that_may_have_happened_explains_the_job() -> None:
 
 
 def test_grants_that_are_not_kept_were_not_missing() -> None:
-    """Nobody knows who began what failed where neither the store nor a worker says so."""
+    """Without grants in the store and records of workers, a failed job needs no grant."""
     it = Changed(*sound())
     failed_by_nobody(it)
     it.run = replace(it.run, keeps=["ticks"])
@@ -574,7 +574,7 @@ def test_grants_that_are_not_kept_were_not_missing() -> None:
 
 
 def test_one_cancel_that_may_have_happened_explains_the_end() -> None:
-    """That another was refused says nothing about it."""
+    """Another refused cancel does not matter."""
     it = Changed(*sound())
     at_us = it.one(Lost, op=it.op_of("cancel", "let-go")).at_us
     it.add(Asked(at_us, "late", "client-2", "cancel", "grpc", job_id="let-go"))
@@ -583,7 +583,7 @@ def test_one_cancel_that_may_have_happened_explains_the_end() -> None:
 
 
 def test_time_may_go_back_where_there_is_no_log() -> None:
-    """A store that orders nothing gives grants at the times of whoever's clock."""
+    """Without an order of grants, their times may go back."""
     it = Changed(*sound())
     time_went_back(it)
     it.run = replace(it.run, keeps=["grants", "ticks"])
@@ -591,7 +591,7 @@ def test_time_may_go_back_where_there_is_no_log() -> None:
 
 
 def test_run_without_faults_needs_none() -> None:
-    """Where no fault was enabled none has to be fired."""
+    """If no fault was enabled, none has to be fired."""
     done = JobFact("j", "n", DONE)
     verdict = Changed(Run("made-up", 1, calls=["submit"]), [done]).judge()
     assert verdict.ruling("faults").status is Status.NOT_OFFERED

@@ -1,4 +1,4 @@
-"""What a client does, and what it writes down of it."""
+"""The calls of a client, and its records of them."""
 
 import asyncio
 import inspect
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.history.files import Writer, read_records
-from holdfast.lab.history.records import DONE, Answered, Asked, Lost, Record, Refused, Seen
-from holdfast.lab.torture.load.client import Client, Options
-from holdfast.lab.torture.load.drawing import Drawer
-from holdfast.lab.torture.load.faces import LostError, Order, Page, RefusedError, StrangeError, Told
-from holdfast.lab.torture.load.notebook import Notebook, Tally
+from holdfast_lab.history.files import Writer, read_records
+from holdfast_lab.history.records import DONE, Answered, Asked, Lost, Record, Refused, Seen
+from holdfast_lab.torture.load.call_log import Notebook, Tally
+from holdfast_lab.torture.load.client import Client, Options
+from holdfast_lab.torture.load.interfaces import LostError, Order, Page, RefusedError, StrangeError, Told
+from holdfast_lab.torture.load.random_orders import Drawer
 
 
 class Nodes:
-    """An interface whose jobs are done at once, and whose queues are paused at some nodes before it fails."""
+    """An interface whose jobs are done at once, and whose pause fails after some nodes have paused."""
 
     via = "grpc"
     has_ids = has_options = True
@@ -64,12 +64,12 @@ class Nodes:
             raise self.failure
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
 
 @pytest.mark.parametrize("failure", [LostError("UNAVAILABLE"), RefusedError("RESOURCE_EXHAUSTED", "NO_SPACE")])
 async def test_queue_that_may_be_paused_is_resumed_before_anything_else(tmp_path: Path, failure: Exception) -> None:
-    """Some of the nodes may have paused it, whatever was answered: jobs there would wait for ever."""
+    """A failed pause is followed by a resume, because some nodes may have paused."""
     face, stopping = Nodes(failure), asyncio.Event()
     with Writer(tmp_path / "client.jsonl") as writer:
         book = Notebook("c", "grpc", writer, Tally())
@@ -87,7 +87,7 @@ async def answering(outcome: Exception | Told) -> Told:
 
 
 async def noted(path: Path, tally: Tally, outcome: Exception | Told) -> list[Record]:
-    """What a notebook says of a submit that ends like this."""
+    """Returns the records of a submit with this outcome."""
     order = Drawer(1, "c").waiting()
     with Writer(path / "client.jsonl") as writer:
         try:
@@ -111,7 +111,7 @@ async def noted(path: Path, tally: Tally, outcome: Exception | Told) -> list[Rec
 async def test_every_call_is_written_down_with_what_became_of_it(
     tmp_path: Path, outcome: Exception | Told, kind: type[Record]
 ) -> None:
-    """What nobody knows the fate of is neither answered nor refused; an answer that must not come is a finding too."""
+    """A lost response is neither answered nor refused, and a response that is not in the contract is a finding too."""
     tally = Tally()
     asked, ended = await noted(tmp_path, tally, outcome)
     assert isinstance(asked, Asked)
@@ -120,7 +120,7 @@ async def test_every_call_is_written_down_with_what_became_of_it(
 
 
 async def test_what_cannot_be_written_down_is_not_asked() -> None:
-    """A history without room for a question would judge its answer as nobody's."""
+    """A call that cannot be recorded is not sent."""
     asked = answering(Told(["job"]))
     with Writer(Path("/dev/full")) as writer, pytest.raises(OSError, match="No space left"):
         await Notebook("c", "grpc", writer, Tally()).submit([Drawer(1, "c").waiting()], asked)
@@ -128,7 +128,7 @@ async def test_what_cannot_be_written_down_is_not_asked() -> None:
 
 
 async def test_call_that_is_given_up_is_unknown(tmp_path: Path) -> None:
-    """Whoever is interrupted while it waits does not know whether it was done."""
+    """A call that is cancelled has an unknown outcome."""
     with Writer(tmp_path / "client.jsonl") as writer:
         book = Notebook("c", "grpc", writer, Tally())
         asking = asyncio.create_task(book.do("pause", asyncio.get_running_loop().create_future()))

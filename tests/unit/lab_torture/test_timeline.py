@@ -1,13 +1,13 @@
-"""What is made of records for people: the timeline and the report."""
+"""The timeline and the report of a run."""
 
 from pathlib import Path
 
 import pytest
 
-from holdfast.lab.history.files import Writer, write_run
-from holdfast.lab.history.records import Answered, Asked, Began, Broken, DamageFact, Ended, Lost, Record, Run, Wanted
-from holdfast.lab.torture import report
-from holdfast.lab.torture.timeline import OTHERS, kills_of, lanes_of, timeline_of
+from holdfast_lab.history.files import Writer, write_run
+from holdfast_lab.history.records import Answered, Asked, Began, Broken, DamageFact, Ended, Lost, Record, Run, Wanted
+from holdfast_lab.torture import report
+from holdfast_lab.torture.timeline import OTHERS, kills_of, lanes_of, timeline_of
 
 SECOND = 1_000_000
 RUN = Run(
@@ -34,11 +34,11 @@ RECORDS: list[Record] = [
 
 
 def test_rates_are_in_the_moments_in_which_something_happened() -> None:
-    """Each bin holds what was new, ended or lost in it, per second."""
+    """Each bin holds the jobs acknowledged, ended or lost in it, per second."""
     timeline = timeline_of(RUN, RECORDS)
     assert timeline.bin_s == 0.5
     assert [index for index, rate in enumerate(timeline.acknowledged) if rate] == [2]
-    assert timeline.acknowledged[2] == 2.0  # one of two was there before
+    assert timeline.acknowledged[2] == 2.0  # one of the two existed before
     assert timeline.lost[4] == timeline.ended[6] == 2.0
     assert (timeline.peace_s, timeline.drained_s) == (4.0, 6.0)
 
@@ -59,7 +59,7 @@ def test_rates_are_in_the_moments_in_which_something_happened() -> None:
     ],
 )
 def test_lanes_are_those_whom_a_fault_hit(target: str, lanes: list[str]) -> None:
-    """Names are kept, and what else is said is not; what hit nobody in particular has a lane of its kind."""
+    """Lanes have the names of the targets without details, or the kind of a fault without a particular target."""
     assert lanes_of(Broken(0, 1, "kill", target)) == lanes
 
 
@@ -73,12 +73,12 @@ def test_lanes_are_those_whom_a_fault_hit(target: str, lanes: list[str]) -> None
     ],
 )
 def test_kills_are_counted_by_process(kind: str, target: str, kills: int) -> None:
-    """Whoever is killed again while it starts counts again."""
+    """A process that is killed again while it starts counts again."""
     assert kills_of(Broken(0, 1, kind, target)) == kills
 
 
 def test_lanes_are_bounded() -> None:
-    """Who would be too many share a last lane."""
+    """Surplus targets share the last lane."""
     many = [Broken(10 * SECOND, 11 * SECOND, "kill", f"node node-{number:02}") for number in range(40)]
     timeline = timeline_of(RUN, many)
     assert len(timeline.lanes) == 16
@@ -87,12 +87,12 @@ def test_lanes_are_bounded() -> None:
 
 
 def test_run_without_anything_has_a_timeline() -> None:
-    """A run that ended at once is drawn, too."""
+    """A run without records has a timeline."""
     assert timeline_of(Run("embedded", 1, begun_us=5), []).lanes == []
 
 
 def test_report_says_what_was_broken_asked_and_found(tmp_path: Path) -> None:
-    """All parts are there, the picture beside it."""
+    """The report has all its parts, and the picture beside it."""
     write_run(tmp_path, RUN)
     with Writer(tmp_path / "all.jsonl") as writer:
         for record in (*RECORDS, DamageFact("worker-2 ended by itself")):
@@ -100,7 +100,7 @@ def test_report_says_what_was_broken_asked_and_found(tmp_path: Path) -> None:
     report.write(tmp_path, "verdict: kept")
     text = (tmp_path / "report.md").read_text()
     assert (
-        "2 jobs, 1 attempts and 2 faults in 4 s, 2 processes killed, 0 files of journals trimmed; everything had "
+        "2 jobs, 1 attempts and 2 faults in 4 s, 2 processes killed, 0 journal files trimmed; all jobs had "
         "ended 2.0 s after the last fault." in text
     )
     assert "| kill | 1 | worker-1 | 1.0 |" in text
@@ -114,20 +114,20 @@ def test_report_says_what_was_broken_asked_and_found(tmp_path: Path) -> None:
 
 
 def test_report_of_a_run_that_did_not_drain_says_so() -> None:
-    """What had not ended within the bound is the first thing that is said."""
+    """The report says first that not all jobs had ended within the bound."""
     run = Run("embedded", 1, faults_ended_us=9 * SECOND, drain_bound_s=120.0)
     lines = report.report(run, report.numbers_of([]), "verdict: broken")
-    assert "not everything had ended 120 s after the last fault." in lines[2]
+    assert "not all jobs had ended 120 s after the last fault." in lines[2]
 
 
 def test_report_of_a_run_that_ended_early_claims_nothing_about_its_end() -> None:
-    """Nobody waited for anything, and the fault that was under way has a line of its own kind."""
+    """The report of a run that ended early makes no claim about its end, and lists the active fault."""
     broken = [Broken(9 * SECOND, 10 * SECOND, "kill", note="given up")]
     run = Run("embedded", 1, ["kill"], begun_us=3 * SECOND, drain_bound_s=120.0)
-    lines = report.report(run, report.numbers_of(broken), "verdict: unknown", "somebody ended it")
+    lines = report.report(run, report.numbers_of(broken), "verdict: unknown", "it was interrupted")
     assert (
-        "1 faults in 7 s, 1 processes killed, 0 files of journals trimmed; nobody waited for everything to end."
+        "1 faults in 7 s, 1 processes killed, 0 journal files trimmed; the run did not wait for all jobs to end."
         in lines[2]
     )
-    assert lines[4] == "**It ended early: somebody ended it.**"
+    assert lines[4] == "**It ended early: it was interrupted.**"
     assert "| kill | 1 | kill | 1.0 |" in lines

@@ -1,14 +1,14 @@
-"""Several things at once."""
+"""Concurrent coroutines."""
 
 import asyncio
 
 import pytest
 
-from holdfast.lab.torture.together import together
+from holdfast_lab.torture.task_group import together
 
 
 async def test_failure_of_one_ends_the_others_first() -> None:
-    """Whoever hears of the failure finds nobody else at work."""
+    """When the failure is raised, all other coroutines have ended."""
     ended = asyncio.Event()
 
     async def wait() -> None:

@@ -1,4 +1,4 @@
-"""Where an app keeps its jobs."""
+"""The default URL of an app."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from holdfast import Holdfast
 def test_app_without_a_url_is_where_the_environment_sends_commands(
     monkeypatch: pytest.MonkeyPatch, named: str, url: str
 ) -> None:
-    """Every place that HOLDFAST_CONNECT names for workers and commands is one for an app; a URL is stronger."""
+    """An app without a URL uses HOLDFAST_CONNECT, as workers and commands do, and a given URL takes precedence."""
     monkeypatch.setenv("HOLDFAST_CONNECT", named)
     assert Holdfast().url == url
     assert Holdfast("./own").url == "./own"

@@ -56,14 +56,14 @@ def typed(kind: Any) -> Callable[..., Any]:  # noqa: ANN401 - any annotation
 
 
 def call(function: Callable[..., Any], *args: object, **kwargs: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the function is called with on the other side."""
+    """The arguments with which a worker calls the function."""
     codec = Codec(function)
     arguments = codec.decode(codec.encode(args, kwargs))
     return arguments.args, arguments.kwargs
 
 
 def test_payload_is_an_object_by_parameter_name() -> None:
-    """What is sent names the parameters, and leaves defaults to the side that runs it."""
+    """A payload names the parameters, and leaves defaults to the worker."""
     assert Codec(resize).encode(("a.png",), {}) == b'{"path":"a.png"}'
     assert Codec(resize).encode(("a.png",), {"width": 2}) == b'{"path":"a.png","width":2}'
 
@@ -88,25 +88,25 @@ def test_payload_is_an_object_by_parameter_name() -> None:
     ],
 )
 def test_annotated_values_come_back_as_they_were(kind: Any, value: object) -> None:  # noqa: ANN401 - any annotation
-    """Arguments and results of every supported type survive the way there and back."""
+    """Arguments and results of every supported type are equal after they were encoded and decoded."""
     function = typed(kind)
     assert call(function, value) == ((value,), {})
     assert Codec(function).decode_result(encode(value)) == value
 
 
 def test_unannotated_parameters_take_any_json() -> None:
-    """Without annotations plain values pass unchanged."""
+    """Plain values of parameters without annotations are unchanged."""
     assert call(anything, {"a": [1, None, "x", 1.5]}) == (({"a": [1, None, "x", 1.5]},), {})
 
 
 def test_all_kinds_of_parameters_are_carried() -> None:
-    """Positional-only, variable and named parameters arrive where they belong."""
+    """Positional-only, variable and named parameters all receive their arguments."""
     assert call(spread, 1, 2, 3, key="z", a=1.5) == ((1, 2, 3), {"key": "z", "a": 1.5})
     assert call(spread, 1) == ((1,), {})
 
 
 def test_argument_after_a_default_that_was_left_out_is_named() -> None:
-    """Leaving a default out does not shift those after it."""
+    """An omitted default does not shift later arguments."""
 
     def function(a: int, b: int = 1, c: int = 2) -> None: ...
 
@@ -114,7 +114,7 @@ def test_argument_after_a_default_that_was_left_out_is_named() -> None:
 
 
 def test_array_is_positional_and_nothing_is_no_arguments() -> None:
-    """Payloads that other clients send are understood."""
+    """The codec decodes an array of positional arguments and an empty payload, which other clients may send."""
     assert Codec(resize).decode(b' ["a", 5] ').args == ("a", 5)
     assert Codec(lambda: None).decode(b"").args == ()
 
@@ -127,13 +127,13 @@ def test_array_is_positional_and_nothing_is_no_arguments() -> None:
         (("a", True), {}, "parameter 'width': expected int, got bool"),
         (("a", 1.5), {}, "parameter 'width': expected int, got float"),
         ((), {}, "parameter 'path': expected a value, got none"),
-        (("a",), {"height": 1}, "expected parameters to be among path, width; got 'height'"),
+        (("a",), {"height": 1}, "unknown parameter 'height'; the parameters are: path, width"),
         (("a",), {"path": "b"}, "multiple values for argument 'path'"),
         (("a", 1, 2), {}, "too many positional arguments"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(args: tuple[Any, ...], kwargs: dict[str, Any], words: str) -> None:
-    """The error is a TypeError that says which parameter of which function expected what."""
+    """The error is a TypeError that names the function, the parameter and the expected type."""
     with pytest.raises(TypeError) as caught:
         Codec(resize).encode(args, kwargs)
     assert isinstance(caught.value, InvalidArgumentError)
@@ -142,7 +142,7 @@ def test_wrong_arguments_are_refused_by_name(args: tuple[Any, ...], kwargs: dict
 
 
 def test_wrong_part_of_an_argument_is_named() -> None:
-    """An error deep inside an argument says where."""
+    """An error deep inside an argument names the place."""
     with pytest.raises(ArgumentsError, match=r"parameter 'value': expected int, got str at \[0\]\.corner\.x"):
         Codec(typed(list[Box])).encode(([{"corner": {"x": "1"}}],), {})
     with pytest.raises(ArgumentsError, match=r"parameter 'value': object missing required field x at \[0\]\.corner"):
@@ -160,14 +160,14 @@ def test_numbers_that_json_cannot_say_are_refused(value: object) -> None:
 
 def test_what_cannot_be_json_is_refused_by_parameter() -> None:
     """An object without a JSON form is an error that names its parameter."""
-    with pytest.raises(ArgumentsError, match="parameter 'other', a object"):
+    with pytest.raises(ArgumentsError, match="parameter 'other' of type object"):
         Codec(anything).encode((1, object()), {})
     with pytest.raises(ArgumentsError):
         Codec(anything).encode(("\ud800",), {})
 
 
 def test_deep_nesting_is_refused() -> None:
-    """A structure too deep to be read is an error, not a crash."""
+    """A structure that is too deep to be encoded is an error, not a crash."""
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -176,20 +176,20 @@ def test_deep_nesting_is_refused() -> None:
 
 
 def test_too_large_arguments_are_refused_before_sending() -> None:
-    """More than a payload may hold is refused with the size."""
+    """Arguments above the size limit of payloads are refused, and the error names the limit."""
     with pytest.raises(ArgumentsError, match=str(limits.PAYLOAD_BYTES_MAX)):
         Codec(resize).encode(("a" * limits.PAYLOAD_BYTES_MAX,), {})
 
 
 @pytest.mark.parametrize("payload", [b"{", b'{"path":1}', b"[1,2,3]", b'"text"', b'{"path":"a","x":1}', b"\xff"])
 def test_payload_that_does_not_fit_is_refused(payload: bytes) -> None:
-    """Whatever other clients send, the function is called with what it declares or not at all."""
+    """A payload that does not fit the parameters of the function is refused."""
     with pytest.raises(ArgumentsError):
         Codec(resize).decode(payload)
 
 
 def test_result_that_does_not_fit_its_annotation_is_told() -> None:
-    """A caller that expects another type hears so."""
+    """A result of another type than annotated raises an error that names the function."""
     with pytest.raises(ResultTypeError, match="resize"):
         Codec(resize).decode_result(b"5")
 
@@ -197,7 +197,7 @@ def test_result_that_does_not_fit_its_annotation_is_told() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
-        (int, "seven", "to return int, as it is annotated; got str: 'seven'"),
+        (int, "seven", "must return int, as it is annotated; got str: 'seven'; change"),
         (int, True, "got bool: True"),
         (str, b"raw", "got bytes: b'raw'"),
         (bytes, "dGV4dA==", "got str: 'dGV4dA=='"),
@@ -207,7 +207,7 @@ def test_result_that_does_not_fit_its_annotation_is_told() -> None:
     ],
 )
 def test_value_that_does_not_fit_the_return_annotation_is_named(kind: Any, value: object, words: str) -> None:  # noqa: ANN401 - any annotation
-    """The error has the annotation, the type of the value and the value, cut to a readable length."""
+    """The error names the annotation, the type of the value and the value, cut to a readable length."""
 
     def function() -> object: ...
 
@@ -220,7 +220,7 @@ def test_value_that_does_not_fit_the_return_annotation_is_named(kind: Any, value
 
 @pytest.mark.parametrize(("kind", "value"), [(float, 1), (Any, object), (object, "x"), (None, None), (list[int], (1,))])
 def test_value_that_fits_the_return_annotation_passes(kind: Any, value: object) -> None:  # noqa: ANN401 - any annotation
-    """What `result()` can read is accepted, as is anything where the annotation asks for nothing."""
+    """A value that `result()` can decode is accepted, and so is any value under an annotation that allows all."""
 
     def function() -> object: ...
 
@@ -229,14 +229,14 @@ def test_value_that_fits_the_return_annotation_passes(kind: Any, value: object) 
 
 
 def test_output_without_annotation_is_json_or_bytes() -> None:
-    """A handle without a function decodes what it can."""
+    """An output without a known function is decoded as JSON, or returned as bytes."""
     assert decode_any(b'{"a":1}') == {"a": 1}
     assert decode_any(b"\x00raw") == b"\x00raw"
     assert decode_any(b"") is None
 
 
 def test_annotation_that_cannot_be_read_is_told() -> None:
-    """A name that does not exist is an error that names the function."""
+    """An annotation with an undefined name raises an error that names the function."""
 
     def function(value: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821 - on purpose
 

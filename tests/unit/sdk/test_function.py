@@ -1,4 +1,4 @@
-"""A function whose calls can be jobs."""
+"""Attributes of job functions."""
 
 import copy
 
@@ -20,7 +20,7 @@ def test_method_of_another_queue_is_answered_with_ours(name: str) -> None:
 
 
 def test_attribute_that_is_not_there_is_missing() -> None:
-    """Other attributes are missing as usual, and a job function can be copied."""
+    """Other missing attributes behave as usual, and a job function can be copied."""
     with Holdfast("memory://") as app:
         function = app.job(resize)
         assert not hasattr(function, "width")

@@ -1,4 +1,4 @@
-"""Options of jobs: what may be said, and what becomes of it."""
+"""Options of jobs: their checks, and the templates and drafts made from them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,14 +12,14 @@ from holdfast.sdk.options import Backoff, JobOptions, Plan, changed
 
 
 def test_defaults_are_those_of_the_job_model() -> None:
-    """A function without options makes jobs like any other client's."""
+    """Without options, the template is the default of the job model and the draft has no extras."""
     plan = Plan("work", JobOptions())
     assert plan.template == model.Template("work")
     assert plan.draft("id", b"{}").extra is None
 
 
 def test_every_option_reaches_the_job() -> None:
-    """What is said in seconds and words becomes template and extras."""
+    """Every option reaches the template or the draft, with seconds as milliseconds."""
     at = datetime(2100, 1, 1, tzinfo=UTC)
     options = changed(
         JobOptions(),
@@ -37,13 +37,13 @@ def test_every_option_reaches_the_job() -> None:
 
 
 def test_kinds_of_backoff() -> None:
-    """Each constructor makes its kind, in milliseconds."""
+    """Each constructor makes a rule of its kind, in milliseconds."""
     assert Backoff.exponential(base_s=1, max_s=60).rule == model.BackoffRule(model.EXPONENTIAL, 1_000, 60_000)
     assert Backoff.quadratic(base_s=10).rule.kind == model.QUADRATIC
 
 
 def test_changes_leave_the_original_alone() -> None:
-    """Options are values."""
+    """A change returns new options and leaves the original unchanged."""
     options = JobOptions()
     assert changed(options, {"priority": 1}).priority == 1
     assert options.priority == limits.PRIORITY_DEFAULT
@@ -53,7 +53,7 @@ def test_changes_leave_the_original_alone() -> None:
     ("changes", "words"),
     [
         ({"priority": 10}, "priority"),
-        ({"priority": "high"}, "int"),
+        ({"priority": "high"}, "priority must be a whole number"),
         ({"queue": "a b"}, "queue"),
         ({"max_attempts": 0}, "max_attempts"),
         ({"timeout_s": -1}, "timeout_s"),
@@ -61,14 +61,14 @@ def test_changes_leave_the_original_alone() -> None:
         ({"delay_s": 10**9}, "delay_s"),
         ({"at": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001 - without a zone on purpose
         ({"labels": {"": "x"}}, "label"),
-        ({"labels": {"a": 1}}, "str"),
+        ({"labels": {"a": 1}}, "labels must be a dict of strings"),
         ({"request_id": "x" * 300}, "request id"),
         ({"colour": "red"}, "colour"),
-        ({"backoff": 5}, "ackoff"),
+        ({"backoff": 5}, "backoff must be a Backoff"),
     ],
 )
 def test_wrong_options_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
-    """An option that cannot be is refused when it is said, with its name."""
+    """An invalid option is refused at once, and the error names it."""
     with pytest.raises(InvalidArgumentError, match=words):
         Plan("work", changed(JobOptions(), changes))
 
@@ -76,17 +76,19 @@ def test_wrong_options_are_refused_by_name(changes: dict[str, Any], words: str) 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"prority": 9}, "got prority (did you mean priority?)"),
-        ({"countdown": 9}, "got countdown (did you mean delay_s?)"),
-        ({"max_retries": 3}, "got max_retries (did you mean max_attempts, one more than retries?)"),
-        ({"isolation": "process"}, "got isolation (said in @app.job(...) alone)"),
-        ({"delay_s": timedelta(seconds=3)}, "expected delay_s to be float, got datetime.timedelta(seconds=3)"),
-        ({"labels": {"a": 1}}, "expected labels to be dict[str, str], got {'a': 1}"),
-        ({"backoff": 3}, "expected backoff to be holdfast.sdk.options.Backoff, got 3"),
+        ({"prority": 9}, "unknown option prority (did you mean priority?)"),
+        ({"countdown": 9}, "unknown option countdown (did you mean delay_s?)"),
+        ({"max_retries": 3}, "unknown option max_retries (did you mean max_attempts, one more than retries?)"),
+        ({"isolation": "process"}, "unknown option isolation (allowed in @app.job(...) only)"),
+        ({"delay_s": timedelta(seconds=3)}, "a number of seconds, got datetime.timedelta(seconds=3); use 3.0"),
+        ({"labels": {"a": 1}}, "labels must be a dict of strings, got {'a': 1}; use a dict such as"),
+        ({"backoff": 3}, "backoff must be a Backoff, got 3; use Backoff.fixed(3)"),
+        ({"backoff": "slow"}, "backoff must be a Backoff, got 'slow'; use Backoff.fixed(), Backoff.exponential()"),
+        ({"at": 5}, "at must be a datetime, got 5; use a datetime with a time zone"),
     ],
 )
 def test_wrong_options_are_told_with_what_may_be_meant(changes: dict[str, Any], words: str) -> None:
-    """Whoever misspells a name, or knows it from another queue, is told the right one; a wrong type is shown."""
+    """The error names the option that was probably meant, or the type that an option must have and an example."""
     with pytest.raises(InvalidArgumentError) as caught:
         changed(JobOptions(), changes)
     assert words in str(caught.value)
@@ -94,6 +96,6 @@ def test_wrong_options_are_told_with_what_may_be_meant(changes: dict[str, Any], 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 129, "ü"])
 def test_wrong_type_names_are_refused(name: str) -> None:
-    """The type of a job is a name that can be shown anywhere."""
+    """An invalid job type is refused."""
     with pytest.raises(InvalidArgumentError):
         Plan(name, JobOptions())

@@ -1,4 +1,4 @@
-"""A backend made by hand: says what a test puts in, and keeps what the worker says."""
+"""A fake backend: sends the directives of a test, and records the messages of the worker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ LEASE_MS = 30_000
 
 
 class Session:
-    """One session."""
+    """A session of the fake backend."""
 
     def __init__(
         self, heartbeat_ms: int, capabilities: Capabilities | None = None, *, are_leases_renewed: bool = False
@@ -74,7 +74,7 @@ class Session:
 
 
 class Backend:
-    """Opens sessions and remembers who introduced itself how."""
+    """Opens sessions and records their introductions."""
 
     def __init__(
         self, heartbeat_ms: int, capabilities: Capabilities | None = None, *, are_leases_renewed: bool = False
@@ -94,7 +94,7 @@ class Backend:
 async def working(
     handlers: Mapping[str, Handler], *, heartbeat_ms: int = 1_000, slots: int = 8, are_leases_renewed: bool = False
 ) -> AsyncIterator[tuple[Worker, Backend]]:
-    """A worker that is stopped at once after the block."""
+    """Runs a worker during the block, and stops it afterwards without waiting for its jobs."""
     backend = Backend(heartbeat_ms, are_leases_renewed=are_leases_renewed)
     worker = Worker(backend, handlers, WorkerConfig("w", slots, kill_grace_ms=200))
     running = asyncio.create_task(worker.run())

@@ -1,4 +1,4 @@
-"""What a worker logs of attempts that ended, in a program of ours and in one that embeds it."""
+"""The log of ended attempts, in a Holdfast program and in a program that embeds a worker."""
 
 import asyncio
 import io
@@ -61,7 +61,7 @@ async def run(*leases: Assignment, cancels: tuple[int, ...] = ()) -> None:
 
 
 async def logged(*leases: Assignment, level: str = "info", cancels: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-    """The lines of a program of ours about attempts."""
+    """Runs attempts in a Holdfast program, and returns its log lines about them."""
     stream = io.BytesIO()
     configure(service="worker", level=level, log_format="json", stream=stream)
     await run(*leases, cancels=cancels)
@@ -74,7 +74,7 @@ def lease(kind: str, *, retries_left: int = 0) -> Assignment:
 
 
 async def test_finished_job_is_one_line_at_info() -> None:
-    """It names job, type, attempt, outcome and runtime, in the order of every line, and neither payload nor output."""
+    """The line has job, type, attempt, outcome and runtime in the usual order, and neither payload nor output."""
     (line,) = await logged(lease("succeed"))
     assert list(line)[:7] == ["ts_ms", "level", "service", "method", "event", "job_id", "worker_id"]
     assert (line["level"], line["service"], line["event"]) == ("info", "worker", "job_finished")
@@ -85,13 +85,13 @@ async def test_finished_job_is_one_line_at_info() -> None:
 
 
 async def test_canceled_job_is_one_line_at_info() -> None:
-    """That it ended CANCELED is no failure."""
+    """A canceled job is logged as finished, not as failed."""
     (line,) = await logged(lease("for_ever"), cancels=(7,))
     assert (line["level"], line["event"], line["outcome"]) == ("info", "job_finished", CANCELED.name)
 
 
 async def test_failure_that_is_retried_is_a_warning_with_its_traceback() -> None:
-    """Whoever watches the worker sees at once where the job's code failed."""
+    """The warning shows where the job's code failed."""
     (line,) = await logged(lease("fail", retries_left=1), level="warning")
     assert (line["level"], line["event"], line["outcome"]) == ("warning", "attempt_failed", "FAILED")
     assert line["message"] == "ValueError: no \x1b[2J good"
@@ -102,18 +102,18 @@ async def test_failure_that_is_retried_is_a_warning_with_its_traceback() -> None
 
 @pytest.mark.parametrize("kind", ["fail", "refuse"])
 async def test_failure_that_ends_the_job_is_an_error(kind: str) -> None:
-    """No attempt is left, or the failure cannot be mended by another one."""
+    """A failure is logged as an error if no attempt is left or if it is not retryable."""
     (line,) = await logged(lease(kind, retries_left=int(kind == "refuse")), level="error")
     assert (line["level"], line["event"], line["attempt"]) == ("error", "job_failed", 2)
 
 
 async def test_success_is_not_logged_above_info() -> None:
-    """The level of the program holds for these lines too."""
+    """A success is not logged at the level warning."""
     assert await logged(lease("succeed"), level="warning") == []
 
 
 async def test_terminal_shows_a_traceback_as_lines() -> None:
-    """A traceback is a block below its line, and its control characters are spelt out."""
+    """A traceback is a block below its line, with control characters escaped."""
     stream = io.BytesIO()
     configure(service="worker", log_format="text", stream=stream)
     await run(lease("fail"))
@@ -124,7 +124,7 @@ async def test_terminal_shows_a_traceback_as_lines() -> None:
 
 
 async def test_embedded_worker_logs_to_the_standard_logger(caplog: pytest.LogCaptureFixture) -> None:
-    """In somebody else's program the lines are records of `holdfast`, with the traceback readable."""
+    """In an embedding program the lines are records of the logger `holdfast`, with a readable traceback."""
     caplog.set_level(logging.INFO, "holdfast")
     await run(lease("fail"), Assignment(8, "other", "succeed", PAYLOAD))
     records = {record.levelname: record.getMessage() for record in caplog.records if "outcome" in record.getMessage()}
@@ -135,7 +135,7 @@ async def test_embedded_worker_logs_to_the_standard_logger(caplog: pytest.LogCap
 
 
 async def test_embedded_worker_says_nothing_of_successes_by_default(caplog: pytest.LogCaptureFixture) -> None:
-    """A program that set up no logging hears of failures alone."""
+    """At the default level of an embedding program, a success is not logged."""
     caplog.set_level(logging.WARNING, "holdfast")
     await run(lease("succeed"))
     assert caplog.records == []

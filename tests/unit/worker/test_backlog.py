@@ -1,4 +1,4 @@
-"""How much a worker asks for, and what it does with more than it can run."""
+"""The leases that a worker requests, and its backlog of leases without a slot."""
 
 import asyncio
 
@@ -33,27 +33,27 @@ async def attached(worker: Worker, backend: Backend) -> Session:
 
 
 def test_nothing_is_hoarded_before_anything_is_known() -> None:
-    """A worker that has run nothing asks for its slots and no more."""
+    """A worker that has run no jobs has no backlog."""
     assert AttemptPace().backlog(slots=8) == 0
 
 
 @pytest.mark.parametrize(("each_s", "expected"), [(1e-6, BACKLOG_MAX), (0.01, 40), (0.05, 8), (0.051, 0), (10.0, 0)])
 def test_backlog_is_worth_a_fixed_time(each_s: float, expected: int) -> None:
-    """Short jobs stream, long ones are not hoarded."""
+    """Short jobs are prefetched for a fixed time, and long ones are not prefetched."""
     pace = AttemptPace()
     pace.learn(each_s * 1_000, 1_000, now_s=1.0)
     assert pace.backlog(slots=8) == expected
 
 
 def test_one_short_job_earns_no_backlog() -> None:
-    """What one job took says little about the next: the backlog grows with the number of jobs that end."""
+    """The backlog grows with the number of jobs that end, so a single short job earns almost none."""
     pace = AttemptPace()
     pace.learn(1e-6, 1, now_s=1.0)
     assert pace.backlog(slots=8) <= 2
 
 
 def test_backlog_that_was_earned_ends_with_the_rate() -> None:
-    """After a pause, the speed of before counts for nothing."""
+    """After a pause, the rate before it no longer counts."""
     pace = AttemptPace()
     pace.learn(0.001, 1_000, now_s=1.0)
     pace.learn(1e-6, 1, now_s=5.0)
@@ -61,7 +61,7 @@ def test_backlog_that_was_earned_ends_with_the_rate() -> None:
 
 
 def test_pace_follows_a_change() -> None:
-    """A few reports of slow jobs end the backlog that fast ones have earned."""
+    """A few reports of slow jobs end the backlog that fast jobs have earned."""
     pace = AttemptPace()
     pace.learn(1e-6 * 1_000, 1_000, now_s=1.0)
     for number in range(10):
@@ -70,7 +70,7 @@ def test_pace_follows_a_change() -> None:
 
 
 async def test_free_slots_are_offered_once() -> None:
-    """Each freed slot is offered again, and none twice."""
+    """The worker requests one lease for each free slot, and one more for each slot that becomes free."""
     async with working({"t": Handler(for_ever, Mode.ASYNC)}, slots=3) as (worker, backend):
         session = await attached(worker, backend)
         assert await session.wants.get() == 3
@@ -82,7 +82,7 @@ async def test_free_slots_are_offered_once() -> None:
 
 
 async def test_what_waits_for_longer_than_a_heartbeat_goes_back() -> None:
-    """The lease is released unrun, and the next offer knows that jobs take longer than was thought."""
+    """A lease that waits too long is released unrun, and the estimated duration of jobs grows."""
     async with working({"t": Handler(for_ever, Mode.ASYNC)}, slots=1, heartbeat_ms=20) as (worker, backend):
         session = await attached(worker, backend)
         session.tell(leases(1, 2, 3))
@@ -92,18 +92,18 @@ async def test_what_waits_for_longer_than_a_heartbeat_goes_back() -> None:
 
 
 async def test_stop_hands_the_backlog_back_at_once() -> None:
-    """Whoever drains finishes what runs, and lets others have what does not."""
+    """A draining worker releases its backlog at once."""
     async with working({"t": Handler(for_ever, Mode.ASYNC)}, slots=1, heartbeat_ms=60_000) as (worker, backend):
         session = await attached(worker, backend)
         session.tell(leases(1, 2))
-        while worker._slots.backlog != 1:  # noqa: ASYNC110 - the worker tells nobody
+        while worker._slots.backlog != 1:  # noqa: ASYNC110 - the worker has no event for it
             await asyncio.sleep(0)
         worker.stop()
         assert await session.released.get() == [2]
 
 
 async def test_asked_to_drain_is_like_the_first_stop() -> None:
-    """The backend may ask for it, again and again, and what runs is finished."""
+    """A worker that the backend asks to drain, even repeatedly, finishes its running jobs and ends."""
     ending = asyncio.Event()
 
     async def until_told(_: Assignment) -> bytes:
@@ -125,7 +125,7 @@ async def test_asked_to_drain_is_like_the_first_stop() -> None:
 
 
 async def test_canceled_backlog_is_reported_unrun() -> None:
-    """A cancel of what waits needs no slot."""
+    """A waiting job that is canceled is reported without a run."""
     async with working({"t": Handler(for_ever, Mode.ASYNC)}, slots=1, heartbeat_ms=60_000) as (worker, backend):
         session = await attached(worker, backend)
         session.tell(leases(1, 2))
@@ -135,7 +135,7 @@ async def test_canceled_backlog_is_reported_unrun() -> None:
 
 
 async def test_worker_that_is_old_ends_to_be_replaced() -> None:
-    """After its share of jobs it drains, and says that a fresh one should follow; a stop makes that an end."""
+    """After `max_jobs` jobs the worker ends as recycling, and a stop takes that back."""
     backend = Backend(1_000)
     worker = Worker(backend, {"t": Handler(at_once, Mode.ASYNC)}, WorkerConfig("w", max_jobs=2, is_replaceable=True))
     running = asyncio.create_task(worker.run())
@@ -148,7 +148,7 @@ async def test_worker_that_is_old_ends_to_be_replaced() -> None:
 
 
 async def test_worker_in_somebodys_program_goes_on_however_old() -> None:
-    """There is no process to replace: it must not fall silent."""
+    """A worker that is not replaceable continues after `max_jobs` jobs."""
     backend = Backend(1_000)
     worker = Worker(backend, {"t": Handler(at_once, Mode.ASYNC)}, WorkerConfig("w", max_jobs=1))
     running = asyncio.create_task(worker.run())
@@ -161,7 +161,7 @@ async def test_worker_in_somebodys_program_goes_on_however_old() -> None:
 
 
 async def test_drain_without_jobs_ends_at_once() -> None:
-    """There is nothing to wait for."""
+    """A worker without jobs ends at once when it drains."""
     async with working({"t": Handler(at_once, Mode.ASYNC)}) as (worker, backend):
         session = await attached(worker, backend)
         worker.stop()

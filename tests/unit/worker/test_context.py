@@ -1,4 +1,4 @@
-"""What job code can ask and say."""
+"""The job context, as job code uses it."""
 
 import asyncio
 import math
@@ -24,13 +24,13 @@ def context_of(**fields: object) -> JobContext:
 
 
 def test_outside_of_a_job_there_is_no_context() -> None:
-    """The error says when to ask."""
+    """The error of `current()` says that it works only inside a handler."""
     with pytest.raises(LookupError, match="only inside a handler"):
         current()
 
 
 def test_context_tells_who_it_is() -> None:
-    """Everything of the lease that job code may need."""
+    """The context has all fields of the lease that job code may need."""
     context = context_of(attempt=2, queue="q", labels={"a": "b"}, headers={"c": "d"}, timeout_ms=60_000)
     assert (context.job_id, context.type, context.queue, context.attempt) == ("job", "t", "q", 2)
     assert (context.token, context.labels, context.headers) == (7, {"a": "b"}, {"c": "d"})
@@ -41,7 +41,7 @@ def test_context_tells_who_it_is() -> None:
 
 
 def test_canceled_context_raises() -> None:
-    """Nothing happens before, the interrupt comes after."""
+    """`raise_if_canceled` raises the interrupt once there is one."""
     context = context_of()
     context.raise_if_canceled()
     assert [context.is_canceled, context_of().is_canceled] == [False, False]
@@ -53,13 +53,13 @@ def test_canceled_context_raises() -> None:
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, math.nan, math.inf])
 def test_impossible_progress_is_refused(fraction: float) -> None:
-    """A mistake of the job's author is told where it is made."""
+    """Progress outside of 0 to 1 raises a ValueError in the job's code."""
     with pytest.raises(ValueError, match="from 0 to 1"):
         context_of().progress(fraction)
 
 
 def test_words_are_cut_to_what_a_note_may_carry() -> None:
-    """Endless text, text that is none, and too many lines are all made to fit."""
+    """Long text, invalid text and too many lines are cut to the limits of a note."""
     context = context_of()
     context.progress(1, "\udcff" * 10_000)
     for number in range(1_000):
@@ -68,14 +68,14 @@ def test_words_are_cut_to_what_a_note_may_carry() -> None:
     assert note is not None
     assert (note.permille, len(note.message)) == (1_000, limits.NOTE_MESSAGE_CHARS_MAX)
     assert len(note.lines) == limits.NOTE_LINES_MAX
-    assert note.lines[0] == "(901 lines before this one were too many)"
+    assert note.lines[0] == "(901 earlier lines were dropped)"
     assert note.lines[-1].startswith("999 ")
     assert max(map(len, note.lines)) == limits.NOTE_LINE_CHARS_MAX
     assert context.take_note() is None
 
 
 async def test_words_go_out_with_heartbeats_and_the_last_ones_before_the_outcome() -> None:
-    """Many words between two heartbeats are one note, and none is lost at the end."""
+    """Each heartbeat sends one note for all lines since the previous one, and the last note precedes the outcome."""
     going_on = asyncio.Event()
 
     async def speaks(_: Assignment) -> bytes:

@@ -1,4 +1,4 @@
-"""What an exception of job code leaves behind, however broken it is."""
+"""Reasons and descriptions of exceptions in job code, also of broken ones."""
 
 import json
 
@@ -10,7 +10,7 @@ from holdfast.worker.failures import MESSAGE_CHARS_MAX, TRACEBACK_CHARS_MAX, des
 
 
 class UnshowableError(Exception):
-    """Has no words."""
+    """An exception whose `__str__` raises."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -19,8 +19,8 @@ class UnshowableError(Exception):
 def raised(error: BaseException) -> BaseException:
     """The error with a traceback."""
     try:
-        raise error  # noqa: TRY301 - that is what it is for
-    except BaseException as caught:  # noqa: BLE001 - that is what it is for
+        raise error  # noqa: TRY301 - to give it a traceback
+    except BaseException as caught:  # noqa: BLE001 - whatever was raised above
         return caught
 
 
@@ -31,7 +31,7 @@ def deep(depth: int) -> None:
 
 
 def test_description_is_read_back() -> None:
-    """The result of a failed job has the exception's type, its words and where it was raised."""
+    """The description of an exception has its type, its message and its traceback."""
     failure = failure_of(described(raised(ValueError("bad"))))
     assert (failure.type, failure.message) == ("ValueError", "bad")
     assert "in raised" in failure.traceback
@@ -39,7 +39,7 @@ def test_description_is_read_back() -> None:
 
 
 def test_deep_and_wordy_exception_is_a_small_output() -> None:
-    """However deep and wordy, message, traceback and reason are bounded."""
+    """Message, traceback and reason of a deep exception with a long message are cut to their limits."""
     with pytest.raises(ValueError, match="x") as caught:
         deep(500)
     failure = failure_of(described(caught.value))
@@ -50,7 +50,7 @@ def test_deep_and_wordy_exception_is_a_small_output() -> None:
 
 
 def test_type_is_named_in_full() -> None:
-    """Exceptions of the user's modules carry their module; those of Python do not."""
+    """The type includes the module, except for built-in exceptions."""
     assert failure_of(described(raised(KeyError("k")))).type == "KeyError"
     assert failure_of(described(raised(json.JSONDecodeError("m", "", 0)))).type == "json.decoder.JSONDecodeError"
 
@@ -65,19 +65,19 @@ def test_type_is_named_in_full() -> None:
     ],
 )
 def test_reason_is_a_line_for_every_exception(error: Exception, reason: str) -> None:
-    """Without words, with words that are no text, or with none that can be shown."""
+    """An exception without a message, with invalid text or with a broken `__str__` has a reason of one line."""
     assert reason_of(error) == reason
     assert failure_of(described(error)).message in reason
 
 
 @pytest.mark.parametrize("output", [b"", b"\xff", b"[]", b'{"type": 7}'])
 def test_output_that_describes_nothing_is_an_empty_failure(output: bytes) -> None:
-    """A failed job may have left any bytes."""
+    """Output that is no description is read as an empty failure."""
     assert failure_of(output) == Failure()
 
 
 def test_long_message_leaves_the_frames_in_the_traceback() -> None:
-    """The traceback of an exception with a huge message still says where it was raised."""
+    """The traceback of an exception with a huge message still shows where it was raised."""
     failure = failure_of(described(raised(ValueError("x" * 5_000_000))))
     assert "in raised" in failure.traceback
     assert "ValueError: xxx" in failure.traceback

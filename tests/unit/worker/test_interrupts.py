@@ -1,4 +1,4 @@
-"""Interrupts that meet short attempts at every point of their lives, on both kinds of event loop."""
+"""Interrupts of short attempts at random times, on both kinds of event loop."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ def busy(_: Assignment) -> bytes:
 def swallows(assignment: Assignment) -> bytes:
     try:
         return busy(assignment)
-    except BaseException:  # noqa: BLE001 - what it is for
+    except BaseException:  # noqa: BLE001 - also swallows interrupts
         return b"swallowed"
 
 
@@ -40,7 +40,7 @@ HANDLERS = {function.__name__: Handler(function, Mode.THREAD) for function in (b
 
 
 async def outcomes_under_fire() -> tuple[int, Counter[int], Slots]:
-    """So many attempts, how often each was told as ended, and the slots afterwards."""
+    """Returns the number of attempts, how often each was reported as ended, and the slots."""
     seen: Counter[int] = Counter()
 
     def ended(pairs: list[Ended]) -> None:
@@ -55,7 +55,7 @@ async def outcomes_under_fire() -> tuple[int, Counter[int], Slots]:
         await asyncio.sleep(random.uniform(0, 0.005))
         for context in [context for context in slots.contexts.values() if random.random() < 0.3]:
             slots.interrupt(context)
-    while slots.contexts or slots.threads.awake:  # noqa: ASYNC110 - threads end when they end
+    while slots.contexts or slots.threads.awake:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.01)
     await slots.close()
     return token, seen, slots
@@ -63,7 +63,7 @@ async def outcomes_under_fire() -> tuple[int, Counter[int], Slots]:
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_every_attempt_ends_once_and_no_slot_is_lost(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """Whenever a cancel or a timeout comes, there is one outcome, and the threads go on."""
+    """Every attempt has one outcome and no thread is lost, whenever a cancel or a timeout comes."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         count, seen, slots = runner.run(outcomes_under_fire())
     assert seen == Counter(range(1, count + 1))

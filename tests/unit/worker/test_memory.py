@@ -1,4 +1,4 @@
-"""How much memory there is: that of the machine, or of the container if that is less."""
+"""Available memory: that of the machine, or of the container if that is less."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from holdfast.process.memory import available_bytes, physical_bytes, resident_by
 def test_limit_of_the_container_counts(
     tmp_path: Path, groups: str, files: dict[str, str], expected: int | None
 ) -> None:
-    """The least of the machine's memory and of all limits around this process, in either version of control groups."""
+    """Available memory is the least of the machine's memory and all limits of control groups, of either version."""
     (tmp_path / "cgroup").write_text(groups)
     for name, text in files.items():
         file = tmp_path / "root" / name
@@ -31,6 +31,6 @@ def test_limit_of_the_container_counts(
 
 
 def test_machine_without_control_groups_has_its_memory(tmp_path: Path) -> None:
-    """Where the system tells nothing of limits there are none."""
+    """Without control groups, all memory of the machine is available."""
     assert available_bytes(tmp_path / "nothing", tmp_path) == physical_bytes()
     assert 0 < resident_bytes() < available_bytes()

@@ -1,11 +1,13 @@
-"""What a worker does at a backend that lacks what its app uses."""
+"""A worker at a backend that lacks capabilities which its app uses."""
 
 import asyncio
 
 import pytest
 
-from holdfast.core.capabilities import LEDGER, PIPELINE, ZOOKEEPER, Capabilities
+from holdfast.core.capabilities import LEDGER, Capabilities
 from holdfast.errors import MAPPED, ExitCode, UnavailableError, UnimplementedError
+from holdfast.topologies.pipeline import PIPELINE
+from holdfast.topologies.zookeeper import ZOOKEEPER
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler, Mode
@@ -16,7 +18,7 @@ APP = {"resize": Handler(lambda _: b"", Mode.THREAD)}
 
 
 async def sessions(backend: Backend, worker: Worker, count: int) -> None:
-    """Lets the worker have so many sessions, each lost but the last, and stops it."""
+    """Runs the worker over `count` sessions, of which all but the last are lost, and stops it."""
     running = asyncio.create_task(worker.run())
     for number in range(count):
         _, session = await backend.opened.get()
@@ -28,12 +30,12 @@ async def sessions(backend: Backend, worker: Worker, count: int) -> None:
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged about missing capabilities."""
+    """The log messages about missing capabilities."""
     return [record.getMessage() for record in caplog.records if "capability_missing" in record.getMessage()]
 
 
 async def test_worker_says_once_that_notes_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """One warning names progress() and log() and the backend, however often the worker connects again."""
+    """One warning names progress(), log() and the backend, however often the worker reconnects."""
     backend = Backend(1_000, PIPELINE)
     await sessions(backend, Worker(backend, {**BUILTIN, **APP}, WorkerConfig("w")), 3)
     (line,) = warnings_of(caplog)
@@ -52,7 +54,7 @@ async def test_worker_is_quiet_where_nothing_is_dropped(
 
 
 async def test_worker_refuses_a_backend_without_its_schedules() -> None:
-    """It ends with exit code 4 before it asks for a job, and names the schedules and the backend."""
+    """The worker ends with exit code 4 before it requests a lease, and names the schedules and the backend."""
     backend = Backend(1_000, ZOOKEEPER)
     worker = Worker(backend, APP, WorkerConfig("w", schedules=("nightly", "hourly")))
     with pytest.raises(UnimplementedError, match=r"2 schedules \(hourly, nightly\), and the zookeeper") as caught:
@@ -63,6 +65,6 @@ async def test_worker_refuses_a_backend_without_its_schedules() -> None:
 
 
 async def test_worker_with_schedules_works_where_there_are_schedules() -> None:
-    """A backend that lacks other things is used."""
+    """A worker with schedules uses a backend that has schedules and lacks other capabilities."""
     backend = Backend(1_000, PIPELINE)
     await sessions(backend, Worker(backend, APP, WorkerConfig("w", schedules=("nightly",))), 1)

@@ -1,4 +1,4 @@
-"""From what a handler returned or raised to what the backend is told."""
+"""Outcomes, made from what a handler returned or raised."""
 
 import math
 from typing import cast
@@ -22,7 +22,7 @@ def context_of() -> JobContext:
 
 
 def test_attempt_decides_on_its_retry_and_output() -> None:
-    """What a handler says of its failure is kept, within the limits."""
+    """The outcome keeps the handler's reason, retry decision, delay and output, within the limits."""
     error = AttemptFailedError("FULL", is_retryable=False, retry_after_ms=1 << 60, output=b"why")
     row = failed(context_of(), error)
     assert (row.state, row.failure_reason, row.is_retryable, row.output) == (FAILED, "FULL", False, b"why")
@@ -30,7 +30,7 @@ def test_attempt_decides_on_its_retry_and_output() -> None:
 
 
 def test_output_of_a_failure_that_is_too_large_is_left_out() -> None:
-    """The reason is worth more than the output."""
+    """A failure with an output above the limit keeps its reason and loses its output."""
     row = failed(context_of(), AttemptFailedError("R", output=bytes(limits.OUTPUT_BYTES_MAX + 1)))
     assert (row.failure_reason, row.output) == ("R", b"")
 
@@ -46,7 +46,7 @@ class _NoText(str):
     "error", [AttemptFailedError("R", retry_after_ms=cast("int", math.nan)), AttemptFailedError(_NoText())]
 )
 def test_nothing_that_is_raised_is_more_than_a_failure(error: Exception) -> None:
-    """An exception that cannot even be looked at fails its attempt, and does not end the thread that runs it."""
+    """A broken exception fails its attempt, and does not end the thread that runs it."""
     row = failed(context_of(), error)
     assert (row.state, row.token) == (FAILED, 7)
 
@@ -57,7 +57,7 @@ def test_nothing_that_is_raised_is_more_than_a_failure(error: Exception) -> None
 def test_whatever_is_raised_after_an_interrupt_is_the_interrupt(
     interrupt: type[TimeoutInterrupt | CancelInterrupt], expected: tuple[int, str]
 ) -> None:
-    """Job code that turns it into an error of its own does not hide why it ended."""
+    """An exception that job code raises after an interrupt does not hide the interrupt."""
     context = context_of()
     context.interrupt = interrupt
     row = failed(context, ValueError("confused"))
@@ -65,14 +65,14 @@ def test_whatever_is_raised_after_an_interrupt_is_the_interrupt(
 
 
 def test_job_that_is_done_in_spite_of_an_interrupt_is_done() -> None:
-    """What has been done is done."""
+    """A handler that returns in spite of an interrupt has succeeded."""
     context = context_of()
     context.interrupt = CancelInterrupt
     assert succeeded(context, b"done").state == DONE
 
 
 def test_reports_fit_into_messages() -> None:
-    """Outcomes are cut by size, in order, and none is lost."""
+    """Outcomes are split into reports by size, in order, and none is lost."""
     rows = [ReportRow("job", token, DONE, bytes(limits.OUTPUT_BYTES_MAX)) for token in range(40)]
     parts = list(cut(rows))
     assert [row for part in parts for row in part] == rows

@@ -1,4 +1,4 @@
-"""The worker's loop against a backend made by hand: what it keeps, what it gives up, what it sends."""
+"""The worker's loop against a fake backend: kept leases, lost leases and reports."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,7 @@ async def for_ever(_: Assignment) -> bytes:
 
 
 class Clock:
-    """Stands in for the module `time` of the runtime."""
+    """Replaces the module `time` in the runtime."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -34,7 +34,7 @@ class Clock:
 
 
 async def test_job_that_outlasts_its_first_lease_survives_a_lost_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heartbeats have extended the lease, so a restart of the server finds the worker still at it."""
+    """Heartbeats have extended the lease, so the next session still names the job."""
     clock = Clock()
     monkeypatch.setattr(runtime, "time", clock)
     async with working(of(for_ever), heartbeat_ms=1) as (_, backend):
@@ -52,7 +52,7 @@ async def test_job_that_outlasts_its_first_lease_survives_a_lost_session(monkeyp
 
 
 async def test_job_is_given_up_once_its_lease_must_have_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever could extend nothing for a whole lease does not claim it any more."""
+    """A worker that could not extend its leases for a whole lease length does not name them any more."""
     clock, is_running = Clock(), asyncio.Event()
     monkeypatch.setattr(runtime, "time", clock)
 
@@ -71,7 +71,7 @@ async def test_job_is_given_up_once_its_lease_must_have_run_out(monkeypatch: pyt
 
 
 async def test_job_goes_on_while_a_server_that_renews_leases_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long it is away, the worker comes back as the same instance, with its job and with what has ended."""
+    """However long the server is away, the worker comes back as the same instance, with its job and its outcome."""
     clock, is_running, gate = Clock(), asyncio.Event(), asyncio.Event()
     monkeypatch.setattr(runtime, "time", clock)
 
@@ -97,7 +97,7 @@ async def test_job_goes_on_while_a_server_that_renews_leases_is_away(monkeypatch
 
 
 async def test_job_stopped_before_its_first_step_is_reported() -> None:
-    """A lease and its cancel that come together leave no slot behind that nothing runs in."""
+    """A job that is canceled before its first step is reported, and does not occupy a slot."""
     async with working(of(for_ever)) as (worker, backend):
         _, session = await backend.opened.get()
         await worker.attached.wait()
@@ -108,7 +108,7 @@ async def test_job_stopped_before_its_first_step_is_reported() -> None:
 
 
 async def test_words_of_a_handler_are_cut_to_what_a_message_can_carry() -> None:
-    """Neither endless text nor what is no text keeps an outcome from being sent."""
+    """An exception with a very long message of invalid text is reported with a valid reason of limited length."""
 
     async def raises(_: Assignment) -> bytes:
         raise ValueError("\udcff" * 10_000_000)
@@ -122,7 +122,7 @@ async def test_words_of_a_handler_are_cut_to_what_a_message_can_carry() -> None:
 
 
 class Unshowable(BaseException):
-    """Neither an `Exception` nor something with words."""
+    """A `BaseException` whose `__str__` raises."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -138,7 +138,7 @@ class Unshowable(BaseException):
     ids=["exit", "unshowable", "cancel"],
 )
 async def test_whatever_a_handler_raises_is_a_failure_that_is_reported(error: BaseException, why: str) -> None:
-    """An attempt that ended without a report would keep its slot and, by heartbeats, its lease for ever."""
+    """Any exception is reported as a failure, because an unreported attempt would keep its slot and lease for ever."""
 
     async def raises(_: Assignment) -> bytes:
         raise error
@@ -151,7 +151,7 @@ async def test_whatever_a_handler_raises_is_a_failure_that_is_reported(error: Ba
 
 
 async def test_output_that_is_no_bytes_fails_its_job_and_not_the_worker() -> None:
-    """What a message cannot carry is the job's failure; the worker goes on."""
+    """A handler that returns no bytes fails its job without a retry."""
 
     async def returns(_: Assignment) -> bytes:
         return "text"  # type: ignore[return-value]

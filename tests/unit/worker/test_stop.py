@@ -1,4 +1,4 @@
-"""A stop of a worker whose backend does not answer."""
+"""Stops of a worker whose backend does not answer."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.unit.worker.backend import Backend, Session
 
 
 class SilentBackend(Backend):
-    """Never opens a session, and says whether it was told to give up."""
+    """Never opens a session, and records that the call was cancelled."""
 
     def __init__(self) -> None:
         super().__init__(1_000)
@@ -26,7 +26,7 @@ class SilentBackend(Backend):
 
 
 class DeafSession(Session):
-    """Answers no drain, and cannot be closed."""
+    """A session that does not answer `drain` and never finishes `close`."""
 
     async def drain(self) -> None:
         self.drained.set()
@@ -36,7 +36,7 @@ class DeafSession(Session):
 
 
 class DeafBackend(Backend):
-    """Opens sessions that are deaf."""
+    """Opens sessions that do not answer."""
 
     async def open(self, introduction: Introduction) -> Session:
         session = DeafSession(60_000)
@@ -45,7 +45,7 @@ class DeafBackend(Backend):
 
 
 async def test_stop_before_the_first_session_ends_the_attempt_to_have_one() -> None:
-    """Without jobs there is nothing that a session would be needed for."""
+    """A stop of a worker without jobs cancels the opening of its first session."""
     backend = SilentBackend()
     worker = Worker(backend, BUILTIN, WorkerConfig("w", drain_ms=600_000))
     running = asyncio.create_task(worker.run())
@@ -57,7 +57,7 @@ async def test_stop_before_the_first_session_ends_the_attempt_to_have_one() -> N
 
 
 async def test_third_stop_waits_for_no_answer() -> None:
-    """Neither for that to a drain, nor for the end of the session; the loop cannot be closed in order then."""
+    """The third stop waits neither for a drain nor for the close of the session, which is left behind."""
     backend = DeafBackend(60_000)
     worker = Worker(backend, BUILTIN, WorkerConfig("w", drain_ms=600_000, kill_grace_ms=600_000))
     running = asyncio.create_task(worker.run())

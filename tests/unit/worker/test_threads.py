@@ -1,4 +1,4 @@
-"""Threads: how few are woken for short jobs, and how many for long ones."""
+"""The number of threads that are woken for short and for long jobs."""
 
 import asyncio
 import math
@@ -17,7 +17,7 @@ SLOTS = 4
 
 
 class Bench:
-    """Slots for one function, and which threads it ran in."""
+    """Slots with two handlers, and the threads in which short jobs ran."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Queue[Ended] = asyncio.Queue()
@@ -47,8 +47,8 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 async def test_jobs_that_come_one_by_one_share_a_thread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that is parked is woken again before another is made."""
-    # A job during which the machine stood still would seem to be worth another thread.
+    """A parked thread is woken before another one is created."""
+    # On a stalled machine a job would seem long enough to justify another thread.
     monkeypatch.setattr("holdfast.worker.executors.threads._WORTH_A_THREAD_S", math.inf)
     for token in range(1, 50):
         bench.slots.take([Assignment(token, "j", "short")])
@@ -57,7 +57,7 @@ async def test_jobs_that_come_one_by_one_share_a_thread(bench: Bench, monkeypatc
 
 
 async def test_jobs_that_wait_for_each_other_get_all_slots(bench: Bench) -> None:
-    """What one thread does not get through, others are woken for, until every slot is in use."""
+    """More threads are woken while jobs wait, until every slot is in use."""
     bench.slots.take([Assignment(token, "j", "together") for token in range(1, 2 * SLOTS + 1)])
     for _ in range(2 * SLOTS):
         await bench.ended.get()
@@ -65,7 +65,7 @@ async def test_jobs_that_wait_for_each_other_get_all_slots(bench: Bench) -> None
 
 
 async def test_every_one_of_many_ends(bench: Bench) -> None:
-    """Thousands of short jobs, in large batches, each with one outcome, on few threads."""
+    """Each of thousands of short jobs in large batches has one outcome."""
     count = 5_000
     for first in range(1, count, 500):
         bench.slots.take([Assignment(token, "j", "short") for token in range(first, first + 500)])

@@ -1,7 +1,7 @@
-"""What a server shows of itself over TLS, and whose certificates it wants to see: the same for every protocol.
+"""TLS certificates of a server, the same for every protocol.
 
-The files are looked at again every half second: once they have changed, new connections get the new certificates, and
-those that are open go on. Files that cannot be used change nothing; they are logged and counted.
+The files are checked every half second. After a change, new connections use the new certificates and open ones
+continue. Files that cannot be used change nothing; the failure is logged and counted.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _Seen = tuple[tuple[int, int, int] | None, ...]
 
 
 class Material(msgspec.Struct, frozen=True):
-    """As PEM, and as a context for sockets of our own."""
+    """Certificates as PEM for gRPC, and as an SSL context for HTTP."""
 
     chain: bytes
     key: bytes
@@ -28,32 +28,32 @@ class Material(msgspec.Struct, frozen=True):
 
 
 class Certificates:
-    """Those in some files. With a client authority, whoever connects must show a certificate that it has signed.
+    """The certificates in the configured files; with a client CA, clients must present a certificate that it signed.
 
-    Made, it has read them (`FailedPreconditionError` says what is wrong with them). `start`, then `stop`.
+    The constructor reads the files and raises `FailedPreconditionError` if they cannot be used. `start`, then `stop`.
     """
 
     def __init__(self, chain: str, key: str, client_ca: str = "") -> None:
         self._paths = (chain, key, client_ca)
         self._looking: asyncio.TimerHandle | None = None
         self._seen = self._signature()
-        #: What new connections get; replaced as a whole, because gRPC reads it from threads of its own.
+        #: For new connections; replaced as a whole, because gRPC reads it from its own threads.
         self.material = _read(chain, key, client_ca)
-        #: How often changed files were taken, and how often they could not be used.
+        #: Changed files that were loaded, and changed files that could not be used.
         self.reloads = self.failures = 0
 
     @property
     def asks_clients(self) -> bool:
-        """Whether clients must show a certificate."""
+        """Whether clients must present a certificate."""
         return bool(self._paths[2])
 
     def start(self) -> None:
-        """Looks for changes from now on."""
+        """Starts checking the files for changes."""
         self.stop()
         self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look_again)
 
     def stop(self) -> None:
-        """No more."""
+        """Stops checking."""
         if self._looking is not None:
             self._looking.cancel()
 
@@ -62,7 +62,7 @@ class Certificates:
         self.start()
 
     def look(self) -> None:
-        """Takes in files that have changed."""
+        """Reloads the files if they have changed."""
         seen = self._signature()
         if seen == self._seen:
             return
@@ -71,18 +71,18 @@ class Certificates:
             self.material = _read(*self._paths)
         except HoldfastError as error:
             self.failures += 1
-            get_logger().error("certificates_unusable", message=f"{error.message}; those known before stay in force")
+            get_logger().error("certificates_unusable", message=f"{error.message}; the previous ones stay in force")
         else:
             self.reloads += 1
             get_logger().info("certificates_read", certificate=self._paths[0])
 
     def _signature(self) -> _Seen:
-        """What tells one version of the files from another."""
+        """Returns a value that differs between versions of the files."""
         return tuple(_version(path) for path in self._paths)
 
 
 def read(chain: str, key: str, client_ca: str = "") -> Certificates | None:
-    """Those in these files, None if none are named; `FailedPreconditionError` says what is wrong with them."""
+    """Reads these files; None if no chain is named, `FailedPreconditionError` if they cannot be used."""
     return Certificates(chain, key, client_ca) if chain else None
 
 
@@ -97,8 +97,8 @@ def _read(chain: str, key: str, client_ca: str) -> Material:
     except (ssl.SSLError, ValueError, OSError) as error:
         raise FailedPreconditionError(
             f"the certificate in {chain!r} and the key in {key!r} cannot be used together"
-            f"{f', or the authority in {client_ca!r} is none' if client_ca else ''}:"
-            f" {getattr(error, 'reason', '') or error}; expected PEM, and a key without a password",
+            f"{f', or the client CA in {client_ca!r} is invalid' if client_ca else ''}:"
+            f" {getattr(error, 'reason', '') or error}; expected PEM files, and a key without a password",
             reason="TLS_UNUSABLE",
         ) from error
 
@@ -115,10 +115,10 @@ def _context(chain: str, key: str, client_ca: str) -> ssl.SSLContext:
 
 
 def _private_content(setting: str, path: str) -> bytes:
-    """The content of a file that other users may neither read nor change."""
+    """Reads a file that other users may neither read nor change."""
     content = _content(setting, path)
     if problem := problem_of_file(Path(path), Path(path).stat()):
-        message = f"the key in {path!r}, which {setting} names, cannot be used: {problem}"
+        message = f"the key file {path!r} of {setting} cannot be used: {problem}"
         raise FailedPreconditionError(message, reason="TLS_UNUSABLE")
     return content
 
@@ -127,7 +127,7 @@ def _content(setting: str, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        message = f"expected {setting} to be a file that can be read, got {path!r}: {error.strerror or error}"
+        message = f"{setting} must be a readable file, got {path!r}: {error.strerror or error}"
         raise FailedPreconditionError(message, reason="TLS_UNUSABLE") from error
 
 

@@ -1,7 +1,7 @@
-"""Who may do what: one check for every protocol.
+"""Scopes and guards: one authorization check for every protocol.
 
-Every method and every route names the one scope that it needs; what names none is refused. A guard turns what a caller
-shows into a `Caller`, or refuses it.
+Every method and route declares the one scope that it needs; one that declares none cannot be registered. A guard turns
+the token of a request into a `Caller`, or refuses it.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError, PermissionDeniedError
 
 
 class Scope(Enum):
-    """What a caller may do; `ADMIN` contains the others."""
+    """A permission of a caller; `ADMIN` includes the others."""
 
     SUBMIT = "submit"
     READ = "read"
@@ -23,11 +23,11 @@ class Scope(Enum):
 
 
 class Open(Enum):
-    """Instead of a scope."""
+    """Access without a scope."""
 
-    #: Whoever asks: whether the server lives.
+    #: Needs no token, such as probes.
     EVERYBODY = "everybody"
-    #: Whoever would be let in for anything; what is asked then is checked by the scope of its own.
+    #: Needs a valid token with any scope; each call within a conversation is then checked by its own scope.
     CALLERS = "callers"
 
 
@@ -35,71 +35,71 @@ Right = Scope | Open
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Somebody who was let in."""
+    """An admitted caller."""
 
-    #: The name of its token, or where it comes from.
+    #: The name of its token; its address on a server without tokens.
     name: str
     scopes: frozenset[Scope]
 
     def may(self, scope: Scope) -> bool:
-        """Whether this is within its rights."""
+        """Whether the caller has this scope."""
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
     def require(self, scope: Scope) -> None:
-        """`PermissionDeniedError` if it is not."""
+        """Raises `PermissionDeniedError` if the caller lacks this scope."""
         if not self.may(scope):
             raise PermissionDeniedError(
-                f"the token {self.name!r} has no right to this: it needs the scope {scope.value}",
+                f"the token {self.name!r} lacks a permission: this request needs the scope {scope.value}",
                 reason="SCOPE_MISSING",
                 details={"scope": scope.value},
             )
 
 
 class Visit(Protocol):
-    """Somebody who was let in and stays, for a conversation or a stream."""
+    """A caller that was admitted for the length of a conversation or a stream."""
 
     @property
     def caller(self) -> Caller:
-        """Who it is."""
+        """The admitted caller."""
         ...
 
     def admit(self, scope: Scope) -> Caller:
-        """The same for one call within it, with the same errors as `Guard.admit`."""
+        """Checks one call within the visit; raises the same errors as `Guard.admit`."""
         ...
 
     def leave(self) -> None:
-        """It is over; nothing more is told."""
+        """Ends the visit; `ended` is not called any more."""
         ...
 
 
-#: Hears why a visit cannot go on: the token was revoked or has run out.
+#: Called with the reason when a visit may not continue: the token was revoked or has expired.
 Ended = Callable[[HoldfastError], None]
 
 
 class Guard(Protocol):
-    """Asked before anything is read of a request."""
+    """Checks requests before their bodies are read."""
 
     def recognise(self, token: str, right: Right) -> Caller | None:
-        """Judges the headers of a call, before its body is received; None where everybody may do everything.
+        """Checks the headers of a call before its body is received; None if no token is needed.
 
-        Raises as `admit` would where the token is not enough. Counts nothing.
+        Raises the errors of `admit` if the token is not sufficient. Does not count against the rate limit.
         """
         ...
 
     def charge(self, caller: Caller | None, token: str, peer: str, scope: Scope) -> None:
-        """Counts one call of somebody who was recognised with this token; raises as `admit` would if that is over."""
+        """Counts one call of a recognised caller; raises the errors of `admit` if it is no longer permitted."""
         ...
 
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
-        """Lets somebody in for one call.
+        """Admits a caller for one call.
 
-        `UnauthenticatedError` without a good token where one is needed, `PermissionDeniedError` without the scope,
-        `ResourceExhaustedError` over the budget.
+        Raises `UnauthenticatedError` if a token is needed and none or an invalid one is given, `PermissionDeniedError`
+        without the scope, and `ResourceExhaustedError` over the rate limit.
         """
         ...
 
     def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
-        """Lets somebody in to stay, with the same errors; `ended` hears of it when the right is lost later."""
+        """Admits a caller for a visit, with the same errors; calls `ended` if the permission is lost later."""
         ...
 
 
@@ -107,35 +107,35 @@ ALL_SCOPES = frozenset(Scope)
 
 
 class OpenGuard:
-    """Lets everybody do everything: where something else protects the jobs."""
+    """Admits every caller with every scope, for servers that are protected by other means."""
 
     def recognise(self, token: str, right: Right) -> None:
-        """Every token is enough."""
+        """Accepts every token."""
 
     def charge(self, caller: Caller | None, token: str, peer: str, scope: Scope) -> None:
-        """Nothing is counted."""
+        """Counts nothing."""
 
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
-        """Whoever it is."""
+        """Admits the caller with all scopes."""
         del token, scope
         return Caller(peer, ALL_SCOPES)
 
     def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
-        """For as long as it likes."""
+        """Admits the caller with all scopes, until it leaves."""
         del token, right, ended
         return _OpenVisit(Caller(peer, ALL_SCOPES))
 
 
 class _OpenVisit:
-    """Goes on until it leaves."""
+    """A visit that only the caller ends."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
 
     def admit(self, scope: Scope) -> Caller:
-        """Everything is within its rights."""
+        """Permits every call."""
         del scope
         return self.caller
 
     def leave(self) -> None:
-        """Nobody was watching."""
+        """Does nothing: an open guard does not track visits."""

@@ -1,6 +1,6 @@
-"""How many requests a second each caller may make: a bucket for each, that fills at the rate and holds a burst.
+"""Rate limits: a bucket for each caller, which fills at the rate and holds a burst.
 
-What keeps leases alive has buckets of its own, so that whoever floods with submits uses up nothing of it.
+Calls of workers, which keep leases alive, have separate buckets, so that a flood of submits cannot exhaust them.
 """
 
 import time
@@ -10,7 +10,7 @@ from math import ceil
 from holdfast.errors import ResourceExhaustedError
 from holdfast.server.auth.permissions import Scope
 
-#: What a bucket holds, in seconds of its rate: a burst after a pause is no flood.
+#: Capacity of a bucket, in seconds of its rate: a burst after a pause is allowed.
 _BURST_S = 2.0
 
 
@@ -21,20 +21,20 @@ class Budgets:
         self, requests_per_s: int = 0, work_per_s: int = 0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._requests = _Buckets(requests_per_s, "requests", clock)
-        self._work = _Buckets(work_per_s, "calls of workers", clock)
+        self._work = _Buckets(work_per_s, "worker calls", clock)
 
     def spend(self, name: str, scope: Scope | None) -> None:
-        """Counts one request of this caller; `ResourceExhaustedError` says when to come back."""
+        """Counts one request of this caller; `ResourceExhaustedError` with `retry_after_s` if its bucket is empty."""
         (self._work if scope is Scope.WORK else self._requests).spend(name)
 
     def sweep(self) -> None:
-        """Forgets everybody whose bucket is full again: there are as many as there were lately."""
+        """Removes full buckets, so that only recent callers take memory."""
         self._requests.sweep()
         self._work.sweep()
 
 
 class _Buckets:
-    """Those of one kind of request: how much each holds, and when that was so."""
+    """The buckets for one kind of request: the level of each caller, and the time of that level."""
 
     def __init__(self, per_s: int, what: str, clock: Callable[[], float]) -> None:
         self._per_s = per_s
@@ -62,7 +62,7 @@ class _Buckets:
 
     def _over(self, missing: float) -> ResourceExhaustedError:
         return ResourceExhaustedError(
-            f"more than {self._per_s} {self._what} a second came from this caller; try again in a moment",
+            f"this caller exceeded the limit of {self._per_s} {self._what} per second; try again in a moment",
             reason="OVER_BUDGET",
             details={"retry_after_s": str(ceil(missing / self._per_s))},
         )

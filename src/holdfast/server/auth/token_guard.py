@@ -1,9 +1,9 @@
-"""The guard of a server: tokens as its file has them now, and a budget for each caller.
+"""The token guard of a server: the tokens of its file, and a rate limit for each caller.
 
-Without a file of tokens everybody may do everything: such a server listens on loopback, or was told that something else
-protects it. Once there is a file, it is never open again as long as it runs: a file that goes away lets nobody in, and
-one that cannot be read changes nothing. A change is noticed within a second, by those who stay as well; a new token is
-known as soon as somebody shows it.
+Without a token file every caller may do everything: such a server listens on loopback only, or runs with `--insecure`.
+Once a token file was read, the server always requires tokens: if the file disappears, every token is refused, and a
+file that cannot be read changes nothing. A change takes effect within a second, also for open streams; a new token is
+accepted at its first use.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ _Seen = tuple[int, int, int]
 
 
 class TokenGuard:
-    """Made, it knows the tokens (`FailedPreconditionError` if they cannot be used). `start`, then `stop`."""
+    """Checks tokens. The constructor raises `FailedPreconditionError` for an unusable file. `start`, then `stop`."""
 
     def __init__(self, path: Path | None, budgets: Budgets, clock_ms: Callable[[], int] | None = None) -> None:
-        """Without a path there are no tokens."""
+        """Without a path callers need no token."""
         self._path = path
         self._budgets = budgets
         self._clock_ms = clock_ms or system_clock().wall_ms
@@ -41,16 +41,16 @@ class TokenGuard:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody needs a token."""
+        """Whether callers need no token."""
         return self._table is None
 
     def start(self) -> None:
-        """Looks for changes from now on."""
+        """Starts checking the file for changes."""
         self.stop()
         self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look_again)
 
     def stop(self) -> None:
-        """No more."""
+        """Stops checking."""
         if self._looking is not None:
             self._looking.cancel()
 
@@ -59,14 +59,14 @@ class TokenGuard:
         self.start()
 
     def look(self) -> None:
-        """Takes in what has changed: the file, and the time."""
+        """Reloads a changed file, ends visits that are no longer permitted, and removes full rate-limit buckets."""
         self._budgets.sweep()
         self._read_again()
         for visit in tuple(self._visits):
             visit.renew()
 
     def _read_again(self) -> bool:
-        """Whether the file had changed."""
+        """Reloads the file if it has changed; returns whether it had."""
         seen = _seen(self._path) if self._path is not None else None
         if self._path is None or seen == self._seen:
             return False
@@ -74,7 +74,7 @@ class TokenGuard:
         try:
             self._know(tokens.read(self._path))
         except HoldfastError as error:
-            get_logger().error("tokens_unusable", message=f"{error.message}; those known before stay in force")
+            get_logger().error("tokens_unusable", message=f"{error.message}; the previous ones stay in force")
         return True
 
     def _know(self, found: list[Token] | None) -> None:
@@ -86,10 +86,10 @@ class TokenGuard:
         if found is not None:
             get_logger().info("tokens_read", tokens=len(found))
 
-    # -- who asks
+    # -- authorization
 
     def recognise(self, token: str, right: Right) -> Caller | None:
-        """Judges the headers of a call, before its body is received."""
+        """Checks the headers of a call before its body is received."""
         if self._table is None or right is Open.EVERYBODY:
             return None
         caller = self._callers[self._found(tokens.hash_of(token)).name]
@@ -98,21 +98,21 @@ class TokenGuard:
         return caller
 
     def charge(self, caller: Caller | None, token: str, peer: str, scope: Scope) -> None:
-        """Counts one call, once its body has come."""
+        """Counts one call after its body has arrived."""
         if caller is not None and self._callers.get(caller.name) is caller:
-            self._found(tokens.hash_of(token))  # it may have run out since
+            self._found(tokens.hash_of(token))  # it may have expired since
             self._budgets.spend(caller.name, scope)
         else:
-            self.admit(token, peer, scope)  # there were no tokens when it came, or they have changed since
+            self.admit(token, peer, scope)  # the tokens have changed since, or there were none
 
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
-        """Lets somebody in for one call."""
+        """Admits a caller for one call."""
         caller = self.caller(tokens.hash_of(token) if self._table is not None else b"", peer, scope)
         self._budgets.spend(caller.name, scope)
         return caller
 
     def enter(self, token: str, peer: str, right: Right, ended: Ended) -> "_TokenVisit":
-        """Lets somebody in to stay."""
+        """Admits a caller for a conversation or a stream."""
         scope = right if isinstance(right, Scope) else None
         visit = _TokenVisit(self, tokens.hash_of(token), peer, scope, ended)
         self._budgets.spend(visit.caller.name, scope)
@@ -120,7 +120,7 @@ class TokenGuard:
         return visit
 
     def caller(self, digest: bytes, peer: str, scope: Scope | None) -> Caller:
-        """Who shows this; raises unless it may do this now. Whoever is nobody is counted by where it comes from."""
+        """Returns the caller with this token hash if it has the scope; failed authentication counts by address."""
         if self._table is None:
             return Caller(place_of(peer), ALL_SCOPES)
         try:
@@ -142,9 +142,12 @@ class TokenGuard:
         if token is None and self._read_again():
             token = self._table.find(digest)
         if token is None:
-            raise UnauthenticatedError("the token is not one that is known here", reason="TOKEN_UNKNOWN")
+            raise UnauthenticatedError(
+                "the token is unknown to this server; check it, or create one with `holdfast token create`",
+                reason="TOKEN_UNKNOWN",
+            )
         if token.is_over(self._clock_ms()):
-            raise UnauthenticatedError("the token has run out; ask for another one", reason="TOKEN_EXPIRED")
+            raise UnauthenticatedError("the token has expired; create a new one", reason="TOKEN_EXPIRED")
         return token
 
     def spend(self, name: str, scope: Scope) -> None:
@@ -152,7 +155,7 @@ class TokenGuard:
         self._budgets.spend(name, scope)
 
     def left(self, visit: "_TokenVisit") -> None:
-        """A visit is over."""
+        """Removes a visit that has ended."""
         self._visits.discard(visit)
 
 
@@ -161,7 +164,7 @@ _NOTHING = tokens.hash_of("")
 
 
 class _TokenVisit:
-    """Knows the hash of what was shown, and looks it up again whenever something has changed."""
+    """A visit that keeps the hash of its token, and checks it again every half second."""
 
     def __init__(self, guard: TokenGuard, digest: bytes, peer: str, scope: Scope | None, ended: Ended) -> None:
         self._guard = guard
@@ -173,7 +176,7 @@ class _TokenVisit:
         self.caller = guard.caller(digest, peer, scope)
 
     def admit(self, scope: Scope) -> Caller:
-        """Lets one call of it in."""
+        """Admits one call within the visit."""
         if self._error is not None:
             raise self._error
         caller = self.caller
@@ -182,7 +185,7 @@ class _TokenVisit:
         return caller
 
     def renew(self) -> None:
-        """Looks whether it may go on; once it may not, it never may."""
+        """Checks the token again; a visit that has lost its permission does not regain it."""
         try:
             self.caller = self._guard.caller(self._digest, self._peer, self._scope)
         except HoldfastError as error:
@@ -191,12 +194,12 @@ class _TokenVisit:
             self._ended(error)
 
     def leave(self) -> None:
-        """Nobody watches over it any more."""
+        """Stops checking this visit."""
         self._guard.left(self)
 
 
 def _seen(path: Path) -> _Seen | None:
-    """What tells one version of the file from another."""
+    """Returns a value that differs between versions of the file."""
     try:
         status = path.stat()
     except OSError:
@@ -205,5 +208,5 @@ def _seen(path: Path) -> _Seen | None:
 
 
 def place_of(peer: str) -> str:
-    """The address of a peer without its port, however the protocol writes it."""
+    """Returns the address of a peer without its port, for gRPC and HTTP notation."""
     return peer.rpartition(":")[0].removeprefix("ipv4:").removeprefix("ipv6:") or peer

@@ -1,10 +1,10 @@
-"""The file of tokens in a data directory: who may do what, by the hashes of tokens that nobody keeps.
+"""The token file of a data directory: names, scopes and hashes of access tokens, never the tokens themselves.
 
     {"format": 1, "tokens": [{"name": "ci", "sha256": "<64 hex>", "scopes": ["submit"], "created_at_ms": 1,
                               "expires_at_ms": 0}]}
 
-Invariants: the file is replaced whole, and durable before a token is shown; a file that cannot be read whole is refused
-whole; where there is a file, nobody is let in without a token, even if none is left in it.
+Invariants: the file is replaced as a whole, and is durable before a token is shown; a file that is damaged in part is
+refused as a whole; if there is a file, every caller needs a token, even if the file contains none.
 """
 
 import fcntl
@@ -29,18 +29,18 @@ FILE_NAME = "tokens.json"
 LOCK_NAME = "tokens.lock"
 _FORMAT = 1
 _BYTES = 32
-#: So that whoever finds one in a log or a repository knows what it is.
+#: Identifies a token that is found in a log or a repository.
 _PREFIX = "hf_"
-#: No token of ours is longer, and nothing longer is ever hashed.
+#: Holdfast's tokens are shorter; longer input is never hashed.
 TOKEN_CHARS_MAX = 128
-#: A token for each person and each program is a few; a thousand is a mistake in a loop.
+#: One token for each person and program is a small number; a thousand is a mistake in a loop.
 TOKENS_MAX = 1_000
 _NAME = re.compile(limits.NAME_PATTERN)
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is kept of one token."""
+    """The stored data of one token."""
 
     name: str
     sha256: str
@@ -50,7 +50,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     expires_at_ms: int = 0
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it has run out."""
+        """Whether the token has expired."""
         return 0 < self.expires_at_ms <= now_ms
 
 
@@ -60,16 +60,16 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 def hash_of(token: str) -> bytes:
-    """How a token is known; nothing that no token can be is looked at more closely."""
+    """Returns the hash that identifies a token; empty for input that cannot be a token."""
     if len(token) > TOKEN_CHARS_MAX or not token.isascii():
         return b""
     return hashlib.sha256(token.encode()).digest()
 
 
 class TokenTable:
-    """Finds a token by its hash. How long that takes says nothing about the hashes that are known.
+    """Finds a token by its hash, without revealing known hashes by timing.
 
-    They are looked up by a keyed hash, whose key is made here and told nobody, and then compared in constant time.
+    The lookup uses a keyed hash with a random key that stays in this object; the match is compared in constant time.
     """
 
     def __init__(self, tokens: Sequence[Token]) -> None:
@@ -77,7 +77,7 @@ class TokenTable:
         self._tokens = {self._blinded(bytes.fromhex(token.sha256)): token for token in tokens}
 
     def find(self, digest: bytes) -> Token | None:
-        """The token of this hash, if there is one."""
+        """Returns the token with this hash, if there is one."""
         token = self._tokens.get(self._blinded(digest))
         if token is None or not hmac.compare_digest(bytes.fromhex(token.sha256), digest):
             return None
@@ -88,7 +88,7 @@ class TokenTable:
 
 
 def read(path: Path) -> list[Token] | None:
-    """The tokens, None if there is no file; `FailedPreconditionError` if it cannot be trusted."""
+    """Reads the tokens; None if there is no file, `FailedPreconditionError` if it cannot be trusted."""
     try:
         with path.open("rb") as file:
             found, data = os.fstat(file.fileno()), file.read()
@@ -100,7 +100,7 @@ def read(path: Path) -> list[Token] | None:
         raise _unusable(path, problem)
     try:
         decoded = msgspec.json.decode(data, type=_File)
-        json.loads(data, object_pairs_hook=_once)  # of this shape by now, and so of little depth
+        json.loads(data, object_pairs_hook=_once)  # msgspec has checked the shape, so the depth is small
     except ValueError as error:
         raise _damaged(path, str(error)) from error
     if problem := next(_problems(decoded), ""):
@@ -110,12 +110,12 @@ def read(path: Path) -> list[Token] | None:
 
 def _once(pairs: list[tuple[str, object]]) -> None:
     if len({name for name, _ in pairs}) != len(pairs):
-        raise ValueError("a name stands in it twice")
+        raise ValueError("a field occurs twice")
 
 
 def _problems(file: _File) -> Iterator[str]:
     if file.format != _FORMAT:
-        yield f"expected the format {_FORMAT}, got {file.format}"
+        yield f"expected format {_FORMAT}, got {file.format}"
     names = [token.name for token in file.tokens]
     if len(set(names)) != len(names) or len({token.sha256 for token in file.tokens}) != len(names):
         yield "two tokens have the same name or the same hash"
@@ -125,26 +125,26 @@ def _problems(file: _File) -> Iterator[str]:
 
 
 def _unusable(path: Path, why: str) -> FailedPreconditionError:
-    message = f"the tokens in {str(path)!r} cannot be used: {why}. Nobody is let in without them"
+    message = f"the token file {str(path)!r} cannot be used: {why}"
     return FailedPreconditionError(message, reason="TOKENS_UNUSABLE")
 
 
 def _damaged(path: Path, why: str) -> FailedPreconditionError:
     return FailedPreconditionError(
-        f"the tokens in {str(path)!r} cannot be used: it is damaged: {why}. Nobody is let in without them;"
-        " restore the file from a backup, or remove it and make new tokens with `holdfast token create`",
+        f"the token file {str(path)!r} is damaged: {why};"
+        " restore it from a backup, or remove it and create new tokens with `holdfast token create`",
         reason="TOKENS_DAMAGED",
     )
 
 
 def create(path: Path, name: str, scopes: Sequence[Scope], *, now_ms: int, expires_at_ms: int = 0) -> str:
-    """Makes a token and returns it, for the only time; it is durable by then.
+    """Creates a token, makes it durable and returns it; it is not stored and cannot be shown again.
 
-    `FailedPreconditionError` if other users may change the directory: a server refuses a file of tokens there.
+    `FailedPreconditionError` if other users may change the directory: a server refuses a token file there.
     """
     if not _NAME.fullmatch(name):
         rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
-        raise InvalidArgumentError(f"expected the name to be {rule}, got {name[:80]!r}", reason="NAME_INVALID")
+        raise InvalidArgumentError(f"the name must be {rule}, got {name[:80]!r}", reason="NAME_INVALID")
     token = f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
     made = Token(
         name=name,
@@ -156,32 +156,32 @@ def create(path: Path, name: str, scopes: Sequence[Scope], *, now_ms: int, expir
     with _alone(path, prepare_holder):
         tokens = read(path) or []
         if any(known.name == name for known in tokens):
-            message = f"there is a token {name!r} already; revoke it first, or choose another name"
+            message = f"a token named {name!r} already exists; revoke it first, or choose another name"
             raise AbortedError(message, reason="TOKEN_EXISTS")
         if len(tokens) >= TOKENS_MAX:
-            message = f"there are {TOKENS_MAX} tokens already; revoke those that nobody uses"
+            message = f"there are {TOKENS_MAX} tokens already; revoke unused ones"
             raise FailedPreconditionError(message, reason="TOO_MANY_TOKENS")
         _write(path, [*tokens, made])
     return token
 
 
 def revoke(path: Path, name: str) -> Token:
-    """Forgets a token; `NotFoundError` if there is none of this name."""
+    """Removes a token; `NotFoundError` if there is none with this name."""
     with _alone(path):
         tokens = read(path) or []
         gone = next((token for token in tokens if token.name == name), None)
         if gone is None:
-            raise NotFoundError(f"there is no token {name[:80]!r} here", reason="TOKEN_UNKNOWN")
+            raise NotFoundError(f"there is no token named {name[:80]!r}", reason="TOKEN_UNKNOWN")
         _write(path, [token for token in tokens if token is not gone])
         return gone
 
 
 @contextmanager
 def _alone(path: Path, prepare: Callable[[Path], None] = make_directory) -> Iterator[None]:
-    """Nobody else changes the file meanwhile; `prepare` makes its directory if it is not there."""
+    """Locks the file against concurrent changes; `prepare` creates its directory if it is missing."""
     try:
         prepare(path.parent)
-        # A file of its own: the directory itself is locked by the server that runs in it.
+        # A separate lock file: the server that runs in the directory holds the lock of the directory itself.
         lock = os.open(path.with_name(LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -196,12 +196,12 @@ def _alone(path: Path, prepare: Callable[[Path], None] = make_directory) -> Iter
 
 
 def _write(path: Path, tokens: list[Token]) -> None:
-    """Replaces the file: whole or not at all, and durable once the directory is synced too."""
+    """Replaces the file atomically; durable once the directory is synced too."""
     data = msgspec.json.format(msgspec.json.encode(_File(format=_FORMAT, tokens=tokens)), indent=1) + b"\n"
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with open(file, "wb") as stream:  # noqa: PTH123 - it is open already
+        with open(file, "wb") as stream:  # noqa: PTH123 - a descriptor, not a path
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -212,5 +212,5 @@ def _write(path: Path, tokens: list[Token]) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> FailedPreconditionError:
-    message = f"the tokens in {str(path)!r} cannot be changed: {error.strerror or error}"
+    message = f"the token file {str(path)!r} cannot be changed: {error.strerror or error}"
     return FailedPreconditionError(message, reason="TOKENS_UNWRITABLE")

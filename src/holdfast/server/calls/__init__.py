@@ -1,7 +1,7 @@
-"""Every method for clients once, in a table; gRPC, conversations and the socket of a directory all use it.
+"""The table of all methods for clients, shared by gRPC, conversations and the socket of a directory.
 
-A handler takes the request and gives the response, or, for a stream, an asynchronous iterator of them. It raises
-`HoldfastError` for what it refuses.
+A handler takes the request and returns the response or, for a stream, an asynchronous iterator of responses. It raises
+`HoldfastError` to refuse a request.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,12 +25,12 @@ class CallMethod(msgspec.Struct, frozen=True):
     """One row of the table."""
 
     name: str
-    #: What a caller needs for it.
+    #: The scope that a caller needs.
     scope: Scope
     request: type[Message]
     handler: Callable[[Any], Any]
     is_stream: bool = False
-    #: Takes the context that came with a request over, where jobs are made.
+    #: For methods that create jobs: adds the trace context of a request to them.
     carry: Callable[[Any, TraceContext], None] | None = None
 
 
@@ -38,7 +38,7 @@ Table = Mapping[str, CallMethod]
 
 
 def table(backend: Backend) -> Table:
-    """The methods by their names on the wire, such as `JobService/SubmitJobs`."""
+    """Returns the methods by their names on the wire, such as `JobService/SubmitJobs`."""
     jobs, admin, schedules = JobCalls(backend), AdminCalls(backend), ScheduleCalls(backend)
     rows = {
         "JobService": (

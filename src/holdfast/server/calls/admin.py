@@ -1,4 +1,4 @@
-"""`holdfast.v1.AdminService`, once, for every carrier."""
+"""`holdfast.v1.AdminService`, for every carrier."""
 
 from holdfast.core.capabilities import Capability
 from holdfast.ports import AdminApi
@@ -10,7 +10,7 @@ from holdfast.server.views import capabilities_message, queue_message, stats_mes
 
 
 class AdminCalls:
-    """What operators ask for."""
+    """The operations for administrators."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -20,11 +20,11 @@ class AdminCalls:
         return self._backend.capability(self._backend.admin, Capability.ADMINISTRATION)
 
     async def stats(self, request: pb.GetStatsRequest) -> pb.Stats:
-        """The whole system in numbers."""
+        """Returns the statistics of the whole system."""
         return stats_message(await self._admin.stats())
 
     async def queues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
-        """Every queue, by name."""
+        """Returns every queue, by name."""
         return pb.ListQueuesResponse(queues=map(queue_message, await self._admin.queues()))
 
     async def set_mode(self, request: pb.SetQueueModeRequest) -> pb.SetQueueModeResponse:
@@ -34,19 +34,19 @@ class AdminCalls:
         return pb.SetQueueModeResponse()
 
     async def purge(self, request: pb.PurgeQueueRequest) -> pb.PurgeQueueResponse:
-        """Cancels what waits in a queue."""
+        """Cancels all waiting jobs of a queue."""
         queue = checked_name("queue", request.queue)
         return pb.PurgeQueueResponse(canceled=await self._admin.purge(queue, request.reason))
 
     async def workers(self, request: pb.ListWorkersRequest) -> pb.ListWorkersResponse:
-        """Every worker that is connected or was heard of lately."""
+        """Returns every worker that is connected or was so recently."""
         return pb.ListWorkersResponse(workers=map(worker_message, await self._admin.workers()))
 
     async def drain(self, request: pb.DrainWorkerRequest) -> pb.DrainWorkerResponse:
-        """Asks a worker to finish and end."""
+        """Requests a worker to finish its jobs and exit."""
         await self._admin.drain_worker(checked_name("worker_id", request.worker_id))
         return pb.DrainWorkerResponse()
 
     async def capabilities(self, request: pb.GetCapabilitiesRequest) -> pb.Capabilities:
-        """What the backend can do, administration or not."""
+        """Returns the capabilities of the backend, even if it lacks administration."""
         return capabilities_message(self._backend.capabilities)

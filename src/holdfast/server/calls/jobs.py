@@ -1,4 +1,4 @@
-"""`holdfast.v1.JobService`, once, for every carrier."""
+"""`holdfast.v1.JobService`, for every carrier."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -19,19 +19,19 @@ from holdfast.server.views import entry_message, job_message, refusal_message
 
 T = TypeVar("T")
 
-#: Entries in one message of the feed, so that none outgrows what a message may be.
+#: Entries in one message of the feed, so that it stays below the size limit of a message.
 _ENTRIES_MAX = 1_000
 
 
 class JobCalls:
-    """Jobs: submission, looking, waiting, and what becomes of them."""
+    """The operations on jobs."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._jobs = backend.jobs
 
     async def submit(self, request: pb.SubmitJobsRequest) -> pb.SubmitJobsResponse:
-        """Accepts a batch as one event; what cannot be accepted is refused one by one."""
+        """Submits a batch as one event; jobs that cannot be accepted are refused individually."""
         templates = [template_of(template) for template in request.templates]
         submitted = await self._jobs.submit(templates, [draft_of(job) for job in request.jobs])
         response = pb.SubmitJobsResponse(job_ids=submitted.job_ids, accepted_at_ms=submitted.at_ms)
@@ -42,7 +42,7 @@ class JobCalls:
         return response
 
     async def explain(self, request: pb.ExplainJobRequest) -> pb.ExplainJobResponse:
-        """Why a job is where it is."""
+        """Explains the current state of a job."""
         explanation = await self._jobs.explain(checked_id(request.job_id))
         return pb.ExplainJobResponse(
             job_id=request.job_id,
@@ -52,7 +52,7 @@ class JobCalls:
         )
 
     async def get(self, request: pb.GetJobRequest) -> pb.Job:
-        """The job; its result is read after it, and cannot change any more once it has ended."""
+        """Returns the job; if it is terminal, then with its result, which does not change any more."""
         view = await self._jobs.get(checked_id(request.job_id))
         job = job_message(view, await self._jobs.result(view.id) if view.state in TERMINAL else None)
         if not request.with_output:
@@ -62,7 +62,7 @@ class JobCalls:
         return job
 
     async def find(self, request: pb.FindJobsRequest) -> pb.FindJobsResponse:
-        """Jobs that match; fewer of them where all their labels would not fit into one message."""
+        """Returns matching jobs; fewer than requested if their labels would not fit into one message."""
         query, size = query_of(request), checked_size(request.page_size)
         while True:
             found = await self._jobs.find(query, request.cursor, size)
@@ -72,18 +72,18 @@ class JobCalls:
             size = max(1, size // 4)
 
     async def wait(self, request: pb.AwaitJobRequest) -> pb.Job:
-        """The job with its output, once it has ended."""
+        """Waits until the job is terminal, and returns it with its output."""
         return job_message(*await self._jobs.settled(checked_id(request.job_id)))
 
     async def watch(self, request: pb.WatchJobRequest) -> AsyncIterator[pb.Job]:
-        """The job after each change; the last one says how it ended, without the output."""
+        """Yields the job after each change; the last one is terminal, without its output."""
         async with closing(self._jobs.watch(checked_id(request.job_id))) as views:
             async for view in views:
                 result = await self._jobs.result(view.id) if view.state in TERMINAL else None
                 yield job_message(view, result and ResultView(result.state, b"", result.summary, result.runtime_ms))
 
     async def cancel(self, request: public_pb.CancelJobRequest) -> public_pb.CancelJobResponse:
-        """Ends a queued job, asks a running one to stop."""
+        """Cancels a queued job; requests a running one to stop."""
         reply = await self._jobs.cancel(checked_id(request.job_id), request.reason)
         return public_pb.CancelJobResponse(
             job_id=request.job_id,
@@ -93,16 +93,16 @@ class JobCalls:
         )
 
     async def retry(self, request: pb.RetryJobRequest) -> pb.RetryJobResponse:
-        """A new job like one that has ended."""
+        """Submits a finished job again as a new job."""
         return pb.RetryJobResponse(job_id=await self._jobs.retry(checked_id(request.job_id), request.request_id))
 
     async def history(self, request: pb.GetHistoryRequest) -> pb.GetHistoryResponse:
-        """Everything that happened to one job."""
+        """Returns all events of one job."""
         entries = await self._backend.history.history(checked_id(request.job_id))
         return pb.GetHistoryResponse(entries=map(entry_message, entries))
 
     async def feed(self, request: pb.FeedRequest) -> AsyncIterator[pb.FeedResponse]:
-        """Everything that happens, from a position on."""
+        """Yields all events after a position, or from now on."""
         feed = self._backend.capability(self._backend.feed, Capability.FEED)
         async with closing(feed.feed(None if request.from_now else request.after)) as parts:
             async for part in parts:
@@ -111,12 +111,12 @@ class JobCalls:
 
 
 def closing(iterator: AsyncIterator[T]) -> AbstractAsyncContextManager[AsyncIterator[T]]:
-    """Ends the iterator with the block: a port's streams are generators, which would else wait to be collected."""
+    """Closes the iterator with the block; a port's generator would otherwise stay open until garbage collection."""
     return aclosing(cast("AsyncGenerator[T, None]", iterator))
 
 
 def feed_messages(part: FeedPart) -> Iterator[pb.FeedResponse]:
-    """The part in messages of bounded size; each names a position up to which everything was told."""
+    """Splits the part into messages of limited size; each has the position up to which the feed is complete."""
     entries = part.entries
     while len(entries) > _ENTRIES_MAX:
         told, entries = entries[:_ENTRIES_MAX], entries[_ENTRIES_MAX:]

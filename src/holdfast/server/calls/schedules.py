@@ -1,4 +1,4 @@
-"""`holdfast.v1.ScheduleService`, once, for every carrier."""
+"""`holdfast.v1.ScheduleService`, for every carrier."""
 
 from holdfast import limits
 from holdfast.core.capabilities import Capability
@@ -11,7 +11,7 @@ from holdfast.server.views import template_message
 
 
 class ScheduleCalls:
-    """Jobs that are made by time."""
+    """The operations on schedules."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -21,32 +21,32 @@ class ScheduleCalls:
         return self._backend.capability(self._backend.schedules, Capability.SCHEDULES)
 
     async def set(self, request: pb.ScheduleSpec) -> pb.Schedule:
-        """Makes or replaces a schedule."""
+        """Creates or replaces a schedule."""
         return schedule_message(await self._schedules.set(spec_of(request)))
 
     async def get(self, request: pb.GetScheduleRequest) -> pb.Schedule:
-        """One schedule."""
+        """Returns one schedule."""
         return schedule_message(await self._schedules.get(_name(request.name)))
 
     async def all(self, request: pb.ListSchedulesRequest) -> pb.ListSchedulesResponse:
-        """Every schedule, by name."""
+        """Returns all schedules, by name."""
         return pb.ListSchedulesResponse(schedules=map(schedule_message, await self._schedules.all()))
 
     async def delete(self, request: pb.DeleteScheduleRequest) -> pb.DeleteScheduleResponse:
-        """Forgets a schedule."""
+        """Deletes a schedule."""
         await self._schedules.delete(_name(request.name))
         return pb.DeleteScheduleResponse()
 
     async def pause(self, request: pb.PauseScheduleRequest) -> pb.Schedule:
-        """Pauses a schedule, or lets it go on."""
+        """Pauses or resumes a schedule."""
         return schedule_message(await self._schedules.pause(_name(request.name), is_paused=request.is_paused))
 
     async def trigger(self, request: pb.TriggerScheduleRequest) -> pb.TriggerScheduleResponse:
-        """Makes a job now."""
+        """Creates a job now."""
         return pb.TriggerScheduleResponse(job_id=await self._schedules.trigger(_name(request.name)))
 
     async def preview(self, request: pb.PreviewScheduleRequest) -> pb.PreviewScheduleResponse:
-        """The next ticks."""
+        """Returns the next ticks."""
         ticks = await self._schedules.preview(spec_of(request.spec), request.after_ms, request.count)
         return pb.PreviewScheduleResponse(tick_ms=ticks)
 
@@ -56,7 +56,7 @@ def _name(name: str) -> str:
 
 
 def spec_of(spec: pb.ScheduleSpec) -> ScheduleSpec:
-    """The schedule as the core knows it; what is not said stands for the default."""
+    """Converts a message to a schedule; absent fields get their defaults."""
     return ScheduleSpec(
         spec.name,
         template_of(spec.template),
@@ -74,7 +74,7 @@ def spec_of(spec: pb.ScheduleSpec) -> ScheduleSpec:
 
 
 def schedule_message(view: ScheduleView) -> pb.Schedule:
-    """A schedule, with everything said."""
+    """Converts a schedule to a message, with every field set."""
     spec = view.spec
     return pb.Schedule(
         spec=pb.ScheduleSpec(

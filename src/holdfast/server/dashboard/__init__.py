@@ -1,1 +1,1 @@
-"""The dashboard: one page, its modules and its style sheet, served as they are; they use the public HTTP API alone."""
+"""The dashboard: one page, its modules and its style sheet, static files that use only the public HTTP API."""

@@ -10,9 +10,11 @@ from google.protobuf.message import Message
 from holdfast.core.trace_context import sent_context
 from holdfast.errors import HoldfastError
 from holdfast.proto import holdfast_pb2 as pb
+from holdfast.server.auth.permissions import Visit
 from holdfast.server.calls import CallMethod, Table
-from holdfast.server.grpc.converse import ConverseService
+from holdfast.server.grpc.converse import ConverseStream
 from holdfast.server.grpc.status import Context, refuse, refuse_undecodable
+from holdfast.server.grpc.streams import Streams
 from holdfast.server.refusal_log import hidden
 
 _PACKAGE = pb.DESCRIPTOR.package
@@ -23,25 +25,29 @@ def _encoded(message: Message) -> bytes:
 
 
 class CalledServices:
-    """The services that the table names."""
+    """The gRPC services of the methods in the table."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._converse = ConverseService(table)
+        self._conversations = Streams("Converse")
 
     def handlers(self) -> dict[str, dict[str, Any]]:
-        """For each service its methods, as gRPC wants them."""
+        """Returns the handlers of each service, as gRPC expects them."""
         services: dict[str, dict[str, Any]] = {}
         for path, method in self._table.items():
             service = f"{_PACKAGE}.{path.split('/')[0]}"
             services.setdefault(service, {})[method.name] = self._handler(method)
-        converse = grpc.stream_stream_rpc_method_handler(self._converse.serve, pb.Call.FromString, _encoded)
+        converse = grpc.stream_stream_rpc_method_handler(self._converse, pb.Call.FromString, _encoded)
         services[f"{_PACKAGE}.JobService"]["Converse"] = converse
         return services
 
     def stop(self) -> None:
-        """Ends conversations, once what is under way has been answered."""
-        self._converse.stop()
+        """Ends conversations once their calls in progress are answered."""
+        self._conversations.stop()
+
+    async def _converse(self, requests: object, context: Context, visit: Visit) -> None:
+        """Serves until the client ends the stream, the connection drops or the server stops; checks each call."""
+        await self._conversations.serve(ConverseStream(self._table, context, visit), context)
 
     def _handler(self, method: CallMethod) -> Any:  # noqa: ANN401 - grpc has no type
         decode = method.request.FromString
@@ -76,7 +82,7 @@ class CalledServices:
         return handler
 
     async def _guarded(self, method: CallMethod, request: object, context: Context, run: Callable[[], Any]) -> None:
-        """Gives errors their status; a bug becomes INTERNAL without telling its insides."""
+        """Maps errors to gRPC statuses; a bug becomes INTERNAL without its details."""
         job_id = getattr(request, "job_id", "")
         try:
             refuse_undecodable(request)

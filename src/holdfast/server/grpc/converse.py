@@ -9,30 +9,13 @@ from holdfast.server.auth.permissions import Visit
 from holdfast.server.calls import Table
 from holdfast.server.conversation import Conversation
 from holdfast.server.grpc.status import Context, refuse_undecodable
-from holdfast.server.grpc.streams import Streams
 
-#: Replies that wait to be sent beyond which nothing more is read, and streams wait.
+#: Unsent replies above which no more calls are read, and streams wait.
 _UNSENT_MAX = 256
 
 
-class ConverseService:
-    """All conversations of one server."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._streams = Streams("Converse")
-
-    async def serve(self, requests: object, context: Context, visit: Visit) -> None:
-        """Until the client ends it, the connection drops, or the server stops; each call is checked on its own."""
-        await self._streams.serve(_Stream(self._table, context, visit), context)
-
-    def stop(self) -> None:
-        """Ends every conversation, once what is under way has been answered."""
-        self._streams.stop()
-
-
-class _Stream:
-    """One conversation: replies that wait, and a reader beside their writer."""
+class ConverseStream:
+    """One conversation: a queue of replies, their writer, and a reader task."""
 
     def __init__(self, table: Table, context: Context, visit: Visit) -> None:
         self._context = context

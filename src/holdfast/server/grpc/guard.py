@@ -1,8 +1,8 @@
-"""The guard in front of every gRPC method, asked before anything of a request is read.
+"""Authorization of every gRPC call, before its request is read.
 
-Deny by default: a method that names no right cannot be registered. The headers of a call decide whether its body is
-received at all: a call that is refused gets a handler that never reads, so that its body stays with the client. What a
-stream began with is asked again whenever something changes: a token that is revoked ends it.
+Deny by default: a method that declares no right cannot be registered. The headers of a call decide whether its body is
+received at all: a refused call gets a handler that never reads, so that its body stays with the client. The right of a
+stream is checked again while it lasts: revoking its token ends it.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from holdfast.server.grpc.status import Context, refuse
 METADATA_KEY = "authorization"
 _SCHEME = "bearer "
 _METHOD_CHARS_MAX = 200
-#: How long a client may take to read what is being written to it when its right ends.
+#: When a right ends: the time for the client to read the message that is being written.
 _LAST_WORD_S = 2.0
 Behaviour = Callable[..., Awaitable[Any]]
 
 
 def rights(table: Table) -> dict[str, Right]:
-    """What each method needs, by its path."""
+    """Returns the right that each method needs, by its path."""
     package = holdfast_pb2.DESCRIPTOR.package
     public = taskqueue_public_pb2.DESCRIPTOR.services_by_name["TaskQueuePublicService"].full_name
     workers = taskqueue_internal_pb2.DESCRIPTOR.services_by_name["CoordinatorInternalService"].full_name
@@ -55,7 +55,7 @@ def rights(table: Table) -> dict[str, Right]:
 
 
 class GuardedServer:
-    """What the generated registration takes for a server: every handler it brings asks the guard, then reads."""
+    """Stands in for a server in generated registration code: every handler checks the guard, then reads."""
 
     def __init__(self, server: grpc.aio.Server, guard: Guard, known: Mapping[str, Right]) -> None:
         self._server = server
@@ -64,17 +64,17 @@ class GuardedServer:
         self._open_calls = OpenCalls()
 
     def add_generic_rpc_handlers(self, _: object) -> None:
-        """The same handlers come once more, by name."""
+        """Ignores the handlers: they are also registered by name."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        """Registers the methods of one service; `TypeError` for one that names no right."""
+        """Registers the methods of one service; `TypeError` for one that declares no right."""
         guarded = {f"/{service}/{name}": handler for name, handler in handlers.items()}
         methods = {path: self._guarded(path, handler) for path, handler in guarded.items()}
         self._server.add_generic_rpc_handlers((_GuardedMethods(self._guard, methods),))
 
     def add_last(self, handlers: grpc.GenericRpcHandler) -> None:  # type: ignore[type-arg]  # not generic at run time
-        """Those that refuse whatever they are asked: strangers are not even told that."""
-        self._server.add_generic_rpc_handlers((_Known(handlers, self._guard),))
+        """Adds handlers that refuse every call; callers without a valid token get UNAUTHENTICATED instead."""
+        self._server.add_generic_rpc_handlers((_AdmittedHandlers(handlers, self._guard),))
 
     def _guarded(self, path: str, handler: Any) -> "_Method":  # noqa: ANN401 - a named tuple that grpc does not type
         right = self._rights.get(path)
@@ -90,7 +90,7 @@ class GuardedServer:
 
 
 class _Method(NamedTuple):
-    """One method: what it needs, who serves a caller that was recognised, and who refuses without reading."""
+    """One method: its right, a factory for the handler of a recognised caller, and a handler that only refuses."""
 
     right: Right
     serving: Callable[[Caller | None, str], Any]
@@ -98,14 +98,14 @@ class _Method(NamedTuple):
 
 
 class _GuardedMethods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
-    """The methods of one service, of which each call gets the handler that its headers deserve."""
+    """The methods of one service; the headers of a call decide on its handler."""
 
     def __init__(self, guard: Guard, methods: Mapping[str, _Method]) -> None:
         self._guard = guard
         self._methods = methods
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
-        """The handler of a call; one that never reads the request if the headers are not enough for it."""
+        """Returns the handler of a call; one that never reads the request if the headers are not sufficient."""
         method = self._methods.get(handler_call_details.method)
         if method is None:
             return None
@@ -117,27 +117,27 @@ class _GuardedMethods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not 
 
 
 def _refusing(guard: Guard, name: str, right: Right) -> Any:  # noqa: ANN401 - grpc has no type
-    """A handler that refuses without reading, whatever the arity of the call."""
+    """Returns a handler that refuses without reading, whatever the arity of the call."""
 
     async def refused(_: object, context: Context) -> None:
         try:
             guard.enter(token_of(context), context.peer(), right, lambda _: None).leave()
         except HoldfastError as error:
             await refuse(context, error, name)
-        # The token became known after the headers were judged.
-        late = UnauthenticatedError("the token was not known when the call began; try again", reason="TOKEN_UNKNOWN")
+        # The token became valid after the headers were checked.
+        late = UnauthenticatedError("the token was unknown when the call began; try again", reason="TOKEN_UNKNOWN")
         await refuse(context, late, name)
 
     return grpc.stream_stream_rpc_method_handler(refused)
 
 
 def _same(handler: Any) -> Callable[[Caller | None, str], Any]:  # noqa: ANN401 - as above
-    """One handler for all callers."""
+    """Uses one handler for all callers."""
     return lambda _, __: handler
 
 
 def _unary(guard: Guard, handler: Any, scope: Scope) -> Callable[[Caller | None, str], Any]:  # noqa: ANN401 - as above
-    """Lets in for one call: a handler that knows its caller, and leaves the request bytes until it is charged."""
+    """Admits a caller for one call: its handler decodes the request only after the call is counted."""
     behave, decode, name = handler.unary_unary, tolerant(handler.request_deserializer), handler.unary_unary.__name__
     raw = handler._replace(request_deserializer=None)
 
@@ -155,11 +155,11 @@ def _unary(guard: Guard, handler: Any, scope: Scope) -> Callable[[Caller | None,
 
 
 def _staying(guard: Guard, handler: Any, right: Right) -> Any:  # noqa: ANN401 - as above
-    """Lets in for as long as the right lasts; whoever takes calls in between is told who asks."""
+    """Admits a caller for as long as its right lasts; a conversation also gets the visit, to check its calls."""
     decode = tolerant(handler.request_deserializer)
     if handler.stream_stream is not None:
         lasting = _lasting(guard, handler.stream_stream, right, None)
-        # What yields is not ours, and does not know what cannot be decoded.
+        # A generator is a handler of grpcio (reflection), which cannot handle `Undecodable`.
         its_own = inspect.isasyncgenfunction(handler.stream_stream)
         read = handler.request_deserializer if its_own else decode
         return handler._replace(request_deserializer=read, stream_stream=lasting)
@@ -200,7 +200,7 @@ def _lasting(guard: Guard, behave: Behaviour, right: Right, decode: Callable[[by
 
 
 class _Line:
-    """A context that is not left in the middle of a message: no status can be sent while one is under way."""
+    """A context whose call is not canceled during a write: gRPC can send no status while it writes a message."""
 
     def __init__(self, context: Context, leave: Callable[[], object]) -> None:
         self._context = context
@@ -208,11 +208,11 @@ class _Line:
         self._writing = 0
         self._is_ending = False
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is the context's own
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - everything else belongs to the context
         return getattr(self._context, name)
 
     async def write(self, message: object) -> None:
-        """Sends it; who comes when the end has begun waits for it."""
+        """Sends a message; after `end`, waits for the cancellation instead."""
         if self._is_ending:
             await asyncio.get_running_loop().create_future()
         self._writing += 1
@@ -224,7 +224,7 @@ class _Line:
                 self._leave()
 
     def end(self) -> None:
-        """Leaves once nothing is being written; a client that does not read is left all the same, without a word."""
+        """Cancels the call once no write is in progress, or after `_LAST_WORD_S` if the client does not read."""
         if self._is_ending:
             return
         self._is_ending = True
@@ -239,12 +239,12 @@ class _Line:
 
 
 def token_of(context: Context) -> str:
-    """What the caller shows; nothing, if it shows nothing. Who shows two things shows neither."""
+    """Returns the caller's token; empty if there is none, `UnauthenticatedError` if there are several."""
     return _shown(context.invocation_metadata())
 
 
 def _shown(metadata: Any) -> str:  # noqa: ANN401 - pairs; grpc's own types differ between versions
-    """The token in the headers of a call; `UnauthenticatedError` if there are several."""
+    """Returns the token in the headers of a call; `UnauthenticatedError` if there are several."""
     shown = [value for key, value in metadata or () if key == METADATA_KEY]
     if len(shown) > 1:
         raise UnauthenticatedError(f"expected one token, got {len(shown)}", reason="TOKEN_AMBIGUOUS")
@@ -253,15 +253,15 @@ def _shown(metadata: Any) -> str:  # noqa: ANN401 - pairs; grpc's own types diff
     return shown[0][len(_SCHEME) :].strip()
 
 
-class _Known(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
-    """Handlers for those who would be let in for something."""
+class _AdmittedHandlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
+    """Handlers for callers with a valid token of any scope."""
 
     def __init__(self, handlers: grpc.GenericRpcHandler, guard: Guard) -> None:  # type: ignore[type-arg]
         self._handlers = handlers
         self._guard = guard
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
-        """The handler, if there is one."""
+        """Returns the handler, if there is one."""
         handler: Any = self._handlers.service(handler_call_details)
         if handler is None:
             return None

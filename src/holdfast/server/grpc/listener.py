@@ -1,4 +1,4 @@
-"""How every server of ours listens."""
+"""The options and the port of every gRPC server."""
 
 import grpc
 
@@ -9,28 +9,28 @@ from holdfast.server.auth.certificates import Certificates, Material
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
-    # What one connection can make the server hold: so many calls, and of each that nobody reads yet one window. A call
-    # that is read gets a window as large as its message; the probe would widen those of all others as well.
+    # Bounds the memory of one connection: a number of calls, and one window for each call that is not read yet. A call
+    # that is read gets a window as large as its message; the probe would enlarge all other windows as well.
     ("grpc.max_concurrent_streams", limits.STREAMS_PER_CONNECTION_MAX),
     ("grpc.http2.bdp_probe", 0),
     ("grpc.server_handshake_timeout_ms", limits.GRPC_HANDSHAKE_MS_MAX),
     ("grpc.max_connection_idle_ms", limits.GRPC_IDLE_MS_MAX),
-    # Workers that vanish without a word are noticed; those that ping often are not punished.
+    # Detect workers that disappear without closing the connection, and tolerate frequent pings.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    # Two servers on one port would split the clients between them in silence.
+    # Two servers on one port would silently split the clients between them.
     ("grpc.so_reuseport", 0),
 )
 
 
 def server_options(connections_max: int) -> tuple[tuple[str, int], ...]:
-    """What every server is made with."""
+    """Returns the options of every server."""
     return (*_OPTIONS, ("grpc.max_allowed_incoming_connections", connections_max))
 
 
 def bind(server: grpc.aio.Server, host: str, port: int, certificates: Certificates | None = None) -> str:
-    """Takes the port, and returns the address; `UnavailableError` if it cannot be had."""
+    """Binds the port and returns the address; `UnavailableError` if it is not available."""
     address = f"[{host}]" if ":" in host else host
     try:
         if certificates is None:
@@ -39,20 +39,20 @@ def bind(server: grpc.aio.Server, host: str, port: int, certificates: Certificat
             bound = server.add_secure_port(f"{address}:{port}", _credentials(certificates))
     except RuntimeError as error:
         raise UnavailableError(
-            f"cannot listen on {address}:{port}: is another server there, or is the address not of this machine?"
-            " Choose another port, with --port or the variable of the service, or another --host",
+            f"cannot listen on {address}:{port}: the port is in use, or the address is not one of this machine;"
+            " choose another port, with --port or the variable of the service, or another --host",
             reason="PORT_IN_USE",
         ) from error
     return f"{address}:{bound}"
 
 
 def port_of(address: str) -> int:
-    """The port in an address that `bind` returned."""
+    """Returns the port of an address that `bind` returned."""
     return int(address.rpartition(":")[2])
 
 
 def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """Credentials that follow the certificates: gRPC asks for changes at every handshake."""
+    """Returns credentials that follow the certificates: gRPC checks for changes at every handshake."""
     shown = certificates.material
 
     def changed() -> grpc.ServerCertificateConfiguration | None:
@@ -64,7 +64,7 @@ def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
 
     return grpc.dynamic_ssl_server_credentials(
         _configuration(shown),
-        changed,  # type: ignore[arg-type]  # its stubs do not know that None stands for no change
+        changed,  # type: ignore[arg-type]  # the stubs lack None, which means no change
         require_client_authentication=certificates.asks_clients,
     )
 

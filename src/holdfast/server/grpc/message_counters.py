@@ -1,7 +1,7 @@
-"""Messages that a server received and sent, by method: for the lab, and only where `LAB_COUNT_MESSAGES` is set.
+"""Counts the messages that a server receives and sends, by method, for the lab; enabled by `LAB_COUNT_MESSAGES`.
 
-A message is counted when it is decoded or encoded, so that one call of a stream with many messages counts as many.
-What was counted is one line of JSON on standard error when the process ends in good order.
+A message is counted when it is decoded or encoded, so every message of a stream counts. The counts are written as one
+line of JSON to standard error when the process exits normally.
 """
 
 import atexit
@@ -17,7 +17,7 @@ EVENT = "messages_counted"
 
 
 class MessageCounter(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not generic at run time
-    """Counts what passes through the handlers of one server."""
+    """Counts the messages of all handlers of one server."""
 
     def __init__(self) -> None:
         self.received: dict[str, int] = {}
@@ -28,8 +28,8 @@ class MessageCounter(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # n
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:  # noqa: ANN401 - a handler; grpc's type of it is generic only in its stubs
-        """The handler of a method, with counters around its messages."""
-        # Each call has a handler of its own: the guard gives it one for its caller.
+        """Returns the handler of a method, with counters around its messages."""
+        # Not cached: the guard returns a separate handler for each call.
         return self._counted(handler_call_details.method, await continuation(handler_call_details))
 
     def _counted(self, method: str, handler: Any) -> Any:  # noqa: ANN401 - a named tuple that grpc does not type
@@ -39,16 +39,16 @@ class MessageCounter(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # n
         )
 
     def line(self) -> str:
-        """What was counted until now."""
+        """Returns the counts so far, as one line of JSON."""
         return json.dumps({"event": EVENT, "pid": os.getpid(), "received": self.received, "sent": self.sent})
 
     def tell(self) -> None:
-        """The line, in one piece: several processes may share a standard error."""
+        """Writes the line with one system call, because several processes may share standard error."""
         os.write(2, f"{self.line()}\n".encode())
 
 
 def counters() -> Sequence[MessageCounter]:
-    """The interceptors for a server: none, unless somebody wants to count."""
+    """Returns the interceptors for a server: none, unless counting is enabled."""
     if not os.environ.get(VARIABLE):
         return ()
     counter = MessageCounter()

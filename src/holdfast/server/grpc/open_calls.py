@@ -1,7 +1,7 @@
-"""Calls that need no token: few of them at a time may receive their request, and none for long.
+"""Calls without a token: few of them at a time may receive their request, and only for a limited time.
 
-Invariant: however many such calls there are, at most `OPEN_REQUESTS_MAX` requests are on their way to memory. A call
-beyond them takes the place of the one that has waited longest for its client, so that a probe always gets through.
+Invariant: at most `OPEN_REQUESTS_MAX` requests of such calls are being received into memory. A further call evicts the
+one that has waited longest for its client, so that a probe always gets through.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ Behaviour = Callable[..., Awaitable[Any]]
 
 
 class OpenCalls:
-    """All of one server."""
+    """The calls without a token of one server."""
 
     def __init__(self) -> None:
-        #: Those whose request is on its way, oldest first; each ends when its time is set to now.
+        #: Calls that are receiving their request, oldest first; rescheduling the timeout to now ends a call.
         self._receiving: dict[asyncio.Timeout, None] = {}
         self._streams = 0
 
     def bounded(self, handler: Any) -> Any:  # noqa: ANN401 - a named tuple that grpc does not type
-        """The handler of a method with one request, which now receives that request within the bounds."""
+        """Returns the handler of a method with one request, which receives that request within the limits."""
         is_stream = handler.unary_unary is None
         behave = handler.unary_stream if is_stream else _responding(handler.unary_unary)
         run = written(behave) if inspect.isasyncgenfunction(behave) else behave
@@ -63,7 +63,7 @@ class OpenCalls:
                 finally:
                     self._receiving.pop(timeout, None)
         except TimeoutError:
-            message = "the request did not arrive in time, or others that need no token took its place; try again"
+            message = "the request did not arrive in time, or newer requests without a token replaced it; try again"
             raise ResourceExhaustedError(message, reason="REQUEST_TOO_SLOW") from None
 
     async def _streamed(self, run: Behaviour, request: object, context: Context) -> None:
@@ -78,14 +78,14 @@ class OpenCalls:
 
 
 class OpenServer:
-    """What the generated registration takes for a server: no handler that it brings needs a token."""
+    """Stands in for a server in generated registration code: its handlers need no token."""
 
     def __init__(self, server: grpc.aio.Server) -> None:
         self._server = server
         self._calls = OpenCalls()
 
     def add_generic_rpc_handlers(self, _: object) -> None:
-        """The same handlers come once more, by name."""
+        """Ignores the handlers: they are also registered by name."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Registers the methods of one service."""
@@ -94,7 +94,7 @@ class OpenServer:
 
 
 def written(behave: Callable[..., Any]) -> Behaviour:
-    """A handler that yields, as one that writes."""
+    """Converts a handler that yields messages to one that writes them."""
 
     async def behaving(request: object, context: Context) -> None:
         async with aclosing(behave(request, context)) as messages:
@@ -105,7 +105,7 @@ def written(behave: Callable[..., Any]) -> Behaviour:
 
 
 def _responding(behave: Behaviour) -> Behaviour:
-    """A handler that returns its response, as one that writes it."""
+    """Converts a handler that returns its response to one that writes it."""
 
     async def behaving(request: object, context: Context) -> None:
         await context.write(await behave(request, context))

@@ -19,14 +19,14 @@ _PAGE_TOKEN = re.compile(r"[0-9]*")
 
 
 class PublicService(rpc.TaskQueuePublicServiceServicer):
-    """Five methods; what they mean stands in docs/contract.md."""
+    """The five methods that docs/contract.md defines."""
 
     def __init__(self, jobs: JobApi) -> None:
         self._jobs = jobs
 
     @answered
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:
-        """Accepts one job; a repeated request id finds the job it made."""
+        """Submits one job; a repeated request id returns the first job."""
         spec = request.spec
         template = Template(spec.job_type, simulated=True)
         extra: Extra | None = Extra(
@@ -46,7 +46,7 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
 
     @answered
     async def GetJobStatus(self, request: pb.GetJobStatusRequest, context: Context) -> pb.GetJobStatusResponse:
-        """The authoritative state of one job."""
+        """Returns the authoritative state of one job."""
         job = await self._jobs.get(checked_id(request.job_id))
         return pb.GetJobStatusResponse(
             job_id=job.id,
@@ -60,7 +60,7 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
 
     @answered
     async def GetJobResult(self, request: pb.GetJobResultRequest, context: Context) -> pb.GetJobResultResponse:
-        """The result of a finished job; not ready, without an error, for any other."""
+        """Returns the result of a finished job; for any other, `result_ready` is false, without an error."""
         result = await self._jobs.result(checked_id(request.job_id))
         if result.state not in TERMINAL:
             return pb.GetJobResultResponse(job_id=request.job_id)
@@ -76,7 +76,7 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
 
     @answered
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:
-        """Ends a queued job, asks a running one to stop."""
+        """Cancels a queued job; requests a running one to stop."""
         reply = await self._jobs.cancel(checked_id(request.job_id), request.reason)
         return pb.CancelJobResponse(
             job_id=request.job_id,
@@ -87,7 +87,7 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
 
     @answered
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
-        """One page of jobs by creation time."""
+        """Returns one page of jobs by creation time."""
         offset, size = checked_page(request.page)
         states = checked_states(request.status_filter)
         newest_first = checked_sort(request.sort)
@@ -99,7 +99,7 @@ class PublicService(rpc.TaskQueuePublicServiceServicer):
 
 
 def summary(job: JobView) -> pb.JobSummary:
-    """One line of a listing."""
+    """Returns one line of a listing."""
     return pb.JobSummary(
         job_id=job.id,
         status=job_status(job.state),
@@ -112,17 +112,17 @@ def summary(job: JobView) -> pb.JobSummary:
 
 
 def checked_page(page: pb.PageRequest) -> tuple[int, int]:
-    """Offset and size; 0 means the default size, more than the maximum means the maximum."""
+    """Returns offset and size; 0 means the default size, more than the maximum means the maximum."""
     token = page.page_token
     if len(token) > limits.PAGE_TOKEN_CHARS_MAX or not _PAGE_TOKEN.fullmatch(token):
-        raise _invalid("PAGE_TOKEN_INVALID", "expected page_token to be empty or as returned by the page before")
+        raise _invalid("PAGE_TOKEN_INVALID", "page_token must be empty or the next_page_token of the previous page")
     return int(token or 0), checked_size(page.page_size)
 
 
 def checked_sort(sort: int) -> bool:
-    """Whether the newest come first, which is the default."""
+    """Whether the newest jobs come first, which is the default."""
     if sort not in (pb.JOB_SORT_UNSPECIFIED, pb.CREATED_AT_DESC, pb.CREATED_AT_ASC):
-        raise _invalid("SORT_INVALID", f"expected sort to be CREATED_AT_DESC or CREATED_AT_ASC, got {sort}")
+        raise _invalid("SORT_INVALID", f"sort must be CREATED_AT_DESC or CREATED_AT_ASC, got {sort}")
     return sort != pb.CREATED_AT_ASC
 
 

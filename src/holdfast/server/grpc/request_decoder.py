@@ -1,7 +1,7 @@
-"""What gRPC would answer by itself, answered like everything else: with our status, and a line in the log.
+"""Refusals of requests that gRPC would reject itself, with Holdfast's status and a log line.
 
-Bytes that are no message would be UNKNOWN before any handler is called; they reach the handlers as
-`Undecodable` instead. A method that does not exist is refused by a handler of its own.
+gRPC would reject bytes that cannot be decoded as UNKNOWN before it calls a handler; here they reach the handlers as
+`Undecodable`. A separate handler refuses unknown methods.
 """
 
 import functools
@@ -17,21 +17,23 @@ from holdfast.server.grpc.status import Context, Undecodable, refuse
 
 
 def tolerant(decode: Callable[[bytes], object]) -> Callable[[bytes], object]:
-    """Gives an `Undecodable` where `decode` raises."""
+    """Returns a decoder that returns an `Undecodable` where `decode` raises."""
 
     def decoded(data: bytes) -> object:
         try:
             return decode(data)
         except DecodeError:
-            return Undecodable(f"expected a message of this method, got {len(data)} bytes that are none")
+            return Undecodable(
+                f"expected a request message of this method, got {len(data)} bytes that cannot be decoded"
+            )
 
     return decoded
 
 
 class TolerantServer:
-    """What the generated registration takes for a server: every handler it brings decodes tolerantly.
+    """Stands in for a server in generated registration code: every handler decodes tolerantly.
 
-    A call that reaches one of them was let in: its connection stays.
+    A call that reaches such a handler was admitted, so its connection is kept.
     """
 
     def __init__(self, server: grpc.aio.Server, connections: ConnectionTable) -> None:
@@ -39,7 +41,7 @@ class TolerantServer:
         self._connections = connections
 
     def add_generic_rpc_handlers(self, _: object) -> None:
-        """The same handlers come once more, by name."""
+        """Ignores the handlers: they are also registered by name."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Registers the methods of one service."""
@@ -62,14 +64,14 @@ class TolerantServer:
 
 
 class UnknownMethods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
-    """Answers every method that nobody else does; to be registered last."""
+    """Refuses every unknown method; must be registered last."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
-        """A handler that refuses, whatever the arity of the call."""
+        """Returns a handler that refuses, whatever the arity of the call."""
         method = handler_call_details.method
 
         async def handler(_: object, context: Context) -> None:
-            error = UnimplementedError(f"there is no method {method[:200]!r} here", reason="METHOD_UNKNOWN")
+            error = UnimplementedError(f"this server has no method {method[:200]!r}", reason="METHOD_UNKNOWN")
             await refuse(context, error, method[:200])
 
         return grpc.stream_stream_rpc_method_handler(handler)

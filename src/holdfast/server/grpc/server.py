@@ -28,7 +28,6 @@ from holdfast.server.grpc.listener import bind, port_of, server_options
 from holdfast.server.grpc.message_counters import counters
 from holdfast.server.grpc.public_service import PublicService
 from holdfast.server.grpc.request_decoder import UnknownMethods
-from holdfast.server.grpc.startup_methods import StartingMethods
 from holdfast.server.grpc.status import Context, refuse
 from holdfast.server.grpc.work_service import CoordinatorService, WorkService
 from holdfast.server.startup import Startup
@@ -45,6 +44,7 @@ _WORK_SERVICES = (
     holdfast_pb2.DESCRIPTOR.services_by_name["WorkService"].full_name,
 )
 SERVICES = (*_JOB_SERVICES, *_WORK_SERVICES)
+_METHOD_CHARS_MAX = 200
 
 
 class GrpcServer:
@@ -62,7 +62,7 @@ class GrpcServer:
         connections_max: int = limits.GRPC_CONNECTIONS_MAX,
         startup: Startup | None = None,
     ) -> None:
-        """Without a `guard` whoever reaches it may call it, without `certificates` it speaks in the clear."""
+        """Without a `guard` every caller is admitted; without `certificates` there is no TLS."""
         self._certificates = certificates
         self._has_reflection = has_reflection
         self._connections = ConnectionTable(connections_max)
@@ -160,6 +160,27 @@ class _WorkElsewhere(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not g
             return None
 
         async def handler(_: object, context: Context) -> None:
-            await refuse(context, UnimplementedError(self._where, reason="WORK_ELSEWHERE"), method[:200])
+            await refuse(context, UnimplementedError(self._where, reason="WORK_ELSEWHERE"), method[:_METHOD_CHARS_MAX])
+
+        return grpc.stream_stream_rpc_method_handler(handler)
+
+
+class StartingMethods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
+    """Refuses every method with UNAVAILABLE until the start is over, before anything of a request is read.
+
+    It is registered before all services but health.
+    """
+
+    def __init__(self, startup: Startup) -> None:
+        self._startup = startup
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
+        """A handler that refuses, whatever the arity of the call; none once the start is over."""
+        if self._startup.is_over:
+            return None
+        method = handler_call_details.method[:_METHOD_CHARS_MAX]
+
+        async def handler(_: object, context: Context) -> None:
+            await refuse(context, self._startup.error(), method)
 
         return grpc.stream_stream_rpc_method_handler(handler)

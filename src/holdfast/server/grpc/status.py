@@ -1,4 +1,4 @@
-"""Errors on the wire: a gRPC status with `google.rpc.Status` and an `ErrorInfo` reason; each is logged."""
+"""Errors as gRPC statuses, with `google.rpc.Status` and an `ErrorInfo` reason; each is logged."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -23,14 +23,14 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Undecodable:
-    """Stands for a request that could not be read."""
+    """Stands for a request that could not be decoded."""
 
     def __init__(self, message: str) -> None:
         self.error = InvalidArgumentError(message, reason="MESSAGE_MALFORMED")
 
 
 def refuse_undecodable(request: object) -> None:
-    """Raises the error of a request that could not be read."""
+    """Raises the error of a request that could not be decoded."""
     if isinstance(request, Undecodable):
         raise request.error
 
@@ -38,7 +38,7 @@ def refuse_undecodable(request: object) -> None:
 def answered(
     method: Callable[[Any, Request, Context], Awaitable[Response]],
 ) -> Callable[[Any, Request, Context], Awaitable[Response]]:
-    """Gives a unary handler's errors their status; a bug becomes INTERNAL without telling its insides."""
+    """Maps the errors of a unary handler to gRPC statuses; a bug becomes INTERNAL without its details."""
 
     @functools.wraps(method)
     async def handler(self: Any, request: Request, context: Context) -> Response:  # noqa: ANN401 - any servicer
@@ -54,14 +54,14 @@ def answered(
 
 
 async def refuse(context: Context, error: HoldfastError, method: str, job_id: str = "") -> NoReturn:
-    """Ends the call with the error's status, and logs it."""
+    """Ends the call with the status of the error, and logs it."""
     code = _CODES[MAPPED[error.code].grpc_status]
     log_refusal(error, method, context.peer(), job_id)
     await context.abort(code, error.message, ((DETAILS_KEY, details(error)),))
 
 
 def details(error: HoldfastError) -> bytes:
-    """The error as `google.rpc.Status`."""
+    """Encodes the error as `google.rpc.Status`."""
     info = AnyMessage()
     info.Pack(ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.details))
     status = Status(code=MAPPED[error.code].grpc_status, message=error.message, details=[info])

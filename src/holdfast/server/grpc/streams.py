@@ -1,4 +1,4 @@
-"""The streams of one service that are open: served one by one, ended together."""
+"""The open streams of one service: served individually, ended together."""
 
 from typing import Protocol
 
@@ -7,26 +7,26 @@ from holdfast.server.grpc.status import Context, refuse
 
 
 class OpenStream(Protocol):
-    """One stream."""
+    """One open stream."""
 
     async def serve(self) -> None:
-        """Until either side ends it; raises what the client is to be told."""
+        """Serves until either side ends the stream; raises the error that the client gets."""
         ...
 
     def stop(self) -> None:
-        """Ends it soon, in good order."""
+        """Ends the stream soon, in an orderly way."""
         ...
 
 
 class Streams:
-    """All of one service."""
+    """All open streams of one service."""
 
     def __init__(self, method: str) -> None:
         self._method = method
         self._open: set[OpenStream] = set()
 
     async def serve(self, stream: OpenStream, context: Context) -> None:
-        """Serves one to its end; an error ends it with a status."""
+        """Serves one stream to its end; an error ends it with a status."""
         self._open.add(stream)
         try:
             await stream.serve()
@@ -36,6 +36,6 @@ class Streams:
             self._open.discard(stream)
 
     def stop(self) -> None:
-        """Ends every one that is open."""
+        """Ends every open stream."""
         for stream in self._open:
             stream.stop()

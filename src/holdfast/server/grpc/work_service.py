@@ -1,4 +1,4 @@
-"""Workers' side of gRPC: the stream of `holdfast.v1`, and the frozen unary calls, over a coordinator."""
+"""The services for workers over gRPC: the stream of `holdfast.v1`, and the frozen unary calls."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ from holdfast.server.work_session import ServedSession
 
 
 class WorkService(rpc.WorkServiceServicer):
-    """One stream a worker."""
+    """One stream for each worker."""
 
     def __init__(self, work: LedgerWork, welcome: pb.Welcome) -> None:
         self._work = work
@@ -29,14 +29,14 @@ class WorkService(rpc.WorkServiceServicer):
 
     async def Work(self, requests: object, context: Context) -> None:
         """Serves a session until the worker leaves, the connection drops, or a newer session takes over."""
-        await self._streams.serve(_Stream(self._work, self._welcome, context), context)
+        await self._streams.serve(_WorkStream(self._work, self._welcome, context), context)
 
     def stop(self) -> None:
-        """Tells every worker that the server goes away; leases stay theirs."""
+        """Notifies every worker that the server is stopping; workers keep their leases."""
         self._streams.stop()
 
 
-class _Stream:
+class _WorkStream:
     """One session over one call."""
 
     def __init__(self, work: LedgerWork, welcome: pb.Welcome, context: Context) -> None:
@@ -78,7 +78,7 @@ class _Stream:
 
 
 class CoordinatorService(internal_rpc.CoordinatorInternalServiceServicer):
-    """The frozen unary calls of workers. They know no job types, so they are given simulated work only."""
+    """The frozen unary calls of workers. They carry no job types, so they are granted simulated work only."""
 
     def __init__(self, work: LedgerWork, heartbeat_ms: int) -> None:
         self._work = work
@@ -88,7 +88,7 @@ class CoordinatorService(internal_rpc.CoordinatorInternalServiceServicer):
     async def WorkerHeartbeat(
         self, request: internal_pb.WorkerHeartbeatRequest, context: Context
     ) -> internal_pb.WorkerHeartbeatResponse:
-        """A sign of life; extends leases, and tells which jobs should stop."""
+        """Handles a heartbeat: extends leases, and returns the jobs that should stop."""
         running = None
         if request.HasField("running"):
             running = [(job.job_id, job.token) for job in request.running.jobs]
@@ -99,7 +99,7 @@ class CoordinatorService(internal_rpc.CoordinatorInternalServiceServicer):
 
     @answered
     async def FetchWork(self, request: internal_pb.FetchWorkRequest, context: Context) -> internal_pb.FetchWorkResponse:
-        """One job, or a hint when to ask again."""
+        """Grants one job, or returns when to fetch again."""
         lease = await self._work.fetch(checked_worker(request.worker_id), frozenset({SIM_TYPE}))
         if lease is None:
             return internal_pb.FetchWorkResponse(retry_after_ms=fetch_hint_ms(limits.FETCH_RETRY_MS_DEFAULT))
@@ -123,19 +123,19 @@ class CoordinatorService(internal_rpc.CoordinatorInternalServiceServicer):
     async def ReportWorkOutcome(
         self, request: internal_pb.ReportWorkOutcomeRequest, context: Context
     ) -> internal_pb.ReportWorkOutcomeResponse:
-        """How an attempt ended; not accepted, without an error, if the lease is no longer the worker's."""
+        """Handles the outcome of an attempt; not accepted, without an error, if the worker has lost the lease."""
         row = report_row(request)
         refused = await self._work.report(checked_worker(request.worker_id), [row])
         return internal_pb.ReportWorkOutcomeResponse(accepted=not refused[0])
 
 
 def fetch_hint_ms(wanted_ms: int) -> int:
-    """When an idle worker should ask again, within the locked bounds."""
+    """Limits the time until an idle worker fetches again to the bounds of the contract."""
     return max(limits.FETCH_RETRY_MS_MIN, min(wanted_ms, limits.FETCH_RETRY_MS_MAX))
 
 
 def checked_worker(worker_id: str) -> str:
-    """The id of a worker of the frozen calls."""
+    """Checks the worker id of a frozen call."""
     return checked_name("worker_id", worker_id, reason="WORKER_ID_INVALID")
 
 

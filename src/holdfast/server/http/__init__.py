@@ -1,1 +1,1 @@
-"""The same backend over HTTP: JSON, problems, and a feed of events."""
+"""The HTTP interface: JSON, problem responses, and an event stream."""

@@ -1,4 +1,4 @@
-"""The product over HTTP: the whole table of routes over one backend, and what goes on beside them."""
+"""The HTTP application: all routes over one backend, and its background tasks."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from holdfast.server.http.system import Probes
 
 
 class Application(Handling):
-    """Everything that clients and people are served over HTTP."""
+    """The HTTP interface for clients and browsers."""
 
     def __init__(
         self,
@@ -35,15 +35,15 @@ class Application(Handling):
             *sessions.routes(sessions.SessionRoutes(guard, shield)),
             *assets.routes(),
         ]
-        super().__init__(table, "/openapi.json says what there is", guard, shield)
+        super().__init__(table, "see /openapi.json", guard, shield)
         self._system.document = openapi.document(self.router.routes, probes.version)
 
     def start(self) -> None:
-        """Begins to remember the last minutes."""
+        """Starts recording statistics of the last minutes."""
         self._remembering = asyncio.create_task(self._system.remember())
 
     async def close(self) -> None:
-        """Ends the feeds."""
+        """Stops recording, and ends the event streams."""
         if self._remembering is not None:
             self._remembering.cancel()
             await asyncio.wait([self._remembering])

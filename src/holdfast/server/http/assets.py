@@ -1,4 +1,4 @@
-"""The dashboard's files, from the package, each under its name: `/` and `/assets/...`."""
+"""The dashboard's files, read from the package and served at `/` and `/assets/...`."""
 
 from collections.abc import Iterator
 from importlib import resources
@@ -21,12 +21,12 @@ _TYPES = {
     ".woff2": b"font/woff2",
 }
 _PAGE = "index.html"
-#: It may be kept, and is asked for again each time.
+#: The browser may store the file, and must revalidate it at each use.
 _CACHE = b"no-cache"
 
 
 def routes() -> list[Route]:
-    """A row for each file that is there; what is no file of the dashboard is at no path."""
+    """Returns a route for each file of the dashboard."""
     folder = resources.files("holdfast.server").joinpath("dashboard")
     if not folder.is_dir():
         return []
@@ -52,13 +52,13 @@ def _route(path: str, file: Traversable) -> Route:
         path=path,
         scope=EVERYBODY,
         handler=_handler(file.read_bytes(), _TYPES[_suffix(file.name)]),
-        summary=f"A file of the dashboard: {file.name}",
+        summary=f"Dashboard file {file.name}",
         is_short_form=True,
     )
 
 
 def _handler(data: bytes, kind: bytes) -> Handler:
-    """The file as it was when the server started; a browser that has it is told so."""
+    """Serves the file as it was when the server started; replies 304 if the browser has this version."""
     tag = b'"%08x"' % crc32(data)
     headers = [(b"etag", tag)]
 

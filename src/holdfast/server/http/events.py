@@ -1,6 +1,7 @@
-"""`/api/v1/events`: everything that happens, as server-sent events.
+"""`/api/v1/events`: all events, as server-sent events.
 
-`id` is the position up to which everything was told; who comes back with it as `Last-Event-ID` misses nothing.
+`id` is the position up to which the stream is complete; a client that reconnects with it as `Last-Event-ID` misses no
+event.
 """
 
 import asyncio
@@ -24,13 +25,13 @@ from holdfast.server.http.routing import Route
 from holdfast.server.http.system import SystemRoutes
 
 _POSITION = re.compile(r"[0-9]{1,18}")
-#: How long a client waits before it comes back.
+#: Clients reconnect after one second.
 _RETRY = b"retry: 1000\n\n"
 _HEADERS = [(b"content-type", EVENT_STREAM), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 
 class EventFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which entries, from which position on, and whether numbers come with them; what is not said is not looked at."""
+    """Filters for entries, the start position, and whether statistics are sent; empty filters match everything."""
 
     kind: list[Literal["entries", "stats"]] = []
     after: Annotated[str, Meta(max_length=18)] = ""
@@ -41,7 +42,7 @@ class EventFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """One event; `data` is JSON: an array of entries up to the position `id`, or what `/api/v1/stats` says."""
+    """One event; `data` is JSON: an array of entries up to the position `id`, or the content of `/api/v1/stats`."""
 
     event: Literal["entries", "stats"]
     data: str
@@ -49,7 +50,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventRoutes:
-    """The feed over HTTP."""
+    """The event stream over HTTP."""
 
     def __init__(self, backend: Backend, system: SystemRoutes) -> None:
         self._backend = backend
@@ -58,11 +59,12 @@ class EventRoutes:
         self._open = 0
 
     async def listen(self, asked: Asked) -> "FeedStream":
-        """Everything from now on, or from a position on."""
+        """Streams all events, from now on or after a position."""
         teller = self._told()
         if self._open >= limits.HTTP_FEEDS_MAX:
             raise UnavailableError(
-                f"the limit of {limits.HTTP_FEEDS_MAX} open feeds is reached", reason="TOO_MANY_FEEDS"
+                f"the limit of {limits.HTTP_FEEDS_MAX} open event streams is reached; try again later",
+                reason="TOO_MANY_FEEDS",
             )
         filters = asked.query or EventFilters()
         kinds = filters.kind or ["entries"]
@@ -74,13 +76,13 @@ class EventRoutes:
         )
         listener = FeedListener(asked.line, wanted, has_entries="entries" in kinds, has_stats="stats" in kinds)
         after = _after(asked, filters)
-        self.count(1)  # before anything is waited for: many may come at once
+        self.count(1)  # before the first await, because many requests may arrive at once
         try:
             past = await teller.join(listener, after)
         except BaseException:
             self.count(-1)
             raise
-        assert asked.over is not None, "who listens stays"
+        assert asked.over is not None, "a stream request has `over`"
         return FeedStream(self, teller, listener, past, asked.line, asked.over)
 
     def _told(self) -> FeedReader:
@@ -90,17 +92,17 @@ class EventRoutes:
         return self._teller
 
     def count(self, change: int) -> None:
-        """One more feed is open, or one less."""
+        """Changes the number of open streams by this much."""
         self._open += change
 
     async def close(self) -> None:
-        """Everybody who listens is told that this server stops."""
+        """Ends all streams, because the server is stopping."""
         if self._teller is not None:
             await self._teller.close()
 
 
 class FeedStream:
-    """One open feed."""
+    """One open event stream."""
 
     def __init__(
         self,
@@ -119,7 +121,7 @@ class FeedStream:
         self._over = over
 
     async def run(self) -> None:
-        """Until the client leaves, does not read or loses its right, or the server stops."""
+        """Runs until the client disconnects, does not read or loses its permission, or the server stops."""
         listener = self._listener
         try:
             self._line.begin(_HEADERS)
@@ -137,30 +139,32 @@ class FeedStream:
             self._teller.leave(listener)
 
     async def _then(self, past: AsyncGenerator[FeedPart, None]) -> None:
-        """The past, and then as long as it lasts."""
+        """Sends past events, then waits until the listener has ended."""
         await self._teller.catch_up(self._listener, past)
         await self._listener.ended.wait()
 
 
 def _after(asked: Asked, filters: EventFilters) -> int | None:
-    """The position to go on from; a browser that comes back says it in a header."""
+    """Returns the position to continue after; a browser that reconnects sends it in a header."""
     given = asked.head.header(b"last-event-id") or filters.after
     if not given:
         return None
     if not _POSITION.fullmatch(given):
-        raise InvalidArgumentError(f"expected a position, got {given[:40]!r}", reason="POSITION_INVALID")
+        raise InvalidArgumentError(
+            f"after or Last-Event-ID must be a position, got {given[:40]!r}", reason="POSITION_INVALID"
+        )
     return int(given)
 
 
 def routes(events: EventRoutes) -> list[Route]:
-    """What this part of the table says."""
+    """Returns the routes of this module."""
     return [
         Route(
             method="GET",
             path="/api/v1/events",
             scope=Scope.READ,
             handler=events.listen,
-            summary="Everything that happens, as server-sent events, without a gap",
+            summary="Stream all events as server-sent events, without gaps",
             tag="events",
             query=EventFilters,
             answers={200: Told},

@@ -1,7 +1,7 @@
-"""Connections on their way to TLS: so many of them, for so long.
+"""TLS handshakes of new connections: a limit on their number, and on their duration.
 
-Invariant: whoever does not shake hands in time holds no descriptor; who comes beyond the bound takes the place of
-whoever is at it for longest.
+Invariant: a client that does not finish its handshake in time holds no descriptor; above the limit, a new connection
+evicts the one whose handshake has taken longest.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from holdfast import limits
 from holdfast.server.auth.certificates import Certificates
 
 _TIME_S = limits.HTTP_HEAD_MS_MAX / 1_000
-#: How long nobody is taken when the system has no descriptor left.
+#: Pause before the next accept if the system has no descriptor left.
 _PAUSE_S = 0.1
 
 
 class Handshakes:
-    """Takes connections from a socket that listens. `start`, then `stop`."""
+    """Accepts connections from a listening socket. `start`, then `stop`."""
 
     def __init__(
         self, listening: socket.socket, tls: Certificates, made: Callable[[], asyncio.Protocol], *, most: int
@@ -27,16 +27,16 @@ class Handshakes:
         self._most = most
         self._tls = tls
         self._made = made
-        #: Oldest first.
+        #: Handshakes in progress, oldest first.
         self._shaking: dict[asyncio.Task[None], None] = {}
         self._accepting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Takes them from now on."""
+        """Starts accepting connections."""
         self._accepting = asyncio.create_task(self._accept())
 
     async def stop(self) -> None:
-        """Takes no more, and gives up who is not through."""
+        """Stops accepting, and cancels handshakes in progress."""
         assert self._accepting is not None, "it was started"
         tasks = [self._accepting, *self._shaking]
         for task in tasks:
@@ -59,10 +59,10 @@ class Handshakes:
             task = asyncio.create_task(self._shake(connected))
             self._shaking[task] = None
             task.add_done_callback(lambda done: self._shaking.pop(done, None))
-            await asyncio.sleep(0)  # however many come, others have their turn
+            await asyncio.sleep(0)  # lets other tasks run, however many connections arrive
 
     async def _shake(self, connected: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         context = self._tls.material.context
-        with contextlib.suppress(OSError):  # it speaks something else, is not let in, takes too long or has left
+        with contextlib.suppress(OSError):  # not TLS, no valid certificate, timeout, or disconnected
             await loop.connect_accepted_socket(self._made, connected, ssl=context, ssl_handshake_timeout=_TIME_S)

@@ -1,4 +1,4 @@
-"""Instants and spans in requests, as the milliseconds of the core."""
+"""Instants and durations in requests, converted to milliseconds."""
 
 import re
 from datetime import datetime
@@ -10,12 +10,12 @@ _DIGITS = re.compile(r"[0-9]{1,15}")
 
 
 def span_ms(seconds: float) -> int:
-    """A span; what is more than nothing is at least a millisecond."""
+    """Converts seconds to milliseconds; a positive duration is at least one millisecond."""
     return max(1, round(seconds * 1_000)) if seconds else 0
 
 
 def instant_ms(what: str, given: str | int | None) -> int:
-    """ISO 8601 with its offset, or milliseconds since 1970; 0 if nothing is said."""
+    """Converts ISO 8601 with its offset, or milliseconds since 1970; 0 if nothing is given."""
     if given is None or given == "":
         return 0
     if isinstance(given, int):
@@ -29,7 +29,7 @@ def instant_ms(what: str, given: str | int | None) -> int:
         at_ms = -1
     if not 0 <= at_ms <= _INSTANT_MS_MAX:
         raise InvalidArgumentError(
-            f"expected {what} to be ISO 8601 with its offset, such as 2026-01-31T09:00:00Z,"
+            f"{what} must be ISO 8601 with its offset, such as 2026-01-31T09:00:00Z,"
             f" or milliseconds since 1970, got {given[:80]!r}",
             reason="INSTANT_INVALID",
         )

@@ -1,4 +1,4 @@
-"""Bodies of jobs as the values of the ports: the same drafts as over gRPC, so that the journal shows no difference."""
+"""Conversion of job bodies to drafts, the same as over gRPC, so that the journal does not differ."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ _OF_TRACES = {name.encode(): name for name in (TRACEPARENT, TRACESTATE)}
 
 
 def template_of(body: KindBody) -> Template:
-    """What all jobs of this kind share."""
+    """Returns the fields that all jobs of this kind share."""
     return Template(
         body.type,
         body.queue,
@@ -34,20 +34,20 @@ def _backoff(body: BackoffBody) -> BackoffRule:
 
 
 def payload_of(payload: object) -> bytes:
-    """Arguments as the SDK writes them; nothing for no arguments."""
+    """Encodes arguments as the SDK does; empty if there are none."""
     return b"" if payload is msgspec.UNSET else encode(payload)
 
 
 def context_of(head: Head) -> TraceContext | None:
-    """The context of a trace that came with a request, if one did."""
+    """Returns the trace context of a request, if it has one."""
     found = [(_OF_TRACES[name], value.decode("latin-1")) for name, value in head.headers if name in _OF_TRACES]
     return sent_context(found) if found else None
 
 
 def draft_of(body: JobBody, template: int, request_id: str, context: TraceContext | None = None) -> JobDraft:
-    """One job of a submission; `request_id` and `context` are the request's, where the job says nothing itself."""
+    """Converts one job of a submission; `request_id` and `context` of the request apply if the job has none."""
     if request_id and body.request_id and request_id != body.request_id:
-        message = "expected request_id to be the Idempotency-Key, or only one of them to be there"
+        message = "request_id must be equal to the Idempotency-Key, or only one of them given"
         raise InvalidArgumentError(message, reason="REQUEST_ID_INVALID")
     request_id = body.request_id or request_id
     extra = None

@@ -1,4 +1,4 @@
-"""`/api/v1/jobs`: submission, looking, and what becomes of jobs."""
+"""`/api/v1/jobs`: submitting, reading, canceling and retrying jobs."""
 
 import asyncio
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from holdfast.server.http.request import Answer, Asked, Headers, answer
 from holdfast.server.http.routing import Route
 from holdfast.server.request_checks import checked_id
 
-#: What others call the five states; a filter understands all of them.
+#: Names of the five states, including those of other queues; filters accept all of them.
 STATUS_ALIASES = {
     **{state.name.lower(): state for state in State},
     "pending": State.QUEUED,
@@ -46,7 +46,7 @@ _SOME_REFUSED = 207
 
 
 class JobFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which jobs somebody looks for; what is not said is not looked at, and all labels must be there."""
+    """Filters for jobs; empty ones match every job, and a job must have all of the labels."""
 
     status: list[Annotated[str, Meta(max_length=200)]] = []
     queue: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
@@ -60,13 +60,13 @@ class JobFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class WaitFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long to wait for the end of a job."""
+    """The time to wait for the end of a job."""
 
     wait_s: Annotated[float, Meta(ge=0, le=limits.HTTP_WAIT_MS_MAX // 1_000)] = 0
 
 
 class Retried(msgspec.Struct, frozen=True):
-    """A new job like one that has ended."""
+    """The new job of a retry."""
 
     id: str
     status: shapes.Status
@@ -79,11 +79,11 @@ class JobRoutes:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._jobs = backend.jobs
-        #: The keys of requests that are not answered yet.
+        #: Idempotency keys of requests in progress.
         self._under_way: set[str] = set()
 
     async def submit(self, asked: Asked) -> Answer:
-        """One job or several."""
+        """Submits one job or several."""
         key = key_of(asked)
         if not key:
             return await self._submit(asked, key)
@@ -96,7 +96,7 @@ class JobRoutes:
         return await submit(body, key, context)
 
     async def submit_one(self, body: shapes.JobBody, key: str, context: TraceContext | None) -> Answer:
-        """202 and the job; what refuses it is a problem."""
+        """Submits one job, and returns it with 202; raises the error of a refusal."""
         template = template_of(body)
         submitted = await self._jobs.submit([template], [draft_of(body, 0, key, context)])
         if submitted.refusals:
@@ -131,19 +131,19 @@ class JobRoutes:
         return shapes.AcceptedOrNot(submitted.job_ids[index], await self._status(submitted, index), is_existing)
 
     async def _status(self, submitted: Submitted, index: int) -> Any:  # noqa: ANN401 - one of five names
-        """A new job is queued; one that was there is where it is."""
+        """Returns QUEUED for a new job, and the current state of an existing one."""
         if index not in submitted.existing:
             return "QUEUED"
         return (await self._jobs.get(submitted.job_ids[index])).state.name
 
     @contextmanager
     def only(self, key: str) -> Iterator[None]:
-        """While a request is under way, another one under its key is refused."""
+        """Refuses other requests with the same key while the block runs."""
         if not key:
             yield
             return
         if key in self._under_way:
-            message = "a request under this Idempotency-Key is not answered yet; try again in a moment"
+            message = "a request with this Idempotency-Key is still in progress; try again in a moment"
             raise AbortedError(message, reason="REQUEST_UNDER_WAY")
         self._under_way.add(key)
         try:
@@ -152,22 +152,22 @@ class JobRoutes:
             self._under_way.discard(key)
 
     async def find(self, asked: Asked) -> Answer:
-        """Jobs that match, newest first unless it is asked otherwise."""
+        """Returns matching jobs, newest first by default."""
         filters: JobFilters = asked.query
         found = await self._jobs.find(query_of(filters), filters.cursor, filters.limit)
         return answer(shapes.Jobs([shapes.job_shape(view) for view in found.jobs], found.cursor))
 
     async def get(self, asked: Asked) -> Answer:
-        """One job with its payload."""
+        """Returns one job with its payload."""
         return await self.whole(asked.params["id"])
 
     async def whole(self, job_id: str) -> Answer:
-        """One job with its payload, by its id."""
+        """Returns one job with its payload, by its id."""
         view = await self._jobs.get(checked_id(job_id))
         return answer(shapes.whole_job(view, await self._jobs.payload(view.id)))
 
     async def result(self, asked: Asked) -> Answer:
-        """The result, or that there is none yet; waits for it if asked to."""
+        """Returns the result, or that there is none yet; waits for it if `wait_s` is given."""
         job_id = checked_id(asked.params["id"])
         if asked.query is not None and asked.query.wait_s:
             try:
@@ -179,53 +179,53 @@ class JobRoutes:
         return answer(shapes.result_shape(view, await self._jobs.result(job_id)))
 
     async def cancel(self, asked: Asked) -> Answer:
-        """Ends a queued job, asks a running one to stop."""
+        """Cancels a queued job; requests a running one to stop."""
         job_id = checked_id(asked.params["id"])
         reply = await self._jobs.cancel(job_id, asked.content.reason)
         status: Any = reply.state.name
         return answer(shapes.Canceled(job_id, status, reply.was_terminal))
 
     async def retry(self, asked: Asked) -> Answer:
-        """A new job like one that has ended."""
+        """Submits a finished job again as a new job."""
         job_id, key = checked_id(asked.params["id"]), key_of(asked)
         with self.only(key):
             new_id = await self._jobs.retry(job_id, key)
-            # Under a key it may be the job of an earlier request, which is where it is.
+            # With a key it may be the job of an earlier request, in any state.
             status: Any = (await self._jobs.get(new_id)).state.name if key else "QUEUED"
         return answer(Retried(new_id, status, job_id), _ACCEPTED, location(new_id))
 
     async def history(self, asked: Asked) -> Answer:
-        """Everything that happened to a job, and its attempts: one reading of the history is enough for both."""
+        """Returns all events of a job, and its attempts from the same read of the history."""
         job_id = checked_id(asked.params["id"])
         count = await self._attempt_count(job_id)
         entries = await self._entries(job_id)
         return answer(shapes.history_shape(job_id, entries, attempts_in(entries, count)))
 
     async def _attempt_count(self, job_id: str) -> int:
-        """How many attempts the job has had; 0 if it is forgotten, although its history may be there."""
+        """Returns the number of attempts; 0 if the job was evicted, although its history may remain."""
         try:
             return (await self._jobs.get(job_id)).attempts
         except NotFoundError:
             return 0
 
     async def _entries(self, job_id: str) -> list[Entry]:
-        """The history, or an error if the backend has none."""
+        """Returns the history, or raises an error if the backend has none."""
         return await self._backend.history.history(job_id)
 
     async def attempts(self, asked: Asked) -> Answer:
-        """Every attempt of a job, as far as the backend knows."""
+        """Returns every attempt of a job that the backend knows."""
         view = await self._jobs.get(checked_id(asked.params["id"]))
         found = await attempts_of(self._jobs, self._entries, view)
         return answer(shapes.attempts_shape(view.id, found))
 
     async def why(self, asked: Asked) -> Answer:
-        """Why a job is where it is."""
+        """Explains the current state of a job."""
         job_id = checked_id(asked.params["id"])
         return answer(shapes.why_shape(job_id, await self._jobs.explain(job_id)))
 
 
 def routes(jobs: JobRoutes) -> list[Route]:
-    """What this part of the table says."""
+    """Returns the routes of this module."""
     return [
         Route(
             method="POST",
@@ -253,7 +253,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             path="/api/v1/jobs/{id}",
             scope=Scope.READ,
             handler=jobs.get,
-            summary="One job, with its payload",
+            summary="Get one job with its payload",
             answers={200: shapes.WholeJob},
         ),
         Route(
@@ -261,9 +261,9 @@ def routes(jobs: JobRoutes) -> list[Route]:
             path="/api/v1/jobs/{id}/result",
             scope=Scope.READ,
             handler=jobs.result,
-            summary="How it ended, if it has; may wait for that",
+            summary="Get the result of a job, or wait for it",
             query=WaitFilter,
-            answers={200: shapes.Result},
+            answers={200: shapes.ResultResource},
             problems=(504,),
         ),
         Route(
@@ -271,7 +271,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             path="/api/v1/jobs/{id}/cancel",
             scope=Scope.SUBMIT,
             handler=jobs.cancel,
-            summary="End it if it waits, ask it to stop if it runs",
+            summary="Cancel a queued job, or request a running one to stop",
             body=shapes.ReasonBody,
             is_body_optional=True,
             answers={200: shapes.Canceled},
@@ -283,7 +283,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             path="/api/v1/jobs/{id}/retry",
             scope=Scope.SUBMIT,
             handler=jobs.retry,
-            summary="A new job like one that has ended",
+            summary="Submit a finished job again as a new job",
             answers={_ACCEPTED: Retried},
             problems=(409, 422),
         ),
@@ -292,7 +292,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             path="/api/v1/jobs/{id}/history",
             scope=Scope.READ,
             handler=jobs.history,
-            summary="Everything that happened to it",
+            summary="Get all events of a job",
             answers={200: shapes.History},
             problems=(501,),
         ),
@@ -301,7 +301,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             path="/api/v1/jobs/{id}/attempts",
             scope=Scope.READ,
             handler=jobs.attempts,
-            summary="Its attempts, with the tracebacks of those that failed",
+            summary="Get the attempts of a job, with the tracebacks of failed ones",
             answers={200: shapes.Attempts},
         ),
         Route(
@@ -309,28 +309,28 @@ def routes(jobs: JobRoutes) -> list[Route]:
             path="/api/v1/jobs/{id}/why",
             scope=Scope.READ,
             handler=jobs.why,
-            summary="Why it is where it is",
+            summary="Explain the current state of a job",
             answers={200: shapes.Why},
         ),
     ]
 
 
 def location(job_id: str) -> Headers:
-    """Where a new job can be seen."""
+    """Returns the Location header of a new job."""
     return [(b"location", f"/api/v1/jobs/{job_id}".encode())]
 
 
 def key_of(asked: Asked) -> str:
-    """The key under which a request may be repeated."""
+    """Returns the idempotency key of a request; empty if there is none."""
     key = asked.head.header(b"idempotency-key")
     if len(key) > limits.REQUEST_ID_CHARS_MAX or not key.isascii() or not key.isprintable():
         rule = f"at most {limits.REQUEST_ID_CHARS_MAX} printable ASCII characters"
-        raise InvalidArgumentError(f"expected Idempotency-Key to be {rule}", reason="REQUEST_ID_INVALID")
+        raise InvalidArgumentError(f"Idempotency-Key must be {rule}", reason="REQUEST_ID_INVALID")
     return key
 
 
 def query_of(filters: JobFilters) -> JobQuery:
-    """What is looked for."""
+    """Converts filters to a query."""
     return JobQuery(
         states_of(filters.status),
         filters.queue,
@@ -343,12 +343,12 @@ def query_of(filters: JobFilters) -> JobQuery:
 
 
 def states_of(given: list[str]) -> frozenset[State]:
-    """The states by the names that people give them; several with commas, all for `status=` with nothing behind it."""
+    """Converts names of states, several separated by commas; an empty `status=` means all states."""
     names = [name.strip().lower() for text in given if text for name in text.split(",")]
     unknown = [name for name in names if name not in STATUS_ALIASES]
     if unknown:
         known = ", ".join(STATUS_ALIASES)
-        message = f"expected status to be among {known}, got {unknown[0][:80]!r}"
+        message = f"status must be among {known}, got {unknown[0][:80]!r}"
         raise InvalidArgumentError(message, reason="STATUS_INVALID")
     return frozenset(STATUS_ALIASES[name] for name in names)
 
@@ -356,5 +356,5 @@ def states_of(given: list[str]) -> frozenset[State]:
 def _label(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
-        raise InvalidArgumentError(f"expected label to be name:value, got {text[:80]!r}", reason="LABEL_INVALID")
+        raise InvalidArgumentError(f"label must be name:value, got {text[:80]!r}", reason="LABEL_INVALID")
     return name, value

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of routes and the types in it."""
+"""Generates the OpenAPI document from the table of routes and their types."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,33 +12,35 @@ from holdfast.server.auth.permissions import Scope
 from holdfast.server.http.problems import Problem
 from holdfast.server.http.routing import Route
 
+#: Of classes whose names without it belong to the domain, such as `JobResource`.
+_SUFFIX = "Resource"
 _REF = "#/components/schemas/{name}"
 _PARAM = re.compile(r"\{(\w+)\}")
-#: What every route may answer, the bounds of a request among it; those that read jobs by name may find none.
+#: Statuses of every route, including the limits of a request; routes with a path parameter also have 404.
 _ALWAYS = (400, 401, 403, 408, 414, 429, 431, 500, 503)
 _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "a request that is repeated under the same key has its effect once",
+    "description": "a request that is repeated with the same key takes effect once",
     "schema": {"type": "string", "maxLength": limits.REQUEST_ID_CHARS_MAX, "pattern": "^[ -~]*$"},
 }
 _LAST_EVENT = {
     "name": "Last-Event-ID",
     "in": "header",
     "required": False,
-    "description": "the position to go on from",
+    "description": "the position to continue after",
     "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
 }
 _HAVE_KEYS = {"/api/v1/jobs", "/api/v1/jobs/{id}/retry"}
 
 
 def document(routes: Sequence[Route], version: str) -> bytes:
-    """The document of these routes, as JSON."""
+    """Returns the OpenAPI document of these routes, as JSON."""
     shown = [route for route in routes if not route.is_short_form]
     kinds = {kind: None for route in shown for kind in _kinds(route)}
     schemas, components = msgspec.json.schema_components(list(kinds), ref_template=_REF)
-    schema_of = dict(zip(kinds, schemas, strict=True))
+    schema_of = dict(zip(kinds, _public(schemas), strict=True))
     paths: dict[str, Any] = {}
     for route in shown:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schema_of)
@@ -48,8 +50,7 @@ def document(routes: Sequence[Route], version: str) -> bytes:
             "info": {
                 "title": "Holdfast",
                 "version": version or "0",
-                "description": "Jobs that are kept, run, and can be explained. Every answer that is not a success is"
-                " application/problem+json.",
+                "description": "A durable job queue. Errors are returned as application/problem+json.",
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
             "servers": [{"url": "/"}],
@@ -57,11 +58,21 @@ def document(routes: Sequence[Route], version: str) -> bytes:
             "security": [{}, {"token": []}],
             "paths": paths,
             "components": {
-                "schemas": components,
+                "schemas": {name.removesuffix(_SUFFIX): _public(schema) for name, schema in components.items()},
                 "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             },
         }
     )
+
+
+def _public(schema: Any) -> Any:  # noqa: ANN401 - JSON
+    """The schema with the component names of the API, which are those of the classes without their suffix."""
+    if isinstance(schema, dict):
+        names = {
+            key: schema[key].removesuffix(_SUFFIX) for key in ("$ref", "title") if isinstance(schema.get(key), str)
+        }
+        return {key: _public(value) for key, value in {**schema, **names}.items()}
+    return [_public(one) for one in schema] if isinstance(schema, list | tuple) else schema
 
 
 def _kinds(route: Route) -> list[Any]:

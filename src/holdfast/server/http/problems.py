@@ -7,12 +7,12 @@ import msgspec
 from holdfast.errors import MAPPED, Code, HoldfastError, InvalidArgumentError
 
 PROBLEM_TYPE = b"application/problem+json"
-#: What most waits are worth: limits and restarts pass within seconds.
+#: Default of Retry-After: most limits and restarts pass within seconds.
 RETRY_AFTER_S = 1
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a request was not answered: `reason` is for programs, `detail` for people."""
+    """The error of a request: `reason` is for programs, `detail` for people."""
 
     title: str
     status: int
@@ -25,7 +25,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HttpError(InvalidArgumentError):
-    """Refused for a reason that only HTTP knows, with the status that HTTP has for it."""
+    """A refusal that exists only over HTTP, with its HTTP status."""
 
     def __init__(
         self, status: HTTPStatus, message: str, *, reason: str = "", headers: dict[str, str] | None = None
@@ -36,12 +36,12 @@ class HttpError(InvalidArgumentError):
 
 
 def status_of(error: HoldfastError) -> int:
-    """The status of an error."""
+    """Returns the HTTP status of an error."""
     return error.status.value if isinstance(error, HttpError) else MAPPED[error.code].http_status
 
 
 def problem_of(error: HoldfastError) -> Problem:
-    """What the caller is told."""
+    """Converts an error to a problem."""
     status = status_of(error)
     return Problem(
         HTTPStatus(status).phrase,
@@ -55,7 +55,7 @@ def problem_of(error: HoldfastError) -> Problem:
 
 
 def headers_of(error: HoldfastError) -> dict[str, str]:
-    """What the answer has beside the problem."""
+    """Returns the additional headers of an error response."""
     headers = dict(error.headers) if isinstance(error, HttpError) else {}
     if error.code in {Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE}:
         headers["retry-after"] = error.details.get("retry_after_s", str(RETRY_AFTER_S))

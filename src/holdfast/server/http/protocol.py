@@ -1,8 +1,8 @@
-"""HTTP/1.1 on one connection, with bounds on how long a request may take to arrive, and an answer to be read.
+"""HTTP/1.1 on one connection, with time limits for receiving a request and for sending a response.
 
 Invariants: requests are answered one after the other, in the order of their heads. No timer belongs to a request, and
-no task to one that has not arrived: one sweep a second looks at all connections. Who is too slow or does not read is
-cut off; who is idle gives way when there are too many.
+no task to an incomplete one: one sweep per second checks all connections. A client that is too slow or does not read is
+disconnected; an idle one is evicted when there are too many.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ _HEAD_S = limits.HTTP_HEAD_MS_MAX / 1_000
 _BODY_S = limits.HTTP_BODY_MS_MAX / 1_000
 _IDLE_S = limits.HTTP_IDLE_MS_MAX / 1_000
 _UNREAD_S = limits.HTTP_UNREAD_MS_MAX / 1_000
-#: How long a client that was cut off may take to read why.
+#: Time for a client to read the error that ends its connection.
 _LINGER_S = 2.0
 _LATER = {"retry-after": str(RETRY_AFTER_S)}
 
 
 class ServerShared:
-    """What all connections of a server have in common."""
+    """The state that all connections of a server share."""
 
     def __init__(self, application: Handling) -> None:
         self.application = application
         self.connections: set[HttpConnection] = set()
-        #: There are never more.
+        #: Limit of open connections.
         self.connections_max = limits.HTTP_CONNECTIONS_MAX
-        #: The headers that all answers have, as they are sent.
+        #: The encoded headers of every response.
         self.lines = b""
 
 
@@ -50,21 +50,21 @@ class HttpConnection(asyncio.Protocol):
         self._shared = shared
         self._application = shared.application
         self._loop = loop
-        #: Who answers the first request.
+        #: Answers the first request.
         self.task: asyncio.Task[None] | None = None
-        #: How long, and since when, the client may let a connection wait on which nothing is asked or answered.
+        #: How long, and since when, the connection may be idle: without a request or a response in progress.
         self._idle_s = _HEAD_S
         self._idle_since = loop.time()
         self._unread_since: float | None = None
         self._is_cut = False
-        #: When a client that is cut off, or says no more, has had its time.
+        #: When the connection ends after an error, or after the client has finished sending.
         self._end_at: float | None = None
         self._cut_bytes = 0
 
-    # -- its beginning and its end
+    # -- connecting and disconnecting
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Takes it, if need be in place of one that is idle."""
+        """Accepts the connection; above the limit, evicts an idle one or refuses."""
         self.transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         shown = f"{peer[0]}:{peer[1]}" if peer else ""
@@ -73,22 +73,22 @@ class HttpConnection(asyncio.Protocol):
         self._exchanges = self._arrivals.exchanges
         self._shared.connections.add(self)
         if len(self._shared.connections) > self._shared.connections_max and not self._make_room():
-            message, reason = "there are too many connections; try again in a moment", "TOO_MANY_CONNECTIONS"
+            message, reason = "the server has too many connections; try again in a moment", "TOO_MANY_CONNECTIONS"
             self._cut_off(HttpError(HTTPStatus.SERVICE_UNAVAILABLE, message, reason=reason, headers=_LATER))
 
     def _make_room(self) -> bool:
-        """Whether somebody who waits for nothing but its own next word could be sent away."""
+        """Evicts the connection that has waited longest for its client; returns whether there was one."""
         waiting = [other for other in self._shared.connections if other is not self and other.waits_since is not None]
         if not waiting:
             return False
         idle = min(waiting, key=lambda other: other.waits_since or 0.0)
-        self._shared.connections.discard(idle)  # at once: many may come before it is told of its end
+        self._shared.connections.discard(idle)  # at once: more may connect before its connection_lost is called
         idle.abort()
         return True
 
     @property
     def waits_since(self) -> float | None:
-        """Since when this connection waits for its client; None while the server is the one who has to speak."""
+        """Since when this connection waits for its client; None while the server has to respond."""
         if self._is_cut:
             return None
         if self._arrivals.is_begun and self.transport.is_reading():
@@ -96,7 +96,7 @@ class HttpConnection(asyncio.Protocol):
         return None if self._exchanges else self._idle_since
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Nobody is there to be answered; what only looks is given up, and what changes something ends by itself."""
+        """Cancels a read-only request, whose client is gone; requests with effects run to their end."""
         del error
         self._shared.connections.discard(self)
         exchanges = self._exchanges
@@ -108,7 +108,7 @@ class HttpConnection(asyncio.Protocol):
         self._arrivals.close()
 
     def sweep(self, now: float) -> None:
-        """Cuts the connection off if its client has had its time."""
+        """Closes the connection if its client has exceeded a time limit."""
         is_over = self._end_at is not None and now > self._end_at
         since, arrivals = self.waits_since, self._arrivals
         if is_over or (self._unread_since is not None and now - self._unread_since > _UNREAD_S):
@@ -123,17 +123,17 @@ class HttpConnection(asyncio.Protocol):
             self._cut_off(HttpError(HTTPStatus.REQUEST_TIMEOUT, message, headers=_LATER))
 
     def stop(self) -> None:
-        """Answers what is being answered, and no more."""
+        """Finishes the response in progress, then closes."""
         exchanges = self._exchanges
         if not exchanges or not exchanges[0].is_started:
             self.transport.close()
             return
         exchanges[0].is_last = True
 
-    # -- what is asked
+    # -- requests
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of requests."""
+        """Parses bytes of requests."""
         if self._is_cut:
             self._cut_bytes += len(data)
             if self._cut_bytes > BODY_BYTES_MAX:
@@ -151,7 +151,7 @@ class HttpConnection(asyncio.Protocol):
         self._go_on()
 
     def eof_received(self) -> bool:
-        """The client says no more, but may still listen: for a while, what has arrived is answered; True: it stays."""
+        """Handles a client that has finished sending; True keeps the connection to answer its complete requests."""
         exchanges = self._exchanges
         if exchanges and not exchanges[-1].is_whole:
             exchanges.pop()
@@ -161,10 +161,10 @@ class HttpConnection(asyncio.Protocol):
         self._end_at = self._loop.time() + _UNREAD_S
         return True
 
-    # -- what is answered
+    # -- responses
 
     def _go_on(self) -> None:
-        """Does what can be done now for the first request that is not answered."""
+        """Processes the first unanswered request as far as possible."""
         exchanges = self._exchanges
         while exchanges and self._unread_since is None:
             exchange = exchanges[0]
@@ -189,9 +189,9 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
 
     def _finish(self, answer: Answer | None) -> None:
-        """Sends the answer to the first request; None is for one that was a stream, and sends its end."""
+        """Sends the response to the first request; None stands for a stream, and sends its last chunk."""
         if not self._exchanges:
-            return  # the client has left
+            return  # the client has disconnected
         exchange = self._exchanges.popleft()
         if answer is None:
             self.transport.write(LAST_CHUNK)
@@ -208,35 +208,35 @@ class HttpConnection(asyncio.Protocol):
             return
         self._idle_s, self._idle_since = _IDLE_S, self._loop.time()
         if len(self._exchanges) <= 1 and not self.transport.is_reading():
-            self._arrivals.since = self._idle_since  # until now it could not go on
+            self._arrivals.since = self._idle_since  # reading was paused until now
             self.transport.resume_reading()
 
     def begin(self, headers: Headers) -> None:
-        """Sends the head of an answer that goes on for as long as the client likes."""
+        """Sends the head of a streamed response."""
         self.write(stream_head(headers, self._shared.lines))
 
     def write(self, data: bytes) -> None:
-        """Sends a part of such an answer, if the client is still there."""
+        """Sends a part of a streamed response, if the client is still connected."""
         if not self.transport.is_closing():
             self.transport.write(data)
 
     def get_write_buffer_size(self) -> int:
-        """How much the client has not taken yet."""
+        """Returns the number of unsent bytes."""
         return 0 if self.transport.is_closing() else self.transport.get_write_buffer_size()
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it is told."""
+        """Records since when the client has been reading too slowly."""
         self._unread_since = self._loop.time()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Continues, because the client has caught up."""
         self._unread_since = None
         self._go_on()
 
-    # -- who is cut off
+    # -- ending a connection
 
     def _cut_off(self, error: HttpError) -> None:
-        """Says why, unless something else is to be said, and closes; what has arrived before it is answered."""
+        """Sends the error unless another response is due, and closes; complete requests before it are answered."""
         if self._is_cut or self.transport.is_closing():
             return
         self._is_cut = True
@@ -252,16 +252,16 @@ class HttpConnection(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Closes in the one direction, and for a moment lets the other go on: else the client might not read why."""
+        """Closes the sending side and still receives for a moment; otherwise the client might not read the error."""
         if not self.transport.can_write_eof():
             self.transport.close()
             return
         self._end_at = self._loop.time() + _LINGER_S
         try:
             self.transport.write_eof()
-        except OSError:  # the client has gone already
+        except OSError:  # the client is gone already
             self.abort()
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """Closes the connection at once."""
         self.transport.abort()

@@ -1,4 +1,4 @@
-"""`/api/v1/queues` and `/api/v1/workers`: what operators look at and change."""
+"""`/api/v1/queues` and `/api/v1/workers`: reading and changing queues and workers."""
 
 from typing import Literal
 
@@ -23,16 +23,16 @@ _NAMES: dict[QueueMode, Mode] = {
 }
 _MODES = {"pause": QueueMode.PAUSED, "resume": QueueMode.OPEN, "drain": QueueMode.DRAINING}
 _SUMMARIES = {
-    "pause": "Let it take jobs and grant none",
-    "resume": "Let it take jobs and grant them",
-    "drain": "Let it grant jobs and take none",
+    "pause": "Pause a queue: it accepts jobs and grants none",
+    "resume": "Resume a queue: it accepts jobs and grants them",
+    "drain": "Drain a queue: it grants jobs and accepts none",
 }
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """One queue: jobs that could be granted, jobs not due yet, jobs that run, and the oldest wait.
+    """One queue: jobs that can be granted, jobs not due yet, running jobs, and the oldest wait.
 
-    `types` has the jobs that could be granted by the type that a worker must know: the types with the most jobs.
+    `types` counts the jobs that can be granted by the type that a worker must know: the types with the most jobs.
     """
 
     name: str
@@ -51,8 +51,8 @@ class Queues(msgspec.Struct, frozen=True):
     queues: list[Queue]
 
 
-class QueueModeSet(msgspec.Struct, frozen=True):
-    """What the queue does now."""
+class QueueModeSetResource(msgspec.Struct, frozen=True):
+    """The new mode of the queue."""
 
     name: str
     mode: Mode
@@ -60,14 +60,14 @@ class QueueModeSet(msgspec.Struct, frozen=True):
 
 
 class Purged(msgspec.Struct, frozen=True):
-    """How many jobs that waited were canceled."""
+    """The number of waiting jobs that were canceled."""
 
     name: str
     canceled: int
 
 
-class Worker(msgspec.Struct, frozen=True):
-    """One worker, as it last introduced itself."""
+class WorkerResource(msgspec.Struct, frozen=True):
+    """One worker, as in its last introduction."""
 
     worker_id: str
     types: list[str]
@@ -80,13 +80,13 @@ class Worker(msgspec.Struct, frozen=True):
 
 
 class Workers(msgspec.Struct, frozen=True):
-    """Every worker that is connected or was heard of lately."""
+    """Every worker that is connected or was so recently."""
 
-    workers: list[Worker]
+    workers: list[WorkerResource]
 
 
 class WorkerAsked(msgspec.Struct, frozen=True):
-    """The worker was asked to finish and end."""
+    """The worker that was requested to finish its jobs and exit."""
 
     worker_id: str
 
@@ -102,39 +102,39 @@ class QueueRoutes:
         return self._backend.capability(self._backend.admin, Capability.ADMINISTRATION)
 
     async def all(self, asked: Asked) -> Answer:
-        """Every queue, by name."""
+        """Returns every queue, by name."""
         return answer(Queues([queue_shape(view) for view in await self._admin.queues()]))
 
     def setting(self, verb: str) -> Handler:
-        """The handler that opens, pauses or drains a queue."""
+        """Returns the handler that opens, pauses or drains a queue."""
         mode = _MODES[verb]
 
         async def handler(asked: Asked) -> Answer:
             queue, reason = checked_name("queue", asked.params["name"]), asked.content.reason
             await self._admin.set_queue_mode(queue, mode, reason)
-            return answer(QueueModeSet(queue, _NAMES[mode], reason))
+            return answer(QueueModeSetResource(queue, _NAMES[mode], reason))
 
         return handler
 
     async def purge(self, asked: Asked) -> Answer:
-        """Cancels what waits in a queue."""
+        """Cancels all waiting jobs of a queue."""
         queue = checked_name("queue", asked.params["name"])
         return answer(Purged(queue, await self._admin.purge(queue, asked.content.reason)))
 
     async def workers(self, asked: Asked) -> Answer:
-        """Every worker."""
+        """Returns every worker."""
         views = await self._admin.workers()
         return answer(Workers([_worker_shape(view) for view in views]))
 
     async def drain_worker(self, asked: Asked) -> Answer:
-        """Asks a worker to finish and end."""
+        """Requests a worker to finish its jobs and exit."""
         worker_id = checked_name("worker_id", asked.params["id"])
         await self._admin.drain_worker(worker_id)
         return answer(WorkerAsked(worker_id), 202)
 
 
-def _worker_shape(view: WorkerView) -> Worker:
-    return Worker(
+def _worker_shape(view: WorkerView) -> WorkerResource:
+    return WorkerResource(
         view.worker_id,
         view.types,
         view.queues,
@@ -147,20 +147,20 @@ def _worker_shape(view: WorkerView) -> Worker:
 
 
 def queue_shape(view: QueueView) -> Queue:
-    """One queue."""
+    """Converts one queue."""
     counts = (view.ready, view.delayed, view.running, view.oldest_age_ms)
     return Queue(view.name, _NAMES[view.mode], view.reason, *counts, view.types)
 
 
 def routes(queues: QueueRoutes) -> list[Route]:
-    """What this part of the table says."""
+    """Returns the routes of this module."""
     return [
         Route(
             method="GET",
             path="/api/v1/queues",
             scope=Scope.READ,
             handler=queues.all,
-            summary="Every queue",
+            summary="List the queues",
             tag="queues",
             answers={200: Queues},
             problems=(501,),
@@ -171,7 +171,7 @@ def routes(queues: QueueRoutes) -> list[Route]:
             path="/api/v1/queues/{name}/purge",
             scope=Scope.ADMIN,
             handler=queues.purge,
-            summary="Cancel everything that waits in it",
+            summary="Cancel all waiting jobs of a queue",
             tag="queues",
             body=ReasonBody,
             is_body_optional=True,
@@ -184,7 +184,7 @@ def routes(queues: QueueRoutes) -> list[Route]:
             path="/api/v1/workers",
             scope=Scope.READ,
             handler=queues.workers,
-            summary="Every worker",
+            summary="List the workers",
             tag="workers",
             answers={200: Workers},
             problems=(501,),
@@ -194,7 +194,7 @@ def routes(queues: QueueRoutes) -> list[Route]:
             path="/api/v1/workers/{id}/drain",
             scope=Scope.ADMIN,
             handler=queues.drain_worker,
-            summary="Ask it to finish and end",
+            summary="Request a worker to finish its jobs and exit",
             tag="workers",
             answers={202: WorkerAsked},
             problems=(501,),
@@ -212,7 +212,7 @@ def _setting(queues: QueueRoutes, verb: str) -> Route:
         tag="queues",
         body=ReasonBody,
         is_body_optional=True,
-        answers={200: QueueModeSet},
+        answers={200: QueueModeSetResource},
         problems=(413, 415, 501),
         examples=examples.REASON,
     )

@@ -1,7 +1,7 @@
-"""One request, as much of it as has arrived, and one answer.
+"""One request, as far as it has arrived, and one response.
 
-The head is there first: who asks, for what, and with which filters. The body is kept where somebody wants it, and never
-beyond its bound.
+The head arrives first: method, path, query and headers. The body is kept only if the route has one, and never beyond
+its limit.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 _ENCODER = msgspec.json.Encoder()
 _QUERY_FIELDS_MAX = 100
-#: A larger body is read beside the loop: the worst of them takes so long that others would notice.
+#: A larger body is parsed in a thread: in the worst case it would delay other requests noticeably.
 _INLINE_BYTES = 128 * 1024
 
 
@@ -37,16 +37,16 @@ class Head(msgspec.Struct, frozen=True):
     """The head of a request; names of headers are in lower case."""
 
     method: str
-    #: As it was sent, without what is after the question mark.
+    #: As it was sent, without the query string.
     path: str
     headers: Headers
     peer: str
     is_secure: bool = False
-    #: What is after the question mark.
+    #: The query string.
     query: bytes = b""
 
     def header(self, name: bytes) -> str:
-        """The first header of this name; nothing if there is none."""
+        """Returns the first header with this name; empty if there is none."""
         for known, value in self.headers:
             if known == name:
                 return value.decode("latin-1")
@@ -57,28 +57,28 @@ class ByteSink(Protocol):
     """A connection that bytes are written to."""
 
     def write(self, data: bytes) -> None:
-        """Sends it, now or later."""
+        """Sends bytes, now or later."""
         ...
 
     def get_write_buffer_size(self) -> int:
-        """How much was not sent yet."""
+        """Returns the number of unsent bytes."""
         ...
 
     def abort(self) -> None:
-        """Ends it at once."""
+        """Closes the connection at once."""
         ...
 
 
 class AnswerLine(ByteSink, Protocol):
-    """The connection of somebody who asks, for answers that never end."""
+    """The connection of a client, for streamed responses."""
 
     def begin(self, headers: Headers) -> None:
-        """Sends the head of such an answer."""
+        """Sends the head of a streamed response."""
         ...
 
 
 class Asked:
-    """A request that was let in."""
+    """An admitted request."""
 
     __slots__ = ("body", "caller", "content", "head", "line", "over", "params", "query", "route")
 
@@ -87,31 +87,31 @@ class Asked:
         self.route = route
         self.params = params
         self.query: Any = None
-        #: Who asks, where a scope is needed.
+        #: The caller, if the route needs a scope.
         self.caller: Caller
-        #: All of the body, once the request has arrived, where the route has one.
+        #: The whole body, once the request is complete, if the route has one.
         self.body = b""
-        #: What it says.
+        #: The decoded body.
         self.content: Any = None
-        #: Of somebody who stays: its connection, and what is set when it has left, or has lost its right.
+        #: For streams: the connection, and an event that is set when the client disconnects or loses its permission.
         self.line: AnswerLine
         self.over: asyncio.Event | None = None
 
     def read_query(self, kind: type[msgspec.Struct] | None) -> None:
-        """Reads the filters; `InvalidArgumentError` names what is unknown, said twice or wrong."""
+        """Reads the filters; `InvalidArgumentError` names one that is unknown, repeated or invalid."""
         if kind is None and not self.head.query:
             return
         self.query = query_of(self.head.query, kind or Nothing)
 
     async def read_json(self, kind: Any, *, is_optional: bool, by_name: Mapping[str, Any]) -> None:  # noqa: ANN401
-        """Reads the body as this type, or as another that a name in it tells; an error says what is wrong, and where.
+        """Decodes the body as this type, or as one that a name in it selects; an error says what is wrong, and where.
 
-        Where it is optional, none stands for its defaults.
+        If the body is optional, a missing one means the defaults.
         """
         body = self.body
         if not body:
             if not is_optional:
-                raise InvalidArgumentError("expected a body of JSON, got none", reason="BODY_MISSING")
+                raise InvalidArgumentError("expected a JSON body, got none", reason="BODY_MISSING")
             self.content = kind()
             return
         self._check_type()
@@ -121,7 +121,7 @@ class Asked:
         self.content = converted(value, kind)
 
     def check_length(self) -> None:
-        """`HttpError` for a body that is said to be too large."""
+        """Raises `HttpError` if Content-Length exceeds the limit."""
         length = self.head.header(b"content-length")
         if len(length) > 12 or int(length or 0) > limits.MESSAGE_BYTES_MAX:  # noqa: PLR2004 - digits
             raise too_large()
@@ -132,10 +132,10 @@ class Asked:
             kind, _, parameters = given.partition(";")
             charset = parameters.strip().lower().removeprefix("charset=").strip('"')
             if kind.strip().lower() != "application/json" or charset not in {"", "utf-8"}:
-                message = f"expected the content type to be application/json, got {given[:80]!r}"
+                message = f"the content type must be application/json, got {given[:80]!r}"
                 raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
         if self.head.header(b"content-encoding").lower() not in {"", "identity"}:
-            message = "expected a body that is not compressed"
+            message = "expected an uncompressed body"
             raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message, reason="ENCODING_UNSUPPORTED")
 
 
@@ -144,7 +144,7 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def converted(value: object, kind: Any) -> Any:  # noqa: ANN401 - any type that msgspec knows
-    """Plain values as this type; `InvalidArgumentError` says what does not fit, and where."""
+    """Converts plain values to this type; `InvalidArgumentError` says what does not fit, and where."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -152,21 +152,19 @@ def converted(value: object, kind: Any) -> Any:  # noqa: ANN401 - any type that 
 
 
 def query_of(query_string: bytes, kind: type[msgspec.Struct]) -> Any:  # noqa: ANN401 - of that kind
-    """The filters as a value of this type; a list may be said several times, everything else once."""
+    """Converts the query string to this type; only list filters may be repeated."""
     try:
         text = query_string.decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_QUERY_FIELDS_MAX)
     except ValueError as error:
-        raise InvalidArgumentError(
-            f"expected the query to be name=value&...: {error}", reason="QUERY_INVALID"
-        ) from None
+        raise InvalidArgumentError(f"the query must be name=value&...: {error}", reason="QUERY_INVALID") from None
     values: dict[str, Any] = {}
     lists = {field.name for field in msgspec.structs.fields(kind) if isinstance(field.default_factory, type)}
     for name, value in pairs:
         if name in lists:
             values.setdefault(name, []).append(value)
         elif name in values:
-            message = f"expected {name[:80]!r} to be said once, got it twice"
+            message = f"{name[:80]!r} must be given once, got it twice"
             raise InvalidArgumentError(message, reason="QUERY_INVALID")
         else:
             values[name] = value
@@ -182,30 +180,30 @@ def _sentence(error: Exception) -> str:
 
 
 def too_large() -> HttpError:
-    """For a body beyond its bound."""
+    """Returns the error for a body that exceeds the limit."""
     message = f"expected a body of at most {limits.MESSAGE_BYTES_MAX} bytes"
     return HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, reason="BODY_TOO_LARGE")
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     body: bytes = b""
     type: bytes = JSON_TYPE
     headers: Headers = []
-    #: How long it may be kept: what is true of jobs is true for a moment.
+    #: The Cache-Control header; data about jobs changes too quickly to be stored.
     cache: bytes = b"no-store"
 
 
 class Streamed(Protocol):
-    """An answer that goes on until the client leaves or the server stops."""
+    """A response that continues until the client disconnects or the server stops."""
 
     async def run(self) -> None:
-        """Sends everything but its last chunk, the head of the answer included."""
+        """Sends the whole response, including its head, except the last chunk."""
         ...
 
 
 def answer(value: object, status: int = 200, headers: Headers | None = None) -> Answer:
-    """A value as JSON."""
+    """Encodes a value as a JSON response."""
     return Answer(status, _ENCODER.encode(value), JSON_TYPE, headers or [])

@@ -1,7 +1,7 @@
-"""What becomes of a request: the route is found, shield and guard are asked, the body is read, the handler called.
+"""Processing of a request: find the route, check shield and guard, read the body, call the handler.
 
-Every request goes this one way, whichever server it comes to. Invariants: nothing is taken of a body before its caller
-was let in; whatever is not a success is a problem; a bug is logged, and told to nobody.
+Every HTTP server uses it. Invariants: no part of a body is kept before its caller is admitted; every failure is a
+problem response; a bug is logged, and its details are not sent.
 """
 
 import asyncio
@@ -22,23 +22,23 @@ _LOGGED_CHARS_MAX = 128
 
 
 class Handling:
-    """A table of routes, as it is served."""
+    """A table of routes that is served."""
 
-    #: Whether every request has `asked.over`, by which its handler hears that the client has left; else who stays.
+    #: Whether every request has `asked.over`, which is set when the client disconnects; otherwise only streams have it.
     tells_of_leaving = False
 
     def __init__(self, routes: Iterable[Route], hint: str, guard: Guard, shield: Shield) -> None:
-        """The hint is for who asks for a path that is not there."""
+        """`hint` is part of the error for an unknown path."""
         self.router = Router(routes)
         self._hint = hint
         self._guard = guard
         self._shield = shield
 
     def start(self) -> None:
-        """Begins what goes on beside the requests: nothing, where nobody says otherwise."""
+        """Starts background tasks; there are none by default."""
 
     async def close(self) -> None:
-        """Ends it, and lets go whoever is kept waiting."""
+        """Ends background tasks and waiting requests; there are none by default."""
 
     async def read(self, asked: Asked) -> None:
         """Reads the body of a request whose route has one."""
@@ -47,11 +47,11 @@ class Handling:
 
     @property
     def headers(self) -> Headers:
-        """What every answer says beside its own."""
+        """The headers of every response."""
         return self._shield.headers()
 
     def admit(self, head: Head) -> Asked | Answer:
-        """Lets a request in by its head alone, or answers it."""
+        """Admits a request by its head alone, or answers it."""
         try:
             return self._admitted(head)
         except HoldfastError as error:
@@ -62,7 +62,7 @@ class Handling:
     def _admitted(self, head: Head) -> Asked | Answer:
         found = self.router.find(head.path)
         if found is None:
-            raise NotFoundError(f"there is nothing at this path; {self._hint}", reason="PATH_UNKNOWN")
+            raise NotFoundError(f"unknown path; {self._hint}", reason="PATH_UNKNOWN")
         route = found.methods.get("GET" if head.method == "HEAD" else head.method)
         if route is None:
             return _other(head, found)
@@ -81,7 +81,7 @@ class Handling:
         return asked
 
     async def answer(self, asked: Asked) -> Answer | None:
-        """Answers a request that has arrived; None: the answer was a stream, and is over."""
+        """Answers a complete request; None if the response was a stream, which has ended."""
         route = asked.route
         try:
             if route.is_stream:
@@ -98,9 +98,9 @@ class Handling:
             return self.refused(hidden(error, _name(asked.head)), asked.head)
 
     async def _stay(self, asked: Asked) -> None:
-        """Somebody who is let in to stay, and loses its place with its right."""
+        """Serves a stream until it ends or its caller loses the permission."""
         head, route, over = asked.head, asked.route, asked.over
-        assert over is not None, "who stays is told when to go"
+        assert over is not None, "a stream request has `over`"
         visit = self._guard.enter(self._shield.token(head), head.peer, route.scope, lambda _: over.set())
         try:
             asked.read_query(route.query)
@@ -110,7 +110,7 @@ class Handling:
 
     @staticmethod
     def refused(error: HoldfastError, head: Head) -> Answer:
-        """The problem, which is logged."""
+        """Logs an error, and returns its problem response."""
         log_refusal(error, _name(head), head.peer)
         return problem_answer(error)
 
@@ -120,10 +120,10 @@ def _name(head: Head) -> str:
 
 
 def _other(head: Head, found: RouteMatch) -> Answer:
-    """For a method that no row has."""
+    """Answers a request with a method that the path does not have."""
     methods = sorted({*found.methods, "OPTIONS", *(["HEAD"] if "GET" in found.methods else [])})
     allowed = ", ".join(methods)
     if head.method == "OPTIONS":
         return Answer(HTTPStatus.NO_CONTENT, headers=[(b"allow", allowed.encode())])
-    message = f"expected the method to be one of {allowed}, got {head.method[:20]}"
+    message = f"the method must be one of {allowed}, got {head.method[:20]}"
     raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message, headers={"allow": allowed})

@@ -1,7 +1,7 @@
-"""What arrives on a connection: one request after the other, each let in by its head, and within its bounds.
+"""Parsing of the requests on one connection: each is admitted by its head, and limited in size.
 
-Invariants: of a request that was not let in nothing is kept; of any other not more than the bound, and nothing that
-comes after its body. What is wrong with the bytes themselves ends all of it.
+Invariants: nothing is kept of a request that was not admitted; of any other at most the limit, and nothing that follows
+its body. Malformed bytes end the connection.
 """
 
 import asyncio
@@ -17,43 +17,43 @@ from holdfast.server.http.problems import HttpError
 from holdfast.server.http.request import Answer, AnswerLine, Asked, Head, Headers, too_large
 from holdfast.server.http.request_handler import Handling
 
-#: A body that was refused is still read to its end, so that the client gets to read why; but not for ever.
+#: A refused body is still received up to this size, so that the client reads the error.
 BODY_BYTES_MAX = 4 * limits.MESSAGE_BYTES_MAX
 _VERSIONS = ("1.1", "1.0")
 _FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class Exchange:
-    """One request from its head on, until it is answered."""
+    """One request, from its head to its response."""
 
     __slots__ = ("answer", "asked", "head", "is_expecting", "is_last", "is_started", "is_whole", "parts")
 
     def __init__(self, head: Head, admitted: Asked | Answer, *, is_last: bool) -> None:
         self.head = head
         self.asked = admitted if isinstance(admitted, Asked) else None
-        #: What is answered without asking anybody.
+        #: A response that needs no handler.
         self.answer = admitted if isinstance(admitted, Answer) else None
         self.parts: list[bytes] = []
-        #: Whether the client waits for a word before it sends the body; where it gets none, nobody knows what it sends.
+        #: Whether the client waits for 100 Continue before it sends the body; without it, the next bytes are ambiguous.
         self.is_expecting = head.header(b"expect").lower() == "100-continue"
         self.is_whole = False
         self.is_started = False
-        #: Whether the connection ends with it.
+        #: Whether the connection ends after this exchange.
         self.is_last = is_last or (self.is_expecting and self.asked is None)
 
     @property
     def over(self) -> asyncio.Event | None:
-        """Of somebody who stays: what is set when it has left."""
+        """For streams: the event that is set when the client disconnects."""
         return self.asked.over if self.asked is not None else None
 
     @property
     def is_look(self) -> bool:
-        """Whether nothing but its answer is wanted, and it ends with that."""
+        """Whether the request is read-only and not a stream."""
         return self.head.method in {"GET", "HEAD"} and self.over is None
 
 
 class Arrivals:
-    """The requests of one connection, as far as they are there and not answered."""
+    """The unanswered requests of one connection, as far as they have arrived."""
 
     def __init__(
         self, application: Handling, line: AnswerLine, peer: str, clock: Callable[[], float], *, is_secure: bool
@@ -64,23 +64,23 @@ class Arrivals:
         self._is_secure = is_secure
         self._clock = clock
         self._parser = _parser(self)
-        #: In the order of their heads; the first one is to be answered now.
+        #: In the order of their heads; the first one is answered next.
         self.exchanges: deque[Exchange] = deque()
-        #: Whether one has begun that is not whole, since when it is waited for, and whether only its body is.
+        #: Whether a request has begun that is incomplete, since when it is awaited, and whether its head is complete.
         self.is_begun = False
         self.since = 0.0
         self.is_head_there = False
         self._url = b""
         self._headers: Headers = []
-        #: What has arrived since a head or a part of a body was there.
+        #: Bytes since the last complete head or part of a body.
         self._bare_bytes = 0
         self._body_bytes = 0
-        #: Of a request that wants to speak something else: the header that says where its body ends.
+        #: For an upgrade request: the header that determines where its body ends.
         self._framing = b""
         self._last: Exchange | None = None
 
     def feed(self, data: bytes) -> None:
-        """Takes some bytes; `HttpError` for what is no request, or too large: then nothing more can be taken."""
+        """Parses bytes; `HttpError` if they are malformed or too large: then nothing more can be parsed."""
         last = self._last
         if last is not None and last.is_last and last.is_whole:
             return
@@ -98,29 +98,29 @@ class Arrivals:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # It is answered in the language that it was asked in; whatever else was to be spoken is not.
+            # The upgrade is ignored: the request is answered in HTTP/1.1.
             assert self._last is not None
             self._last.is_last = True
             if self._framing:
                 self._parse_body(data[upgrade.args[0] :])
 
     def _parse_body(self, data: bytes) -> None:
-        """Reads on after such a request's head: its parser takes a body for the other language."""
+        """Continues after the head of an upgrade request: its parser would not parse the body as HTTP."""
         self._parser = _parser(SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete))
         self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % self._framing)
         self._framing = b""
         self._parser.feed_data(data)
 
     def close(self) -> None:
-        """Nothing arrives any more."""
-        del self._parser  # it knows this object, and each would keep the other
+        """Ends parsing."""
+        del self._parser  # breaks the reference cycle with this object
         self._last = None
         self.exchanges.clear()
 
-    # -- what the parser finds
+    # -- callbacks of the parser
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Begins a request."""
         self._url = b""
         self._headers = []
         self._body_bytes = 0
@@ -128,16 +128,16 @@ class Arrivals:
         self.since = self._clock()
 
     def on_url(self, url: bytes) -> None:
-        """A part of what it asks for."""
+        """Adds a part of the URL."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One of its headers; what comes after the body is none, for nobody has looked at it when it was let in."""
+        """Adds a header; trailers are ignored, because they were not checked when the request was admitted."""
         if not self.is_head_there:
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Its head is there: it is let in, or it is not."""
+        """Admits or refuses the request, whose head is complete."""
         size = len(self._url) + sum([len(name) + len(value) + 4 for name, value in self._headers])
         if size > limits.HTTP_HEAD_BYTES_MAX:
             raise _head_too_large()
@@ -154,7 +154,7 @@ class Arrivals:
         admitted = self._application.admit(head)
         if isinstance(admitted, Asked):
             admitted.line = self._line
-        # Version 1.0 knows connections that stay only by an agreement that is not offered here.
+        # HTTP/1.0 keeps connections open only by an extension that is not offered here.
         is_last = not parser.should_keep_alive() or version == "1.0"
         self._last = Exchange(head, admitted, is_last=is_last)
         self.exchanges.append(self._last)
@@ -163,7 +163,7 @@ class Arrivals:
         self.since = self._clock()
 
     def on_body(self, body: bytes) -> None:
-        """A part of its body."""
+        """Adds a part of the body."""
         self._bare_bytes = 0
         self._body_bytes += len(body)
         if self._body_bytes > BODY_BYTES_MAX:
@@ -183,7 +183,7 @@ class Arrivals:
             exchange.answer = self._application.refused(too_large(), exchange.head)
 
     def on_message_complete(self) -> None:
-        """All of it is there."""
+        """Completes the request."""
         exchange = self._last
         assert exchange is not None
         if self._framing or exchange.is_whole:
@@ -195,30 +195,30 @@ class Arrivals:
 
 
 def _parser(found: object) -> httptools.HttpRequestParser:
-    """A parser that tells what it finds."""
+    """Returns a parser with these callbacks."""
     parser = httptools.HttpRequestParser(found)
-    # Else what a client sends after its last request would count as an error.
+    # Otherwise data after the last request would be an error.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
 
 
 def _check_encoding(head: Head) -> None:
-    """`HttpError` for a body that nobody here can read."""
+    """Raises `HttpError` for an unsupported transfer encoding."""
     given = head.header(b"transfer-encoding")
     if given and given.strip().lower() != "chunked":
-        message = f"expected Transfer-Encoding to be chunked, got {given[:80]!r}"
+        message = f"Transfer-Encoding must be chunked, got {given[:80]!r}"
         raise HttpError(HTTPStatus.NOT_IMPLEMENTED, message, reason="ENCODING_UNSUPPORTED")
 
 
 def _framing(head: Head) -> bytes:
-    """The header that says where the body ends; nothing if there is none, or if it is that of a tunnel."""
+    """Returns the header that determines where the body ends; empty if there is none, and for a CONNECT tunnel."""
     if head.method == "CONNECT":
         return b""
     return next((b"%b: %b" % header for header in head.headers if header[0] in _FRAMING), b"")
 
 
 def _target(url: bytes) -> tuple[str, bytes]:
-    """Path and query of what a request asks for, however it is written."""
+    """Returns path and query of a request target, in every notation."""
     try:
         if url.startswith(b"/"):
             path, _, query = url.partition(b"#")[0].partition(b"?")
@@ -230,9 +230,9 @@ def _target(url: bytes) -> tuple[str, bytes]:
 
 
 def _not_http() -> HttpError:
-    return HttpError(HTTPStatus.BAD_REQUEST, "expected a request of HTTP/1.1", reason="HTTP_INVALID")
+    return HttpError(HTTPStatus.BAD_REQUEST, "expected an HTTP/1.1 request", reason="HTTP_INVALID")
 
 
 def _head_too_large() -> HttpError:
-    message = f"expected a head of at most {limits.HTTP_HEAD_BYTES_MAX} bytes"
+    message = f"expected a request line and headers of at most {limits.HTTP_HEAD_BYTES_MAX} bytes"
     return HttpError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, message)

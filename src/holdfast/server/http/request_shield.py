@@ -1,4 +1,4 @@
-"""What a server checks of every request beside its scope, and says with every answer: one place for all of it."""
+"""Checks of every HTTP request in addition to its scope, and the headers of every response."""
 
 from typing import Protocol
 
@@ -9,34 +9,34 @@ _BEARER = "bearer "
 
 
 class Shield(Protocol):
-    """Asked before the guard, with nothing read of a request but its head."""
+    """Checks a request before the guard, by its head alone."""
 
     def check(self, head: Head, route: Route) -> None:
-        """Lets a request pass; raises a `HoldfastError` for one that nobody should have sent."""
+        """Raises a `HoldfastError` if the request must be refused."""
         ...
 
     def token(self, head: Head) -> str:
-        """What the caller shows; nothing, if it shows nothing."""
+        """Returns the token of the request; empty if there is none."""
         ...
 
     def headers(self) -> Headers:
-        """What every answer says beside its own."""
+        """Returns the headers of every response."""
         ...
 
 
 class PlainShield:
-    """Lets everything pass; tokens come in the Authorization header alone."""
+    """Accepts every request; tokens come in the Authorization header only."""
 
     def check(self, head: Head, route: Route) -> None:
-        """Nothing is wrong with it."""
+        """Accepts the request."""
 
     def token(self, head: Head) -> str:
-        """The token of `Authorization: Bearer ...`."""
+        """Returns the token of `Authorization: Bearer ...`."""
         given = head.header(b"authorization")
         return given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
 
     def headers(self) -> Headers:
-        """What no browser should guess."""
+        """Returns the header that forbids browsers to guess types."""
         return _HEADERS
 
 

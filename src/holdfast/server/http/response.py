@@ -1,4 +1,4 @@
-"""Answers as bytes: head and body in one piece, because most answers are small and every write costs a call."""
+"""Encodes responses: head and body in one piece, because most are small and every write costs a system call."""
 
 import re
 from collections.abc import Iterable
@@ -11,27 +11,27 @@ from holdfast.server.http.problems import PROBLEM_TYPE, headers_of, problem_of, 
 from holdfast.server.http.request import Answer, Headers
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-#: The end of an answer whose length nobody knew.
+#: The end of a chunked response.
 LAST_CHUNK = b"0\r\n\r\n"
 _ENCODER = msgspec.json.Encoder()
 _STATUS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
-#: Answers that have no body.
+#: Statuses without a body.
 _BARE = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 _CLOSE = b"connection: close\r\n"
-#: What would end a header, and begin another.
+#: Characters that would end a header, and begin another.
 _UNPRINTABLE = re.compile(b"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Headers as they are sent; a value that would be more than one is a bug."""
+    """Encodes headers; `ValueError` for a value with control characters, which is a bug."""
     for name, value in headers:
         if _UNPRINTABLE.search(value):
-            raise ValueError(f"no header can be {name!r}: {value!r}")
+            raise ValueError(f"header {name!r} has control characters in its value: {value!r}")
     return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
 def bytes_of(answer: Answer, lines: bytes, *, is_head: bool = False, is_last: bool = False) -> bytes:
-    """A whole answer; `lines` are the headers that all answers have, and `is_head` says that no more was asked for."""
+    """Encodes a response; `lines` are the headers of every response, and `is_head` omits the body."""
     own = lines_of(answer.headers) if answer.headers else b""
     end = _CLOSE if is_last else b""
     if answer.status in _BARE:
@@ -49,11 +49,11 @@ def bytes_of(answer: Answer, lines: bytes, *, is_head: bool = False, is_last: bo
 
 
 def stream_head(headers: Headers, lines: bytes) -> bytes:
-    """The head of an answer that comes in chunks, and after which nothing comes."""
+    """Encodes the head of a chunked response, after which the connection closes."""
     return b"%b%b%btransfer-encoding: chunked\r\n%b\r\n" % (_STATUS[200], lines, lines_of(headers), _CLOSE)
 
 
 def problem_answer(error: HoldfastError) -> Answer:
-    """What the caller is told of an error."""
+    """Converts an error to a problem response."""
     headers = [(name.encode(), value.encode()) for name, value in headers_of(error).items()]
     return Answer(status_of(error), _ENCODER.encode(problem_of(error)), PROBLEM_TYPE, headers)

@@ -1,7 +1,7 @@
-"""Which routes there are: for each its method, path, scope, and what goes in and comes out.
+"""The table of routes: the method, path, scope, input and output of each.
 
-The table is the only place that knows them: the application finds handlers in it, the guard its scopes, and the OpenAPI
-document its words. What names no scope cannot stand in it.
+The table is the only list of routes: the application takes the handlers from it, the guard the scopes, and the OpenAPI
+document the descriptions. A route without a scope cannot be added.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ from holdfast.server.http.request import Answer, Asked, Streamed
 Handler = Callable[[Asked], Awaitable[Answer | Streamed]]
 
 
-#: Instead of a scope: what everybody may see, such as whether the server lives.
+#: In place of a scope: needs no token, such as probes.
 EVERYBODY = Open.EVERYBODY
 
 
@@ -29,36 +29,36 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     scope: Right
     handler: Handler
     summary: str
-    #: Which part of the API it belongs to.
+    #: The section of the API.
     tag: str = "jobs"
     query: type[msgspec.Struct] | None = None
     #: The type of the body, if there is one.
     body: Any = None
     is_body_optional: bool = False
-    #: Other types of the body, by the name in it that tells them.
+    #: Other types of the body, by the name in it that selects them.
     bodies_by_name: Mapping[str, Any] = {}
-    #: The types of the answers that are no problems, by status, several as a tuple; None: nothing, or no JSON.
+    #: The types of successful responses by status, several as a tuple; None: no body, or no JSON.
     answers: Mapping[int, Any] = {}
-    #: The content type of those answers.
+    #: The content type of successful responses.
     content: str = "application/json"
-    #: Whoever is let in stays, until its right is lost.
+    #: Whether the response is a stream, which ends when the caller loses its permission.
     is_stream: bool = False
-    #: Statuses of problems beside those that every route may have.
+    #: Statuses of problems in addition to those of every route.
     problems: tuple[int, ...] = ()
     examples: Mapping[str, Any] = {}
-    #: A short form: it is served, and not part of the API's document.
+    #: A short form: it is served, but not part of the OpenAPI document.
     is_short_form: bool = False
 
 
 class RouteMatch(msgspec.Struct, frozen=True):
-    """What stands at a path: its methods, and what the path says."""
+    """The routes of a path by method, and the parameters in the path."""
 
     methods: Mapping[str, Route]
     params: Mapping[str, str]
 
 
 class Router:
-    """Finds the row of a request."""
+    """Finds the route of a request."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
@@ -72,7 +72,7 @@ class Router:
             raise TypeError(f"{route.method} {route.path} names no scope")
         methods = self._methods(route.path)
         if route.method in methods:
-            raise TypeError(f"{route.method} {route.path} stands in the table twice")
+            raise TypeError(f"{route.method} {route.path} is in the table twice")
         methods[route.method] = route
 
     def _methods(self, path: str) -> dict[str, Route]:
@@ -87,7 +87,7 @@ class Router:
         return shaped[-1][1]
 
     def find(self, path: str) -> RouteMatch | None:
-        """The rows of a path; a slash at its end makes no difference."""
+        """Returns the routes of a path, with or without a slash at its end."""
         methods = self._fixed.get(path)
         if methods is not None:
             return RouteMatch(methods, _NOTHING)
@@ -125,4 +125,4 @@ def _decoded(part: str) -> str:
     try:
         return unquote_to_bytes(part).decode()
     except UnicodeDecodeError:
-        raise InvalidArgumentError("expected the path to be UTF-8", reason="PATH_INVALID") from None
+        raise InvalidArgumentError("the path must be UTF-8", reason="PATH_INVALID") from None

@@ -1,4 +1,4 @@
-"""`/api/v1/schedules`: jobs that are made by time."""
+"""`/api/v1/schedules`: schedules, which create jobs by time."""
 
 from contextlib import suppress
 from typing import Annotated, Any, Literal
@@ -26,7 +26,7 @@ _SPAN = Meta(ge=0, le=limits.DELAY_MS_MAX // 1_000)
 
 
 class TimesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When: exactly one of `cron`, `every_s` and `at`."""
+    """The times of a schedule: exactly one of `cron`, `every_s` and `at`."""
 
     cron: Annotated[str, Meta(max_length=256)] = ""
     every_s: Annotated[float, _SPAN] = 0
@@ -35,7 +35,7 @@ class TimesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class ScheduleBody(shapes.KindBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When jobs of one kind are made: exactly one of `cron`, `every_s` and `at` is said."""
+    """A schedule, which creates jobs of one kind: exactly one of `cron`, `every_s` and `at` is given."""
 
     name: shapes.Name | None = None
     payload: Any = msgspec.UNSET
@@ -50,32 +50,32 @@ class ScheduleBody(shapes.KindBody, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class NamedScheduleBody(ScheduleBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The same, with its name."""
+    """A schedule with its name."""
 
     name: shapes.Name
 
 
 class PreviewBody(TimesBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which ticks to look ahead to."""
+    """The times of a schedule, and which ticks to preview."""
 
     after: shapes.Instant | None = None
     count: Annotated[int, Meta(ge=1, le=limits.PREVIEW_TICKS_MAX)] = 10
 
 
 class PreviewFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far to look ahead."""
+    """Which ticks to preview."""
 
     after: Annotated[str, Meta(max_length=64)] = ""
     count: Annotated[int, Meta(ge=1, le=limits.PREVIEW_TICKS_MAX)] = 10
 
 
 class ScheduleFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which schedules; `active` are those that will make a job."""
+    """A filter for schedules; `active` ones will create more jobs."""
 
     status: Literal["", "active", "paused", "ended"] = ""
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleResource(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule at one instant."""
 
     name: str
@@ -107,13 +107,13 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schedules(msgspec.Struct, frozen=True):
-    """All of them, by name."""
+    """Schedules by name."""
 
-    schedules: list[Schedule]
+    schedules: list[ScheduleResource]
 
 
 class Triggered(msgspec.Struct, frozen=True):
-    """A job that was made now."""
+    """The job that was created now."""
 
     id: str
     status: shapes.Status
@@ -137,34 +137,34 @@ class ScheduleRoutes:
         return self._backend.capability(self._backend.schedules, Capability.SCHEDULES)
 
     async def all(self, asked: Asked) -> Answer:
-        """All of them, or those of one status."""
+        """Returns all schedules, or those with one status."""
         shown = [schedule_shape(view) for view in await self._schedules.all()]
         status = asked.query.status if asked.query is not None else ""
         return answer(Schedules([one for one in shown if not status or one.status == status]))
 
     async def create(self, asked: Asked) -> Answer:
-        """Makes or replaces the schedule that the body names."""
+        """Creates or replaces the schedule that the body names."""
         return await self.make(asked.content, asked.content.name)
 
     async def make(self, body: ScheduleBody, name: str) -> Answer:
-        """201 and the schedule."""
+        """Creates or replaces a schedule, and returns it with 201."""
         view = await self._schedules.set(spec_of(body, name))
         headers: Headers = [(b"location", f"{_PATH}/{name}".encode())]
         return answer(schedule_shape(view), 201, headers)
 
     async def make_once(self, body: ScheduleBody, name: str) -> Answer:
-        """The same for a name that stands for a key: another plan under it is refused."""
+        """Creates a schedule whose name is derived from a key; different content with the same key is refused."""
         with suppress(NotFoundError):
             if (await self._schedules.get(name)).spec != spec_of(body, name):
-                message = f"the Idempotency-Key of {name!r} was used with another plan; use a new key"
+                message = f"the Idempotency-Key of {name!r} was used for a different schedule; use a new key"
                 raise FailedPreconditionError(message, reason="REQUEST_ID_REUSED")
         return await self.make(body, name)
 
     async def set(self, asked: Asked) -> Answer:
-        """Replaces the schedule that the path names; 201 if there was none."""
+        """Replaces the schedule that the path names; returns 201 if there was none."""
         name = _name(asked)
         if asked.content.name not in {None, name}:
-            message = f"expected the body to name {name!r} or nothing, got {asked.content.name!r}"
+            message = f"name in the body must be {name!r} or absent, got {asked.content.name!r}"
             raise InvalidArgumentError(message, reason="SCHEDULE_NAME_INVALID")
         try:
             await self._schedules.get(name)
@@ -173,38 +173,38 @@ class ScheduleRoutes:
         return answer(schedule_shape(await self._schedules.set(spec_of(asked.content, name))))
 
     async def get(self, asked: Asked) -> Answer:
-        """One schedule."""
+        """Returns one schedule."""
         return answer(schedule_shape(await self._schedules.get(_name(asked))))
 
     async def delete(self, asked: Asked) -> Answer:
-        """Forgets it; jobs that it made stay."""
+        """Deletes a schedule, but not its jobs."""
         await self._schedules.delete(_name(asked))
         return Answer(204)
 
     async def pause(self, asked: Asked) -> Answer:
-        """Passes over what falls into the pause."""
+        """Pauses a schedule; ticks during the pause create no jobs."""
         return answer(schedule_shape(await self._schedules.pause(_name(asked), is_paused=True)))
 
     async def resume(self, asked: Asked) -> Answer:
-        """Goes on from now."""
+        """Resumes a schedule from now on."""
         return answer(schedule_shape(await self._schedules.pause(_name(asked), is_paused=False)))
 
     async def trigger(self, asked: Asked) -> Answer:
-        """A job now."""
+        """Creates a job now."""
         name = _name(asked)
         job_id = await self._schedules.trigger(name)
         headers: Headers = [(b"location", f"/api/v1/jobs/{job_id}".encode())]
         return answer(Triggered(job_id, "QUEUED", name), 202, headers)
 
     async def preview(self, asked: Asked) -> Answer:
-        """The next ticks of a schedule that is there."""
+        """Returns the next ticks of an existing schedule."""
         filters = asked.query or PreviewFilters()
         view = await self._schedules.get(_name(asked))
         ticks = await self._schedules.preview(view.spec, instant_ms("after", filters.after), filters.count)
         return answer(Ticks(ticks))
 
     async def look_ahead(self, asked: Asked) -> Answer:
-        """The next ticks of a schedule that need not be there."""
+        """Returns the next ticks of a schedule that need not exist."""
         body: PreviewBody = asked.content
         spec = spec_of(
             ScheduleBody(type="preview", cron=body.cron, every_s=body.every_s, at=body.at, timezone=body.timezone),
@@ -218,12 +218,12 @@ def _name(asked: Asked) -> str:
 
 
 def _whole_second_ms(at_ms: int) -> int:
-    """Ticks are whole seconds: the first that is not before the instant."""
+    """Rounds up to a whole second, because ticks are whole seconds."""
     return -(-at_ms // 1_000) * 1_000
 
 
 def spec_of(body: ScheduleBody, name: str) -> ScheduleSpec:
-    """The schedule as the core knows it."""
+    """Converts a body to a schedule."""
     return ScheduleSpec(
         name,
         template_of(body),
@@ -240,10 +240,10 @@ def spec_of(body: ScheduleBody, name: str) -> ScheduleSpec:
     )
 
 
-def schedule_shape(view: ScheduleView) -> Schedule:
-    """A schedule, with everything said."""
+def schedule_shape(view: ScheduleView) -> ScheduleResource:
+    """Converts a schedule to its JSON shape, with every field set."""
     spec, template = view.spec, view.spec.template
-    return Schedule(
+    return ScheduleResource(
         name=spec.name,
         status="paused" if view.is_paused else "active" if view.next_ms else "ended",
         type=template.type,
@@ -277,13 +277,13 @@ _KINDS: dict[int, Literal["fixed", "exponential", "quadratic"]] = {FIXED: "fixed
 
 
 def backoff_shape(backoff: BackoffRule) -> shapes.BackoffBody:
-    """How long a failed job waits."""
+    """Converts the back-off of failed jobs to its JSON shape."""
     kind = _KINDS.get(backoff.kind, "exponential")
     return shapes.BackoffBody(kind, backoff.base_ms / 1_000, backoff.max_ms / 1_000)
 
 
 def routes(schedules: ScheduleRoutes) -> list[Route]:
-    """What this part of the table says."""
+    """Returns the routes of this module."""
 
     def route(method: str, path: str, handler: Any, summary: str, **more: Any) -> Route:  # noqa: ANN401 - as Route
         scope = Scope.READ if method == "GET" else Scope.ADMIN
@@ -292,31 +292,45 @@ def routes(schedules: ScheduleRoutes) -> list[Route]:
 
     one = f"{_PATH}/{{name}}"
     return [
-        route("GET", _PATH, schedules.all, "Every schedule", query=ScheduleFilters, answers={200: Schedules}),
+        route("GET", _PATH, schedules.all, "List the schedules", query=ScheduleFilters, answers={200: Schedules}),
         route(
             "POST",
             _PATH,
             schedules.create,
-            "Make or replace a schedule",
+            "Create or replace a schedule",
             body=NamedScheduleBody,
-            answers={201: Schedule},
+            answers={201: ScheduleResource},
             problems=(*_CHANGED, 429),
             examples=examples.SCHEDULE,
         ),
-        route("GET", one, schedules.get, "One schedule", answers={200: Schedule}),
+        route("GET", one, schedules.get, "Get one schedule", answers={200: ScheduleResource}),
         route(
-            "PUT", one, schedules.set, "Make or replace it", body=ScheduleBody, answers={200: Schedule, 201: Schedule}
+            "PUT",
+            one,
+            schedules.set,
+            "Create or replace the schedule with this name",
+            body=ScheduleBody,
+            answers={200: ScheduleResource, 201: ScheduleResource},
         ),
-        route("DELETE", one, schedules.delete, "Forget it; its jobs stay", answers={204: None}),
-        route("POST", f"{one}/pause", schedules.pause, "Make no more jobs", answers={200: Schedule}),
-        route("POST", f"{one}/resume", schedules.resume, "Go on from now", answers={200: Schedule}),
-        route("POST", f"{one}/trigger", schedules.trigger, "Make a job now", answers={202: Triggered}),
-        route("GET", f"{one}/preview", schedules.preview, "Its next ticks", query=PreviewFilters, answers={200: Ticks}),
+        route("DELETE", one, schedules.delete, "Delete a schedule, but not its jobs", answers={204: None}),
+        route("POST", f"{one}/pause", schedules.pause, "Pause a schedule", answers={200: ScheduleResource}),
+        route(
+            "POST", f"{one}/resume", schedules.resume, "Resume a schedule from now on", answers={200: ScheduleResource}
+        ),
+        route("POST", f"{one}/trigger", schedules.trigger, "Create a job of a schedule now", answers={202: Triggered}),
+        route(
+            "GET",
+            f"{one}/preview",
+            schedules.preview,
+            "Get the next ticks of a schedule",
+            query=PreviewFilters,
+            answers={200: Ticks},
+        ),
         route(
             "POST",
             "/api/v1/schedule-preview",
             schedules.look_ahead,
-            "The next ticks of a schedule that need not be there",
+            "Compute the next ticks without creating a schedule",
             scope=Scope.READ,
             body=PreviewBody,
             answers={200: Ticks},

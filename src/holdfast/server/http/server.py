@@ -1,4 +1,4 @@
-"""The listening socket of the HTTP gateway, on the loop of whoever starts it."""
+"""The listening socket of the HTTP gateway."""
 
 import asyncio
 import socket
@@ -15,15 +15,26 @@ from holdfast.server.http.response import lines_of
 
 _SWEEP_S = 1.0
 _BACKLOG = 1_024
-#: Connections may use up this part of the descriptors: journal, workers and others need some, too.
+#: Connections may use one of this many descriptors: the journal, workers and others need some, too.
 _SHARE = 4
 
 
 class HttpServer:
-    """One address. `start`, then `stop`; `serve` goes over to another application meanwhile."""
+    """One address. `start`, then `stop`; `serve` replaces the application in between."""
 
-    def __init__(self, application: Handling, *, tls: Certificates | None = None) -> None:
+    def __init__(
+        self,
+        application: Handling,
+        *,
+        tls: Certificates | None = None,
+        connections_max: int | None = None,
+        content: str = "HTTP",
+        advice: str = "choose another port with --http-port, or none with --no-http",
+    ) -> None:
+        """`content` and `advice` are for the error message if the port is not available."""
         self._application = application
+        self._connections_max = limits.HTTP_CONNECTIONS_MAX if connections_max is None else connections_max
+        self._content, self._advice = content, advice
         self._tls = tls
         self._shared = ServerShared(application)
         self._server: asyncio.Server | None = None
@@ -31,19 +42,18 @@ class HttpServer:
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> str:
-        """Listens and returns the address; `UnavailableError` if the port cannot be had."""
+        """Listens and returns the address; `UnavailableError` if the port is not available."""
         loop = asyncio.get_running_loop()
         shown = f"[{host}]" if ":" in host else host
         try:
             listening = _bound(host, port)
         except OSError as error:
             raise UnavailableError(
-                f"cannot serve HTTP on {shown}:{port}: {error.strerror or error};"
-                " choose another port with --http-port, or none with --no-http",
+                f"cannot serve {self._content} on {shown}:{port}: {error.strerror or error}; {self._advice}",
                 reason="PORT_IN_USE",
             ) from error
         address = f"{shown}:{listening.getsockname()[1]}"
-        most = self._shared.connections_max = min(limits.HTTP_CONNECTIONS_MAX, descriptor_limit() // _SHARE)
+        most = self._shared.connections_max = min(self._connections_max, descriptor_limit() // _SHARE)
         if self._tls is None:
             self._server = await loop.create_server(self._connection, sock=listening, backlog=_BACKLOG)
         else:
@@ -54,7 +64,7 @@ class HttpServer:
         return address
 
     def serve(self, application: Handling) -> None:
-        """Has this application answer from now on; connections from before end after the answer that is due."""
+        """Replaces the application; open connections end after their response in progress."""
         self._application = self._shared.application = application
         self._say_lines()
         application.start()
@@ -65,7 +75,7 @@ class HttpServer:
         return HttpConnection(self._shared, asyncio.get_running_loop())
 
     def _sweep(self) -> None:
-        """Looks at every connection, and at the time."""
+        """Checks the time limits of every connection, and updates the Date header."""
         loop = asyncio.get_running_loop()
         self._sweeping = loop.call_later(_SWEEP_S, self._sweep)
         self._say_lines()
@@ -78,7 +88,7 @@ class HttpServer:
         self._shared.lines = lines_of([(b"date", date), *self._application.headers])
 
     async def stop(self, grace_s: float) -> None:
-        """Takes no more requests, answers those that are under way, and closes."""
+        """Accepts no more requests, answers those in progress, and closes."""
         if self._sweeping is None:
             return
         if self._server is not None:
@@ -101,7 +111,7 @@ class HttpServer:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket that shares its port with nobody."""
+    """Returns a listening socket that does not share its port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -111,5 +121,5 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError:
         bound.close()
         raise
-    bound.setblocking(False)  # noqa: FBT003 - as the socket says it
+    bound.setblocking(False)  # noqa: FBT003 - its only parameter
     return bound

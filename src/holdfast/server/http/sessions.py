@@ -1,4 +1,4 @@
-"""`/api/v1/session`: a browser shows its token once, and keeps it in a cookie from then on."""
+"""`/api/v1/session`: a browser sends its token once, and then stores it in a cookie."""
 
 import re
 from typing import Annotated
@@ -19,39 +19,39 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person types in."""
+    """The token that a person enters."""
 
     token: Annotated[str, Meta(min_length=1, max_length=TOKEN_CHARS_MAX)]
 
 
-class Session(msgspec.Struct, frozen=True):
-    """Whom the server takes this browser for."""
+class SessionResource(msgspec.Struct, frozen=True):
+    """The name and the scopes of the browser's token."""
 
     name: str
     scopes: list[str]
 
 
 class SessionRoutes:
-    """Logging in and out."""
+    """Login and logout of browsers."""
 
     def __init__(self, guard: Guard, shield: Shield) -> None:
         self._guard = guard
         self._shield = shield
 
     async def log_in(self, asked: Asked) -> Answer:
-        """Has the browser keep the token, if it is good."""
+        """Makes the browser store the token, if it is valid."""
         body: Login = asked.content
         if not _TOKEN.fullmatch(body.token):
-            raise UnauthenticatedError("the token is not one that is known here", reason="TOKEN_UNKNOWN")
+            raise UnauthenticatedError("the token is unknown to this server", reason="TOKEN_UNKNOWN")
         caller = self._caller(body.token, asked)
         return answer(_session(caller), headers=[cookie_of(body.token, asked.head)])
 
     async def look(self, asked: Asked) -> Answer:
-        """Who asks."""
+        """Returns the name and the scopes of the caller's token."""
         return answer(_session(self._caller(self._shield.token(asked.head), asked)))
 
     async def log_out(self, asked: Asked) -> Answer:
-        """Has the browser forget the token."""
+        """Makes the browser delete the token."""
         return Answer(204, headers=[cookie_of("", asked.head)])
 
     def _caller(self, token: str, asked: Asked) -> Caller:
@@ -60,22 +60,22 @@ class SessionRoutes:
         return visit.caller
 
 
-def _session(caller: Caller) -> Session:
-    return Session(caller.name, sorted(scope.value for scope in caller.scopes))
+def _session(caller: Caller) -> SessionResource:
+    return SessionResource(caller.name, sorted(scope.value for scope in caller.scopes))
 
 
 def routes(sessions: SessionRoutes) -> list[Route]:
-    """What this part of the table says. A good token is asked for by the handlers."""
+    """Returns the routes of this module; their handlers check the token themselves."""
     return [
         Route(
             method="POST",
             path=_PATH,
             scope=EVERYBODY,
             handler=sessions.log_in,
-            summary="Keep a token in a cookie",
+            summary="Log in: store a token in a cookie",
             tag="session",
             body=Login,
-            answers={200: Session},
+            answers={200: SessionResource},
             problems=(413, 415),
             examples={"a token": {"token": "hf_as-it-was-shown-when-it-was-made"}},
         ),
@@ -84,16 +84,16 @@ def routes(sessions: SessionRoutes) -> list[Route]:
             path=_PATH,
             scope=EVERYBODY,
             handler=sessions.look,
-            summary="Whose token this is",
+            summary="Get the name and the scopes of the token",
             tag="session",
-            answers={200: Session},
+            answers={200: SessionResource},
         ),
         Route(
             method="DELETE",
             path=_PATH,
             scope=EVERYBODY,
             handler=sessions.log_out,
-            summary="Forget the token",
+            summary="Log out: delete the cookie",
             tag="session",
             answers={204: None},
         ),

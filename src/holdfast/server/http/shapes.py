@@ -1,4 +1,4 @@
-"""What requests and answers look like: the JSON of jobs. Times are milliseconds since 1970, 0 where there is none."""
+"""The JSON of jobs in requests and responses. Times are milliseconds since 1970, 0 if there is none."""
 
 import base64
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ Key = Annotated[str, Meta(max_length=limits.REQUEST_ID_CHARS_MAX)]
 
 
 class BackoffBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a failed job waits before it is tried again."""
+    """The wait of a failed job before its retry."""
 
     kind: Literal["fixed", "exponential", "quadratic"] = "exponential"
     base_s: Annotated[float, Meta(ge=0, le=limits.BACKOFF_MS_MAX // 1_000)] = 1.0
@@ -39,7 +39,7 @@ class BackoffBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KindBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How jobs of one kind are kept and run."""
+    """The common fields of jobs of one kind."""
 
     type: Name
     queue: Name = limits.QUEUE_DEFAULT
@@ -52,7 +52,7 @@ class KindBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class JobBody(KindBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A job to be accepted. `payload` is what its function is called with: an object by names, or an array in order."""
+    """A job to submit. `payload` has the arguments of its function: an object by name, or an array in order."""
 
     payload: Any = msgspec.UNSET
     delay_s: Seconds = 0
@@ -63,19 +63,19 @@ class JobBody(KindBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class JobsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Several jobs to be accepted as one event; what cannot be accepted is refused one by one."""
+    """Several jobs to submit as one event; jobs that cannot be accepted are refused individually."""
 
     jobs: Annotated[list[JobBody], Meta(min_length=1, max_length=limits.BATCH_JOBS_MAX)]
 
 
 class ReasonBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why somebody does this."""
+    """The reason for a change."""
 
     reason: Words = ""
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """A job that is durable. `existing`: it was there before, under the same key."""
+    """A durable job. `existing`: it was submitted before, with the same key."""
 
     id: str
     status: Status
@@ -87,7 +87,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class AcceptedOrNot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one job of several: its id and status, or the problem with it."""
+    """The outcome for one job of several: its id and status, or its problem."""
 
     id: str = ""
     status: Status | Literal[""] = ""
@@ -96,7 +96,7 @@ class AcceptedOrNot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AcceptedJobs(msgspec.Struct, frozen=True):
-    """What became of each job, in the order of the request."""
+    """The outcomes for all jobs, in the order of the request."""
 
     jobs: list[AcceptedOrNot]
     accepted: int
@@ -105,14 +105,14 @@ class AcceptedJobs(msgspec.Struct, frozen=True):
 
 
 class ProgressPart(msgspec.Struct, frozen=True):
-    """What a running job says of itself; `permille` is -1 where it says nothing of that."""
+    """The progress of a running job; `permille` is -1 if the job does not report it."""
 
     permille: int
     message: str
     at_ms: int
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class JobResource(msgspec.Struct, frozen=True, kw_only=True):
     """A job at one instant."""
 
     id: str
@@ -141,22 +141,22 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str]
 
 
-class WholeJob(Job, frozen=True, kw_only=True):
-    """A job with what it was called with; bytes that are not JSON are in `payload_base64` instead."""
+class WholeJob(JobResource, frozen=True, kw_only=True):
+    """A job with its payload; bytes that are not JSON are in `payload_base64` instead."""
 
     payload: Any = None
     payload_base64: str | None = None
 
 
 class Jobs(msgspec.Struct, frozen=True):
-    """Some jobs, and where to go on; an empty cursor means that there are no more."""
+    """Some jobs, and the cursor for the next page; an empty cursor means that there are no more."""
 
-    jobs: list[Job]
+    jobs: list[JobResource]
     next_cursor: str
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job ended; until it has, `ready` is false. An output that is not JSON is in `output_base64` instead."""
+class ResultResource(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a job; `ready` is false until it has ended. Output that is not JSON is in `output_base64`."""
 
     id: str
     ready: bool
@@ -169,7 +169,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canceled(msgspec.Struct, frozen=True):
-    """The job's status now: a queued job is CANCELED, a running one is asked to stop."""
+    """The job's current status: a queued job is CANCELED, a running one is requested to stop."""
 
     id: str
     status: Status
@@ -177,7 +177,7 @@ class Canceled(msgspec.Struct, frozen=True):
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """One thing that happened to one job; `status` is the one it was in afterwards, empty where it did not change."""
+    """One event of one job; `status` is the status after it, empty if it did not change."""
 
     position: int
     at_ms: int
@@ -187,12 +187,12 @@ class Happened(msgspec.Struct, frozen=True):
     worker_id: str
     token: int
     reason: str
-    #: The traceback of an attempt that failed, in the history of one job; the feed of all jobs leaves it out.
+    #: The traceback of a failed attempt, in the history of one job; the feed of all jobs omits it.
     detail: str = ""
 
 
 class AttemptPart(msgspec.Struct, frozen=True):
-    """One attempt of a job; `detail` is the traceback of one that failed."""
+    """One attempt of a job; `detail` is the traceback if it failed."""
 
     number: int
     outcome: Literal["RUNNING", "DONE", "FAILED", "CANCELED", "LOST"]
@@ -205,7 +205,7 @@ class AttemptPart(msgspec.Struct, frozen=True):
 
 
 class Attempts(msgspec.Struct, frozen=True):
-    """The attempts of a job, oldest first; where earlier ones are missing, `missing` says why."""
+    """The attempts of a job, oldest first; if earlier ones are missing, `missing` says why."""
 
     id: str
     attempts: list[AttemptPart]
@@ -213,7 +213,7 @@ class Attempts(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Everything that happened to a job, oldest first, and the attempts in it, as `Attempts` has them."""
+    """All events of a job, oldest first, and its attempts, as in `Attempts`."""
 
     id: str
     entries: list[Happened]
@@ -222,7 +222,7 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Why a job is where it is: a stable reason and a sentence."""
+    """The explanation of a job's current state: a stable reason and a sentence."""
 
     id: str
     status: Status
@@ -231,7 +231,7 @@ class Why(msgspec.Struct, frozen=True):
 
 
 def job_fields(view: JobView) -> dict[str, Any]:
-    """Everything that a listing tells of a job."""
+    """Returns the fields of a job in a listing."""
     template, extra, progress = view.template, view.extra or _NO_EXTRA, view.progress
     return {
         "id": view.id,
@@ -264,21 +264,21 @@ def job_fields(view: JobView) -> dict[str, Any]:
 _NO_EXTRA = Extra()
 
 
-def job_shape(view: JobView) -> Job:
-    """A job as a listing shows it."""
-    return Job(**job_fields(view))
+def job_shape(view: JobView) -> JobResource:
+    """Converts a job for a listing."""
+    return JobResource(**job_fields(view))
 
 
 def whole_job(view: JobView, payload: bytes) -> WholeJob:
-    """A job with what it was called with."""
+    """Converts a job with its payload."""
     return WholeJob(**job_fields(view), **_data("payload", payload))
 
 
-def result_shape(view: JobView, result: ResultView) -> Result:
-    """How a job ended, if it has."""
+def result_shape(view: JobView, result: ResultView) -> ResultResource:
+    """Converts the result of a job, if there is one."""
     if result.state not in TERMINAL:
-        return Result(id=view.id, ready=False, status=_status(result))
-    return Result(
+        return ResultResource(id=view.id, ready=False, status=_status(result))
+    return ResultResource(
         id=view.id,
         ready=True,
         status=_status(result),
@@ -295,7 +295,7 @@ def _status(result: ResultView) -> Status:
 
 
 def _data(name: str, data: bytes) -> dict[str, Any]:
-    """Bytes of a job as they can stand in JSON."""
+    """Returns bytes of a job as JSON, or in base64 if they are not JSON."""
     if not data:
         return {name: None}
     if is_json(data):
@@ -304,14 +304,14 @@ def _data(name: str, data: bytes) -> dict[str, Any]:
 
 
 def shown(data: bytes) -> Any:  # noqa: ANN401 - any JSON
-    """Bytes of a schedule as they can stand in JSON: what is not JSON, as text in base64."""
+    """Returns bytes of a schedule as JSON, or as base64 text if they are not JSON."""
     if not data:
         return None
     return msgspec.Raw(data) if is_json(data) else base64.b64encode(data).decode()
 
 
 def happened(entry: Entry) -> Happened:
-    """One thing that happened."""
+    """Converts one event."""
     return Happened(
         entry.position,
         entry.at_ms,
@@ -326,12 +326,12 @@ def happened(entry: Entry) -> Happened:
 
 
 def history_shape(job_id: str, entries: Sequence[Entry], found: JobAttempts) -> History:
-    """What happened to a job, and its attempts."""
+    """Converts the events and the attempts of a job."""
     return History(job_id, [happened(one) for one in entries], [_attempt(one) for one in found.attempts], found.missing)
 
 
 def attempts_shape(job_id: str, found: JobAttempts) -> Attempts:
-    """The attempts of a job."""
+    """Converts the attempts of a job."""
     return Attempts(job_id, [_attempt(one) for one in found.attempts], found.missing)
 
 
@@ -341,6 +341,6 @@ def _attempt(one: Attempt) -> AttemptPart:
 
 
 def why_shape(job_id: str, explanation: Explanation) -> Why:
-    """Why a job is where it is."""
+    """Converts the explanation of a job's current state."""
     status: Any = explanation.state.name
     return Why(job_id, status, explanation.reason, explanation.sentence)

@@ -1,7 +1,7 @@
 """Short forms: `POST /api/jobs`, `GET /jobs?status=` and `GET /job?job_id=`.
 
-Here `type` says when a job runs, `once` or `cron`; what runs is said by `job_type`, or by any other `type`. A cron job
-is a schedule: it is listed among the jobs, and its status is `active`.
+Here `type` is `once` or `cron`, and `job_type` is the type of the job; any other `type` is itself the type of the job.
+A cron job is a schedule: it is listed among the jobs, with the status `active`.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from holdfast.server.http.job_bodies import context_of
 from holdfast.server.http.jobs import JobRoutes, key_of, states_of
 from holdfast.server.http.request import Answer, Asked, answer
 from holdfast.server.http.routing import Route
-from holdfast.server.http.schedules import Schedule, ScheduleBody, ScheduleRoutes, backoff_shape, schedule_shape
+from holdfast.server.http.schedules import ScheduleBody, ScheduleResource, ScheduleRoutes, backoff_shape, schedule_shape
 from holdfast.server.http.strict_json import encode
 
 _PRIORITIES = {"low": 2, "normal": limits.PRIORITY_DEFAULT, "high": 8}
@@ -30,7 +30,7 @@ _DEFAULT_TYPE = "echo"
 
 
 class ShortBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A job to be run once, or again and again."""
+    """A job to run once, or by cron."""
 
     payload: Any = msgspec.UNSET
     type: shapes.Name = "once"
@@ -44,12 +44,12 @@ class ShortBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     timezone: Annotated[str, Meta(max_length=64)] = "UTC"
     queue: shapes.Name = limits.QUEUE_DEFAULT
     delay_s: shapes.Seconds = 0
-    #: As often as the topology does it, if nothing is said.
+    #: The default of the topology if absent.
     max_attempts: Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)] | None = None
 
 
 class ShortFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs."""
+    """Filters for jobs."""
 
     status: list[Annotated[str, Meta(max_length=200)]] = []
     cursor: Annotated[str, Meta(max_length=8 * limits.JOB_ID_CHARS_MAX)] = ""
@@ -57,13 +57,13 @@ class ShortFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IdFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which job."""
+    """The id of a job."""
 
     job_id: Annotated[str, Meta(min_length=1, max_length=limits.JOB_ID_CHARS_MAX)]
 
 
 class ShortForms:
-    """The short forms, in words of the API itself."""
+    """The short forms, translated to the API itself."""
 
     def __init__(self, backend: Backend, jobs: JobRoutes, schedules: ScheduleRoutes) -> None:
         self._backend = backend
@@ -72,13 +72,13 @@ class ShortForms:
         self._retries = backend.short_retries
 
     async def submit(self, asked: Asked) -> Answer:
-        """One job, or a schedule."""
+        """Submits one job, or creates a schedule."""
         body: ShortBody = asked.content
         kind = body.job_type if body.type in {"once", "cron"} else body.type
         priority = _PRIORITIES[body.priority] if isinstance(body.priority, str) else body.priority
         cron, key = body.cron_expr or body.cron or body.schedule, key_of(asked)
         if body.type == "cron" and not cron:
-            raise InvalidArgumentError("expected cron_expr to say when, got nothing", reason="CRON_INVALID")
+            raise InvalidArgumentError("expected cron_expr for a job of type cron, got none", reason="CRON_INVALID")
         shared: dict[str, Any] = {
             "type": kind,
             "queue": body.queue,
@@ -90,14 +90,14 @@ class ShortForms:
             job = shapes.JobBody(**shared, payload=body.payload, delay_s=body.delay_s)
             with self._jobs.only(key):
                 return _with_id(await self._jobs.submit_one(job, key, context_of(asked.head)))
-        asked.caller.require(Scope.ADMIN)  # as for every schedule
+        asked.caller.require(Scope.ADMIN)  # as every change of a schedule
         plan = ScheduleBody(**shared, payload=body.payload, cron=cron, timezone=body.timezone)
         make = self._schedules.make_once if key else self._schedules.make
         with self._jobs.only(key):
             return _with_id(await make(plan, _name_of(plan, key)))
 
     async def find(self, asked: Asked) -> Answer:
-        """Jobs of a status; `active` finds schedules too."""
+        """Returns jobs by status; the first page of all jobs, or of `active` ones, includes schedules."""
         filters: ShortFilters = asked.query or ShortFilters()
         states = states_of(filters.status)
         found = await self._backend.jobs.find(JobQuery(states), filters.cursor, filters.limit)
@@ -108,7 +108,7 @@ class ShortForms:
         return answer({"jobs": rows, "next_cursor": found.cursor})
 
     async def get(self, asked: Asked) -> Answer:
-        """One job, or the schedule of that name."""
+        """Returns one job, or the schedule with that name."""
         job_id = asked.query.job_id
         if self._backend.schedules is not None:
             with suppress(NotFoundError):
@@ -117,19 +117,19 @@ class ShortForms:
 
 
 def _name_of(plan: ScheduleBody, key: str) -> str:
-    """The same key has the same name, and without one the same plan, so that a repeated request makes no second one."""
+    """Derives the name from the key, or else from the plan, so that a repeated request creates no second schedule."""
     content = b"key " + key.encode() if key else encode(plan)
     return f"cron-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def _with_id(made: Answer) -> Answer:
-    """The answer of the API, with the id under the short forms' name for it."""
+    """Returns the response with the id also as `job_id`, its name in the short forms."""
     fields = msgspec.json.decode(made.body)
     job_id = fields.get("id") or fields["name"]
     return answer({"job_id": job_id, "id": job_id, **fields}, made.status, made.headers)
 
 
-def _cron_job(schedule: Schedule) -> dict[str, Any]:
+def _cron_job(schedule: ScheduleResource) -> dict[str, Any]:
     return {
         "id": schedule.name,
         "status": schedule.status,
@@ -145,7 +145,7 @@ def _cron_job(schedule: Schedule) -> dict[str, Any]:
 
 
 def routes(short: ShortForms) -> list[Route]:
-    """What this part of the table says."""
+    """Returns the routes of this module."""
 
     def route(method: str, path: str, scope: Scope, handler: Any, summary: str, **more: Any) -> Route:  # noqa: ANN401
         return Route(
@@ -154,7 +154,7 @@ def routes(short: ShortForms) -> list[Route]:
 
     return [
         route("POST", "/api/jobs", Scope.SUBMIT, short.submit, "Submit a job or a cron job", body=ShortBody),
-        route("GET", "/api/jobs", Scope.READ, short.find, "Jobs of a status", query=ShortFilters),
-        route("GET", "/jobs", Scope.READ, short.find, "Jobs of a status", query=ShortFilters),
-        route("GET", "/job", Scope.READ, short.get, "One job", query=IdFilter),
+        route("GET", "/api/jobs", Scope.READ, short.find, "List jobs by status", query=ShortFilters),
+        route("GET", "/jobs", Scope.READ, short.find, "List jobs by status", query=ShortFilters),
+        route("GET", "/job", Scope.READ, short.get, "Get one job", query=IdFilter),
     ]

@@ -12,11 +12,14 @@ from holdfast.server.startup import Startup
 
 
 class StartingApplication(Handling):
-    """Answers until there is a backend."""
+    """Answers requests until there is a backend."""
 
     def __init__(self, startup: Startup, shield: Shield) -> None:
         self._startup = startup
-        probes = (("/livez", self._live, "Whether it lives"), ("/readyz", self._ready, "Whether it takes jobs"))
+        probes = (
+            ("/livez", self._live, "Whether the server is alive"),
+            ("/readyz", self._ready, "Whether the server accepts jobs"),
+        )
         routes = [
             Route(
                 method="GET",

@@ -1,6 +1,6 @@
-"""The last minutes in numbers: whoever opens a page during an incident sees what came before.
+"""Statistics of the last minutes, so that a page opened during an incident shows what came before.
 
-A sample every few seconds and a bounded number of them; nothing is kept where nothing is counted.
+It keeps a bounded number of samples, one every few seconds, and none on a server without totals.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 
-if TYPE_CHECKING:  # it has a memory, and the memory is of it
-    from holdfast.server.http.system import Stats
+if TYPE_CHECKING:  # circular import
+    from holdfast.server.http.system import StatsResource
 
 EVERY_MS = 5_000
 _SAMPLES_MAX = 180
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """What had been counted since the server started, and what waited and ran, at one instant."""
+    """Counters since the server started, and queued and running jobs, at one instant."""
 
     at_ms: int
     queued: int
@@ -36,7 +36,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recent(msgspec.Struct, frozen=True):
-    """Samples of the last minutes, oldest first; counts are those of jobs that waited or ran up to each bound."""
+    """Samples of the last minutes, oldest first; each count is the number of jobs in one bucket of wait or run time."""
 
     started_at_ms: int
     every_ms: int
@@ -46,22 +46,22 @@ class Recent(msgspec.Struct, frozen=True):
 
 
 class StatsHistory:
-    """Looks again and again, and forgets what is old."""
+    """Takes samples periodically, and drops old ones."""
 
-    def __init__(self, numbers: Callable[[], Awaitable["Stats"]]) -> None:
+    def __init__(self, numbers: Callable[[], Awaitable["StatsResource"]]) -> None:
         self._numbers = numbers
-        self._last: Stats | None = None
+        self._last: StatsResource | None = None
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES_MAX)
 
     async def run(self) -> None:
-        """Until it is canceled."""
+        """Runs until it is canceled."""
         while True:
-            with suppress(HoldfastError):  # the server stops, or what keeps the jobs is away
+            with suppress(HoldfastError):  # the server is stopping, or the backend is unavailable
                 self.keep(await self._numbers())
             await asyncio.sleep(EVERY_MS / 1_000)
 
-    def keep(self, stats: "Stats") -> None:
-        """One more sample, if anything was counted."""
+    def keep(self, stats: "StatsResource") -> None:
+        """Adds a sample, if the server has totals."""
         totals = stats.totals
         if totals is None:
             return
@@ -82,7 +82,7 @@ class StatsHistory:
         )
 
     def recent(self) -> Recent:
-        """Everything that is remembered."""
+        """Returns all samples."""
         if self._last is None or self._last.totals is None:
             return Recent(0, EVERY_MS, [], [], [])
         totals = self._last.totals

@@ -1,7 +1,7 @@
-"""JSON from strangers, read so that every reader would read the same, or refused.
+"""Strict parser for JSON from untrusted clients: it refuses text that other parsers might read differently.
 
-Refused are: text that is not UTF-8, a byte order mark, anything after the value, names that an object has twice, NaN
-and infinities, halves of surrogate pairs, numbers beyond what a float or 4,300 digits hold, and absurd depth.
+Refused are: text that is not UTF-8, a byte order mark, anything after the value, repeated names in an object, NaN and
+infinities, lone surrogates, numbers beyond a float or 4,300 digits, and excessive depth.
 """
 
 import json
@@ -20,7 +20,7 @@ _HOLDERS = (dict, list)
 
 
 def parse(body: bytes) -> object:
-    """The value that the text stands for; `InvalidArgumentError` says what is wrong with it."""
+    """Parses the text; `InvalidArgumentError` says what is wrong with it."""
     try:
         value = _DECODER.decode(body)
     except RecursionError:
@@ -29,20 +29,20 @@ def parse(body: bytes) -> object:
         raise _malformed(str(error)) from None
     if body.count(b"[") + body.count(b"{") > limits.JSON_DEPTH_MAX:
         _check_depth(value)
-    # Written as it was read, an object has every name once. Most texts are written the way they are written here, so
-    # that few are read a second time.
+    # Encoding drops repeated names, so equal text proves that there are none. Most clients write JSON as this encoder
+    # does, so that few bodies are parsed a second time.
     if b"{" in body and msgspec.json.format(body, indent=-1) != _ENCODER.encode(value):
         _NAMES.decode(body.decode())
     return value
 
 
 def encode(value: object) -> bytes:
-    """A value that was read here as the SDK would write it."""
+    """Encodes a parsed value as the SDK does."""
     return _ENCODER.encode(value)
 
 
 def is_json(data: bytes) -> bool:
-    """Whether the bytes can stand inside an answer as they are."""
+    """Whether the bytes can be embedded in a response as they are."""
     try:
         _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -54,16 +54,16 @@ def _unique(pairs: Sequence[tuple[str, object]]) -> None:
     counts = Counter(name for name, _ in pairs)
     if len(counts) != len(pairs):
         twice = counts.most_common(1)[0][0]
-        message = f"expected every name once in an object, got {twice[:80]!r} more than once"
+        message = f"expected unique names in an object, got {twice[:80]!r} more than once"
         raise InvalidArgumentError(message, reason="JSON_DUPLICATE_NAME")
 
 
-#: Looks at names alone; everything else was looked at before.
+#: Checks names only; everything else was checked before.
 _NAMES = json.JSONDecoder(object_pairs_hook=_unique, parse_int=len, parse_float=len)
 
 
 def _check_depth(value: object) -> None:
-    """Level by level; the decoder's own bound depends on who calls it, and this one does not."""
+    """Checks the depth level by level; the decoder's own limit depends on the stack of its caller."""
     level: list[Any] = [value] if type(value) in _HOLDERS else []
     for _ in range(limits.JSON_DEPTH_MAX):
         parts = [holder.values() if type(holder) is dict else holder for holder in level]
@@ -79,4 +79,4 @@ def _too_deep() -> InvalidArgumentError:
 
 
 def _malformed(what: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"expected the body to be JSON: {what}", reason="JSON_INVALID")
+    return InvalidArgumentError(f"the body must be JSON: {what}", reason="JSON_INVALID")

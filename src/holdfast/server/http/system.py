@@ -1,4 +1,4 @@
-"""The system itself: numbers, probes, metrics, and the document of this API."""
+"""Routes of the system itself: statistics, probes, metrics, and the OpenAPI document."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,11 +16,11 @@ from holdfast.server.http.stats_history import Recent, StatsHistory
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """What was counted since this server started: rates are differences of two answers."""
+    """Counters since this server started; a rate is the difference of two responses."""
 
     submitted: int
     finished: dict[str, int]
-    #: How long jobs waited and ran: upper bounds in milliseconds, how many stayed below each, and how many above.
+    #: Histograms of wait and run times: upper bounds in milliseconds, and the number of jobs in each bucket.
     wait_ms_bounds: list[int]
     wait_ms_counts: list[int]
     run_ms_bounds: list[int]
@@ -29,8 +29,8 @@ class Totals(msgspec.Struct, frozen=True):
     reports_fenced: int
 
 
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole system in numbers, at one instant."""
+class StatsResource(msgspec.Struct, frozen=True, kw_only=True):
+    """Statistics of the whole system, at one instant."""
 
     position: int
     now_ms: int
@@ -45,14 +45,14 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     started_at_ms: int
     totals: Totals | None
-    #: The size of held jobs above which submits are refused; 0: it is not known here.
+    #: The size of held jobs above which submits are refused; 0 if it is unknown.
     bytes_held_max: int = 0
-    #: What an operator should look at, in sentences.
+    #: Conditions that need the attention of an operator, in sentences.
     warnings: tuple[str, ...] = ()
 
 
 class CapabilityList(msgspec.Struct, frozen=True, kw_only=True):
-    """What the backend behind this server can do beside jobs, and a sentence for each thing that it cannot."""
+    """The capabilities of the backend, and a sentence for each missing one."""
 
     backend: str
     version: str
@@ -61,33 +61,33 @@ class CapabilityList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Probes(msgspec.Struct, frozen=True):
-    """What the process around the gateway knows."""
+    """The state of the process around the gateway."""
 
     version: str = ""
     started_at_ms: int = 0
     is_ready: Callable[[], bool] = lambda: True
-    #: What is not as it should be although the server is ready.
+    #: Problems of a server that is nevertheless ready.
     conditions: Conditions = no_conditions
     metrics: Callable[[], Awaitable[bytes]] | None = None
     totals: Callable[[], Totals] | None = None
 
 
 class SystemRoutes:
-    """Numbers and probes over HTTP."""
+    """Statistics and probes over HTTP."""
 
     def __init__(self, backend: Backend, probes: Probes) -> None:
         self._backend = backend
         self._probes = probes
-        #: The OpenAPI document, once it is known.
+        #: The OpenAPI document; set after the routes are known.
         self.document = b""
         self.memory = StatsHistory(self._numbers)
 
     async def stats(self, asked: Asked) -> Answer:
-        """The whole system in numbers."""
+        """Returns the statistics."""
         return answer(await self._numbers())
 
     async def capabilities(self, asked: Asked) -> Answer:
-        """What can be asked here; it does not change while the server runs."""
+        """Returns the capabilities; they do not change while the server runs."""
         told = self._backend.capabilities.served(self._probes.version, has_totals=self._probes.totals is not None)
         return answer(
             CapabilityList(
@@ -99,23 +99,23 @@ class SystemRoutes:
         )
 
     async def recent(self, asked: Asked) -> Answer:
-        """The last minutes in numbers."""
+        """Returns statistics of the last minutes."""
         self._backend.capability(self._probes.totals, Capability.TOTALS)
         return answer(self.memory.recent())
 
     async def remember(self) -> None:
-        """Keeps the last minutes until it is canceled; ends at once where nothing is counted."""
+        """Records statistics until it is canceled; returns at once on a server without totals."""
         if self._backend.admin is not None and self._probes.totals is not None:
             await self.memory.run()
 
     async def stats_json(self) -> bytes:
-        """The same for who is told again and again."""
+        """Returns the statistics as JSON, for the event stream."""
         return answer(await self._numbers()).body
 
-    async def _numbers(self) -> Stats:
+    async def _numbers(self) -> StatsResource:
         stats = await self._backend.capability(self._backend.admin, Capability.ADMINISTRATION).stats()
         probes = self._probes
-        return Stats(
+        return StatsResource(
             position=stats.position,
             now_ms=stats.now_ms,
             states=stats.states,
@@ -134,30 +134,28 @@ class SystemRoutes:
         )
 
     async def live(self, asked: Asked) -> Answer:
-        """It answers, so it lives; nothing else is asked."""
+        """Replies that the server is alive, without any check."""
         return Answer(200, b"alive\n", TEXT_TYPE)
 
     async def ready(self, asked: Asked) -> Answer:
-        """Whether jobs can be submitted."""
+        """Replies whether jobs can be submitted."""
         if self._probes.is_ready():
             return Answer(200, ready_text(self._probes.conditions()).encode(), TEXT_TYPE)
         return Answer(503, b"not ready: it is starting, or goes away soon\n", TEXT_TYPE, [(b"retry-after", b"1")])
 
     async def metrics(self, asked: Asked) -> Answer:
-        """For Prometheus."""
+        """Returns the metrics in Prometheus format."""
         if self._probes.metrics is None:
-            raise UnimplementedError(
-                f"no metrics: the {self._backend.name} server counts nothing", reason="CAPABILITY_MISSING"
-            )
+            raise UnimplementedError(f"the {self._backend.name} server has no metrics", reason="CAPABILITY_MISSING")
         return Answer(200, await self._probes.metrics(), METRICS_TYPE)
 
     async def openapi(self, asked: Asked) -> Answer:
-        """The document of this API."""
+        """Returns the OpenAPI document."""
         return Answer(200, self.document)
 
 
 def routes(system: SystemRoutes) -> list[Route]:
-    """What this part of the table says."""
+    """Returns the routes of this module."""
 
     def text(path: str, scope: Any, handler: Any, summary: str, *statuses: int) -> Route:  # noqa: ANN401 - as Route
         answers = dict.fromkeys((200, *statuses))
@@ -179,7 +177,7 @@ def routes(system: SystemRoutes) -> list[Route]:
             path="/api/v1/capabilities",
             scope=Scope.READ,
             handler=system.capabilities,
-            summary="What can be asked here, and what cannot",
+            summary="List the capabilities of this server, and the missing ones",
             tag="system",
             answers={200: CapabilityList},
         ),
@@ -188,9 +186,9 @@ def routes(system: SystemRoutes) -> list[Route]:
             path="/api/v1/stats",
             scope=Scope.READ,
             handler=system.stats,
-            summary="The whole system in numbers",
+            summary="Get statistics of the whole system",
             tag="system",
-            answers={200: Stats},
+            answers={200: StatsResource},
             problems=(501,),
         ),
         Route(
@@ -198,20 +196,20 @@ def routes(system: SystemRoutes) -> list[Route]:
             path="/api/v1/stats/recent",
             scope=Scope.READ,
             handler=system.recent,
-            summary="The last minutes in numbers",
+            summary="Get statistics of the last minutes",
             tag="system",
             answers={200: Recent},
             problems=(501,),
         ),
-        text("/livez", EVERYBODY, system.live, "Whether it lives"),
-        text("/readyz", EVERYBODY, system.ready, "Whether it takes jobs", 503),
-        text("/metrics", Scope.READ, system.metrics, "For Prometheus"),
+        text("/livez", EVERYBODY, system.live, "Whether the server is alive"),
+        text("/readyz", EVERYBODY, system.ready, "Whether the server accepts jobs", 503),
+        text("/metrics", Scope.READ, system.metrics, "Metrics for Prometheus"),
         Route(
             method="GET",
             path="/openapi.json",
             scope=EVERYBODY,
             handler=system.openapi,
-            summary="This document",
+            summary="Get this document",
             tag="system",
             answers={200: dict[str, Any]},
         ),

@@ -1,21 +1,21 @@
-"""Declaration: what a backend says that it can do is what the rest of the suite holds it to."""
+"""Declaration: the capabilities that a backend reports are those by which the suite selects its tests."""
 
 from holdfast.core.capabilities import LEDGER, Capability
 from holdfast.testing.conformance.workplace import Workplace
 
 
 class TestDeclaration:
-    """What clients and workers are told of the backend."""
+    """The capabilities that clients and workers receive."""
 
     async def test_backend_says_what_the_suite_relies_on(self, place: Workplace) -> None:
-        """Its capabilities, asked for over its own interface, are those by which its tests were chosen."""
+        """The capabilities that the backend reports are those by which its tests are selected."""
         told = await place.harness.backend.capabilities()
-        # Totals are a matter of the process that serves HTTP, and of no test here.
+        # Totals depend on the process that serves HTTP, and no test here needs them.
         assert told.without(Capability.TOTALS).present == place.harness.declared.without(Capability.TOTALS).present
         assert (told.backend, bool(told.version)) == (place.harness.declared.backend, True)
 
     async def test_worker_is_told_what_is_missing(self, place: Workplace) -> None:
-        """The first directive names what its backend lacks, before the worker has asked for a job."""
+        """The first directive carries the backend's capabilities, before the worker has requested a lease."""
         hand = await place.worker()
         told = hand.welcome.capabilities or LEDGER
         for capability in (Capability.NOTES, Capability.SCHEDULES):

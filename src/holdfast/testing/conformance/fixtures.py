@@ -1,4 +1,4 @@
-"""The fixture that every test of the suite asks for. Its own `harness` is the binding's to define."""
+"""The fixture that every test of the suite uses. It needs a fixture `harness`, which the test module defines."""
 
 from collections.abc import AsyncIterator
 
@@ -10,7 +10,7 @@ from holdfast.testing.conformance.workplace import Workplace
 
 @pytest.fixture
 async def place(request: pytest.FixtureRequest, harness: Harness) -> AsyncIterator[Workplace]:
-    """A backend that serves, on the terms that the test needs."""
+    """A running backend that meets the needs of the test."""
     needed = needs_of(request.function)
     if reason := lacks(needed, harness):
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""What a backend's author writes so that the suite can run: how to start it, and what it can do."""
+"""The harness, which a backend's author writes so that the suite can start the backend and knows its capabilities."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -9,107 +9,107 @@ import msgspec
 from holdfast.core.capabilities import Capabilities, Capability
 from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 
-#: Long enough that no lease runs out unless a test lets it.
+#: Long enough that no lease expires during a test by accident.
 LONG_LEASE_MS = 60_000
-#: Short enough to be waited for.
+#: Short enough to wait for its expiry.
 SHORT_LEASE_MS = 300
 
 Test = TypeVar("Test", bound=Callable[..., object])
 
 
 class Control(Enum):
-    """What a harness can do to its backend; no matter of the topology."""
+    """Control of a harness over its backend; independent of the topology."""
 
-    RESTART = "it keeps nothing over a restart"
-    CLOCK = "its time cannot be moved"
+    RESTART = "the backend keeps no jobs over a restart"
+    CLOCK = "the backend's clock cannot be moved"
 
 
-#: What a test may need: what the backend declares, or what the harness can do to it.
+#: A test may need a capability of the backend or a control of the harness.
 Need = Capability | Control
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What a test wants of the backend that it is given."""
+    """The requirements of a test for the backend that it uses."""
 
     lease_ms: int = LONG_LEASE_MS
-    #: Nobody else uses it, from its first job on.
+    #: No other test uses the backend, before or during this test.
     is_alone: bool = False
-    #: Nobody else uses it meanwhile, but jobs that tests before have left there do no harm.
+    #: No other test uses the backend during this test, but it may contain jobs of earlier tests.
     may_be_used: bool = False
 
 
 class Harness(Protocol):
-    """One backend, as one test uses it. `start` comes first, `stop` last; both are called by the fixture."""
+    """One backend, as one test uses it. The fixture calls `start` first and `stop` last."""
 
     @property
     def declared(self) -> Capabilities:
-        """What the product declares for this backend, from `holdfast.core.capabilities`."""
+        """The capabilities that the product declares for this backend, from `holdfast.core.capabilities`."""
         ...
 
     @property
     def beyond(self) -> frozenset[Need]:
-        """What the harness can do to it, and what holds for its processes although the product does not declare it."""
+        """The controls of the harness, and capabilities of these processes that the product does not declare."""
         ...
 
     @property
     def backend(self) -> CapabilityApi:
-        """The backend, asked for its capabilities."""
+        """The API that reports the backend's capabilities."""
         ...
 
     @property
     def jobs(self) -> JobApi:
-        """For clients; another one after a restart."""
+        """The API of clients; another object after a restart."""
         ...
 
     @property
     def work(self) -> WorkApi:
-        """For workers, as many as ask; another one after a restart."""
+        """The API of workers, for any number of them; another object after a restart."""
         ...
 
     @property
     def admin(self) -> AdminApi:
-        """For operators, with `Capability.ADMINISTRATION`."""
+        """The API of operators, with `Capability.ADMINISTRATION`."""
         ...
 
     @property
     def feed(self) -> FeedApi:
-        """With `Capability.FEED`; only its history with `Capability.HISTORY` alone."""
+        """The event feed, with `Capability.FEED`; only its history with `Capability.HISTORY` alone."""
         ...
 
     @property
     def schedules(self) -> ScheduleApi:
-        """For whoever plans, with `Capability.SCHEDULES`."""
+        """The API of schedules, with `Capability.SCHEDULES`."""
         ...
 
     async def start(self, terms: Terms) -> None:
-        """Serves when it returns. With an earlier start's jobs, unless the terms say alone."""
+        """Starts the backend; it serves when this returns. It may contain jobs of earlier tests unless `is_alone`."""
         ...
 
     async def stop(self) -> None:
-        """Ends everything that it has started; sessions may still be open."""
+        """Ends everything that `start` has started; sessions may still be open."""
         ...
 
     async def restart(self) -> None:
-        """With `Control.RESTART`: ends it, however rudely, and starts it on the same jobs."""
+        """Ends the backend, cleanly or not, and starts it on the same jobs; with `Control.RESTART`."""
         ...
 
     async def advance(self, ms: int) -> None:
-        """With `Control.CLOCK`: so much time passes, during which it serves."""
+        """Advances the backend's clock while it serves; with `Control.CLOCK`."""
         ...
 
 
-class Needs(msgspec.Struct, frozen=True):
-    """What one test needs."""
+class NeedSet(msgspec.Struct, frozen=True):
+    """The needs of one test."""
 
     needed: frozenset[Need] = frozenset()
     terms: Terms = Terms()
 
 
 def needs(*needed: Need, lease_ms: int = LONG_LEASE_MS, is_alone: bool = False) -> Callable[[Test], Test]:
-    """Says what a test needs; it is skipped where that is not declared."""
-    # A backend that is stopped and started is no company for others.
+    """Declares the needs of a test; it is skipped on a backend that lacks one of them."""
+    # Other tests cannot use a backend that is restarted or whose clock is moved.
     alone = is_alone or not set(Control).isdisjoint(needed)
-    wanted = Needs(frozenset(needed), Terms(lease_ms, alone, alone and not is_alone))
+    wanted = NeedSet(frozenset(needed), Terms(lease_ms, alone, alone and not is_alone))
 
     def say(test: Test) -> Test:
         test.needs = wanted  # type: ignore[attr-defined]  # read by `needs_of`
@@ -118,15 +118,15 @@ def needs(*needed: Need, lease_ms: int = LONG_LEASE_MS, is_alone: bool = False) 
     return say
 
 
-def needs_of(test: object) -> Needs:
-    """What a test said that it needs."""
-    wanted = getattr(test, "needs", Needs())
-    assert isinstance(wanted, Needs)
+def needs_of(test: object) -> NeedSet:
+    """Returns the needs that a test has declared."""
+    wanted = getattr(test, "needs", NeedSet())
+    assert isinstance(wanted, NeedSet)
     return wanted
 
 
-def lacks(needed: Needs, harness: Harness) -> str:
-    """Why the test cannot run on this backend; empty if it can."""
+def lacks(needed: NeedSet, harness: Harness) -> str:
+    """The reason why the test cannot run on this backend; empty if it can."""
     missing = needed.needed - harness.declared.present - harness.beyond
     return "; ".join(sorted(f"needs {one.name}: {_reason(one, harness)}" for one in missing))
 

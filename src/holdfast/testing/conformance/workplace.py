@@ -1,4 +1,4 @@
-"""Where the tests work: one backend, names that are theirs alone, and workers driven by hand."""
+"""The environment of a test: one backend, unique names, and workers driven by hand."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ from holdfast.ports import (
 from holdfast.ports import WorkSession as Session
 from holdfast.testing.conformance.harness import Harness
 
-#: Whatever is waited for comes long before; a test that fails should say so rather than hang.
+#: Time limit of every wait, so that a failing test does not hang.
 PATIENCE_S = 60.0
 _PAUSE_S = 0.01
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Hand:
-    """One worker, driven by hand: what it has heard so far is kept until the test asks for it."""
+    """One worker, driven by hand. It keeps the changes that it has received until the test reads them."""
 
     def __init__(self, worker_id: str, session: Session) -> None:
         self.worker_id = worker_id
@@ -52,13 +52,13 @@ class Hand:
         self._report_id = 0
 
     async def until(self, is_heard: Callable[[], bool]) -> None:
-        """Listens until something has been heard."""
+        """Receives directives until the condition holds."""
         async with asyncio.timeout(PATIENCE_S):
             while not is_heard():
                 self._hear(await self.session.next())
 
     async def until_beating(self, is_heard: Callable[[], bool]) -> None:
-        """The same, with heartbeats meanwhile: who has no stream hears of cancels by their answers."""
+        """Like `until`, but with heartbeats: a worker without an event stream receives cancels in their answers."""
         beating = asyncio.create_task(self._beat())
         try:
             await self.until(is_heard)
@@ -83,29 +83,29 @@ class Hand:
         self._reported = max(self._reported, directive.reported)
 
     async def take(self, count: int = 1) -> list[Assignment]:
-        """Asks for so many leases and waits for them."""
+        """Requests `count` leases and waits for them."""
         await self.session.want(count)
         return await self.leases(count)
 
     async def take_in_turn(self, count: int) -> list[Assignment]:
-        """Asks for so many leases, for each once it has the one before: they are in the order in which they come."""
+        """Requests `count` leases one after another, and returns them in the order in which they were granted."""
         return [lease for _ in range(count) for lease in await self.take()]
 
     async def leases(self, count: int = 1) -> list[Assignment]:
-        """The next leases of those asked for before."""
+        """Waits for `count` leases that were requested before."""
         await self.until(lambda: len(self._leases) >= count)
         found, self._leases = self._leases[:count], self._leases[count:]
         return found
 
     async def rest(self) -> list[Assignment]:
-        """Drains, and returns what had been granted by then: nothing more can come."""
+        """Drains the session, and returns the leases that were granted before; no more can follow."""
         await self.session.drain()
         await self.until(lambda: self.is_drained)
         found, self._leases = self._leases, []
         return found
 
     async def report(self, *rows: ReportRow) -> None:
-        """Reports, and waits until that is durable."""
+        """Reports outcomes, and waits until they are durable."""
         self._report_id += 1
         wanted = self._report_id
         await self.session.report(wanted, rows)
@@ -153,24 +153,24 @@ class Workplace:
         return self.harness.schedules
 
     def name(self, what: str) -> str:
-        """A name of this test's own."""
+        """A name that only this test uses."""
         return f"{what}-{self.type}"
 
     def template(self, **fields: object) -> Template:
-        """A template of this test's own type and queue."""
+        """A template with the type and queue of this test."""
         return msgspec.structs.replace(Template(self.type, self.queue), **fields)
 
     async def submit(self, payload: bytes = b"", *, extra: Extra | None = None, **fields: object) -> str:
-        """The id of a new job."""
+        """Submits a job, and returns its id."""
         draft = JobDraft(payload=payload, extra=extra)
         return accepted(await self.jobs.submit([self.template(**fields)], [draft]))[0]
 
     async def submit_draft(self, draft: JobDraft, **fields: object) -> Submitted:
-        """The answer to a submission of one draft."""
+        """Submits one draft, and returns the answer."""
         return await self.jobs.submit([self.template(**fields)], [draft])
 
     async def submit_many(self, count: int, **fields: object) -> list[str]:
-        """The ids of new jobs, in their order, from one submission."""
+        """Submits jobs in one batch, and returns their ids in order."""
         drafts = [JobDraft(payload=str(number).encode()) for number in range(count)]
         return accepted(await self.jobs.submit([self.template(**fields)], drafts))
 
@@ -183,7 +183,7 @@ class Workplace:
         slots: int = 1,
         held: dict[int, str] | None = None,
     ) -> Hand:
-        """A worker that is welcome; for this test's own type unless others are named."""
+        """Opens the session of a worker, by default for the type of this test, and waits for the first directive."""
         worker_id = self.name(name)
         introduction = Introduction(
             worker_id, frozenset(types or (self.type,)), frozenset(queues), slots, held if held is not None else {}
@@ -194,14 +194,14 @@ class Workplace:
         return hand
 
     async def run(self, hand: Hand, payload: bytes = b"", output: bytes = b"") -> str:
-        """The id of a job that this worker has done."""
+        """Submits a job that this worker does, and returns its id."""
         job_id = await self.submit(payload)
         (lease,) = await hand.take()
         await hand.done(lease, output)
         return job_id
 
     async def reached(self, job_id: str, state: State) -> JobView:
-        """The job, once it is in this state."""
+        """Waits until the job is in this state, and returns it."""
         async with asyncio.timeout(PATIENCE_S):
             async for job in self.jobs.watch(job_id):
                 if job.state == state:
@@ -209,33 +209,33 @@ class Workplace:
         raise AssertionError(f"the job ended without being {state.name}")
 
     async def gone(self, hand: Hand) -> None:
-        """Ends a session, and waits until the backend knows: a farewell may take it longer than the worker waits."""
+        """Closes a session, and waits until the backend no longer lists its worker, which may take longer."""
         await hand.session.close()
         if Capability.ADMINISTRATION in self.harness.declared.present:
             await eventually(self.admin.workers, lambda views: all(view.worker_id != hand.worker_id for view in views))
 
     async def leave(self) -> None:
-        """Ends every session that the test has left open."""
+        """Closes every session that the test has opened."""
         for hand in self._hands:
             with contextlib.suppress(HoldfastError):
                 await hand.session.close()
 
 
 def accepted(submitted: Submitted) -> list[str]:
-    """The ids of a submission of which nothing was refused."""
+    """Returns the ids of a submission, and asserts that nothing was refused."""
     assert submitted.refusals == {}
     return submitted.job_ids
 
 
 async def eventually(read: Callable[[], Awaitable[T]], is_right: Callable[[T], object]) -> T:
-    """What is read once it is right: for what a backend hears of by the way, and not by what was answered before."""
+    """Reads until the value is right: for values that a backend updates later than its last answer."""
     async with asyncio.timeout(PATIENCE_S):
-        while not is_right(value := await read()):  # noqa: ASYNC110 - only asking tells
+        while not is_right(value := await read()):  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(_PAUSE_S)
     return value
 
 
 async def soon(waiting: AsyncIterator[T]) -> T:
-    """The next item of something that could go on for ever."""
+    """Returns the next item of an endless iterator, with a time limit."""
     async with asyncio.timeout(PATIENCE_S):
         return await anext(waiting)

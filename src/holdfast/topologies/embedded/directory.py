@@ -1,6 +1,6 @@
 """A directory of jobs, opened by as many processes as like: one of them serves it, the others talk to that one.
 
-Whoever opens the directory tries to take its lock. With the lock, it recovers the journal and listens on
+A process that opens the directory tries to take its lock. With the lock, it recovers the journal and listens on
 `holdfast.sock`; without it, it connects. When the connection is lost, it tries both again, so that the directory passes
 on to the next process, and calls under way are asked again there.
 
@@ -30,31 +30,31 @@ from holdfast.ledger.ports import Clock
 from holdfast.ports import WorkApi
 from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.settings import Settings
-from holdfast.topologies.embedded.fork_handlers import let_go_of_sockets
 from holdfast.topologies.embedded.served_ledger import Serving
+from holdfast.topologies.fork_handlers import let_go_of_sockets
 
 T = TypeVar("T")
 
-#: While somebody has the lock and does not listen yet, it is asked again after at most so long.
+#: The longest pause between attempts to connect, while another process has the lock and does not listen yet.
 _PAUSE_S_FIRST = 0.005
 _PAUSE_S_MAX = 0.2
 
 
 class Connected:
-    """The side of a process that does not serve. `lost` is set when whoever does has gone."""
+    """The side of a process that does not serve. `lost` is set when the serving process is gone."""
 
     def __init__(self, path: Path, carrier: SocketCarrier) -> None:
         self._path = path
         self._carrier = carrier
         remote = RemoteJobs(carrier, Once())
-        self.ports = LinkPorts(remote, remote, remote, remote.schedules, remote)
-        self.near = NearSocket(path)
+        self._ports = LinkPorts(remote, remote, remote, remote.schedules, remote)
+        self._near = NearSocket(path)
         self.lost = asyncio.Event()
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
     async def to(cls, path: Path) -> "Connected":
-        """`UnavailableError` if nobody listens."""
+        """Connects; `UnavailableError` if no process listens."""
         return cls(path, await SocketCarrier.connect(path))
 
     async def _watch(self) -> None:
@@ -63,13 +63,17 @@ class Connected:
 
     async def call(self, use: Callable[[LinkPorts], Awaitable[T]]) -> T:
         """The answer; `UnavailableError` if the connection is lost before it came."""
-        return await use(self.ports)
+        return await use(self._ports)
 
     def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """What a stream yields."""
-        return use(self.ports)
+        return use(self._ports)
 
-    def work(self) -> WorkApi:
+    def near(self) -> NearSocket:
+        """The socket, for other threads."""
+        return self._near
+
+    async def work(self) -> WorkApi:
         """Sessions over connections of their own."""
         return SocketWork(self._path)
 
@@ -77,7 +81,7 @@ class Connected:
         """Ends the connection."""
         self._watching.cancel()
         self.lost.set()
-        self.near.close()
+        self._near.close()
         await self._carrier.close()
 
     def disown(self) -> None:
@@ -88,7 +92,7 @@ Side = Serving | Connected
 
 
 class Directory:
-    """A link to whoever serves the directory, which may be this process."""
+    """A link to the process that serves the directory, which may be this one."""
 
     is_private = False
 
@@ -105,7 +109,7 @@ class Directory:
     async def call(
         self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
-        """The answer, of whoever serves when it comes."""
+        """Returns the response of the process that serves at that time."""
         patience = Patience()
         while True:
             patience.begin()
@@ -120,7 +124,7 @@ class Directory:
                 await patience.bear(error)
 
     async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
-        """What a stream yields; after a loss it begins anew with whoever serves next."""
+        """Yields the items of a stream; after a lost connection it restarts at the next serving process."""
         patience = Patience()
         while True:
             patience.begin()
@@ -136,13 +140,13 @@ class Directory:
                 return
 
     def near(self) -> Near | None:
-        """Whoever serves now, unless it has just gone."""
+        """Returns the API of the serving process, unless it has just ended."""
         side = self._side
-        return side.near if side is not None and not side.lost.is_set() else None
+        return side.near() if side is not None and not side.lost.is_set() else None
 
     async def work(self) -> WorkApi:
-        """Of whoever serves now."""
-        return (await self._opened()).work()
+        """Returns the work API of the serving process."""
+        return await (await self._opened()).work()
 
     async def close(self) -> None:
         """Hands the directory over at once, if it is ours."""
@@ -156,7 +160,7 @@ class Directory:
             await self._side.close()
 
     def disown(self) -> None:
-        """In a forked child: neither the lock nor the socket is kept from whoever comes next."""
+        """In a forked child: closes the lock and the socket, so that another process can take them."""
         if self._side is not None:
             self._side.disown()
         let_go_of_sockets()
@@ -205,11 +209,11 @@ class Directory:
         return serving
 
     async def _follow(self, side: Side) -> None:
-        """Opens the directory anew when a side is lost: it must pass on even while nobody here asks for anything."""
+        """Opens the directory again when a side is lost, even while this process makes no call."""
         await side.lost.wait()
         if not self._is_closed:
             if isinstance(side, Connected):
                 await side.close()
-            # Whoever calls next is told. At the interpreter's end no thread can be begun any more, and nobody calls.
+            # The next call raises it. At the interpreter's end no thread can be started, and no call follows.
             with contextlib.suppress(HoldfastError, RuntimeError):
                 await self._opened()

@@ -1,4 +1,4 @@
-"""A ledger that this process serves, asked from other threads than the one it lives on."""
+"""A ledger of this process, called from other threads than its own."""
 
 import asyncio
 import contextvars
@@ -13,12 +13,12 @@ from holdfast.errors import UnavailableError
 from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ports import JobDraft
 
-#: A loop that has ended answers nobody; whoever waits looks after it so often.
+#: A waiting caller checks this often whether the loop has ended.
 _LOOK_S = 1.0
 
 
 class NearLedger:
-    """What a sync caller waits for. The answer is given from within the loop's turn, without a task in between."""
+    """Calls of synchronous code. The reply is given within the loop's turn, without a task in between."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, jobs: LedgerJobs, lost: asyncio.Event) -> None:
         self._loop = loop
@@ -26,7 +26,7 @@ class NearLedger:
         self._lost = lost
 
     def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """Durable when it returns: begun with one call into the loop, and answered from within its turn."""
+        """Submits jobs, which are durable when it returns; it needs one call into the loop, and no task."""
         answered = threading.Lock()
         answered.acquire()
         replies: list[object] = []
@@ -38,14 +38,14 @@ class NearLedger:
         self._soon(self._jobs.submit_then, templates, drafts, done)
         while not answered.acquire(timeout=_LOOK_S):
             if self._lost.is_set() or not self._loop.is_running():
-                raise UnavailableError("the ledger ended before there was an answer", reason="CONNECTION_LOST")
+                raise UnavailableError("the ledger was closed before it answered", reason="CONNECTION_LOST")
         reply = replies[0]
         if isinstance(reply, Refusal):
             raise reply.error()
         return cast("Submitted", reply)
 
     def settled(self, job_id: str, timeout_s: float | None) -> Settled | None:
-        """The job and its result once it has ended; None if it has not in time."""
+        """Returns the job and its result once it has ended; None after the timeout."""
         try:
             future = asyncio.run_coroutine_threadsafe(self._jobs.settled(job_id), self._loop)
         except RuntimeError as error:
@@ -67,4 +67,4 @@ class NearLedger:
 
 
 def _ended() -> UnavailableError:
-    return UnavailableError("the ledger has ended", reason="CONNECTION_LOST")
+    return UnavailableError("the ledger is closed", reason="CONNECTION_LOST")

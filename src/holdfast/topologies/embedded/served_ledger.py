@@ -1,7 +1,7 @@
-"""A ledger that this process serves: to itself over its ports, and to others over the socket of its directory.
+"""A ledger served by this process: to itself over its ports, and to others over the directory's socket.
 
-When the journal fails, what is durable is unknown: every call under way is given up as unanswered, and the directory
-can only be opened anew.
+When the journal fails, the durable state is unknown: every call in flight fails without a reply, and the directory must
+be opened again.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-#: Nothing is counted here: there is no HTTP server that could be asked for it.
+#: Without totals: there is no HTTP server that could return them.
 _DECLARED = LEDGER.served(__version__, has_totals=False)
 
 
@@ -37,12 +37,12 @@ class DirectoryCapabilities:
     """`CapabilityApi` of a ledger that this process serves."""
 
     async def capabilities(self) -> Capabilities:
-        """Everything but totals."""
+        """Returns all capabilities of a ledger except totals."""
         return _DECLARED
 
 
 class Serving:
-    """One reign over one ledger. `lost` is set when it is over, however that came."""
+    """One opening of a ledger. `lost` is set when it has ended, for whatever reason."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self._log = get_logger()
@@ -51,22 +51,23 @@ class Serving:
         self.lost = asyncio.Event()
         self._calls: set[asyncio.Task[Any]] = set()
         self._is_failed = False
-        #: Who opens and who gives up may be on two threads; the last of them gives the directory back.
+        #: Opening and giving up may happen on two threads; the later of the two closes the journal.
         self._deciding = threading.Lock()
         self._is_open = False
         self._is_given_up = False
         self._socket: SocketServer | None = None
         self._local: LocalWork
         self.ports: LinkPorts
-        self.near: NearLedger
+        self._near: NearLedger
 
     async def open(self) -> None:
-        """Recovers and serves. `DirectoryLockedError` if somebody else does."""
+        """Recovers and serves; `DirectoryLockedError` if another process does."""
         recovering = asyncio.ensure_future(asyncio.to_thread(self._recover))
         try:
             await asyncio.shield(recovering)
         except asyncio.CancelledError:
-            # Whoever opens gave up; the thread cannot. It gives back what it gets, even if this loop ends before it.
+            # The opening was canceled, but its thread cannot be. The thread closes the journal, even if this loop ends
+            # first.
             recovering.add_done_callback(_look_at)
             self._give_up()
             await asyncio.wait([recovering])
@@ -79,12 +80,12 @@ class Serving:
             raise
 
     def open_at_once(self) -> None:
-        """Serves a ledger in memory: there is nothing to wait for, and nobody to listen to."""
+        """Opens a ledger in memory, without recovery and without a socket."""
         self.core.open()
         self._start()
 
     def _recover(self) -> None:
-        """On a thread of its own."""
+        """Recovers the ledger, on a thread of its own."""
         self.core.open()
         with self._deciding:
             self._is_open = True
@@ -101,12 +102,12 @@ class Serving:
         core, settings = self.core, self._settings
         core.prepare()
         self.ports = LinkPorts(core.jobs, core.admin, core.feed, core.schedules, DirectoryCapabilities())
-        self.near = NearLedger(asyncio.get_running_loop(), core.jobs, self.lost)
+        self._near = NearLedger(asyncio.get_running_loop(), core.jobs, self.lost)
         self._local = LocalWork(core.work.dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
         core.start()
 
     async def _listen(self) -> None:
-        # Only who serves others pays for protobuf.
+        # Imported here because only a process that serves others needs protobuf.
         from holdfast.server.backend import Backend  # noqa: PLC0415
         from holdfast.server.unix_socket import SOCKET_NAME, SocketServer  # noqa: PLC0415
 
@@ -115,13 +116,18 @@ class Serving:
         server = SocketServer(backend, core.welcome())
         try:
             await server.start(Path(self._settings.data) / SOCKET_NAME)
-        except UnavailableError as error:  # not every file system can hold a socket
-            self._log.warning("socket_unavailable", message=f"{error.message}; other processes have to wait")
+        except UnavailableError as error:  # not every file system supports sockets
+            self._log.warning(
+                "socket_unavailable",
+                message=f"{error.message}; other processes must wait until this one closes the directory",
+            )
             return
         self._socket = server
 
-    async def call(self, use: Callable[[LinkPorts], Awaitable[T]]) -> T:
-        """The answer; `UnavailableError` if the journal fails before there is one."""
+    async def call(
+        self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
+    ) -> T:
+        """The answer; `UnavailableError` if the journal fails before there is one. Nothing is repeated here."""
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
@@ -130,20 +136,24 @@ class Serving:
         except asyncio.CancelledError:
             if not self._is_failed or task.uncancel():
                 raise
-            raise UnavailableError("the journal failed before there was an answer", reason="JOURNAL_FAILED") from None
+            raise UnavailableError("the journal failed before the call was answered", reason="JOURNAL_FAILED") from None
         finally:
             self._calls.discard(task)
 
     def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
-        """What a stream yields."""
+        """Returns the items of a stream."""
         return use(self.ports)
 
-    def work(self) -> WorkApi:
+    def near(self) -> NearLedger:
+        """The ledger, for other threads."""
+        return self._near
+
+    async def work(self) -> WorkApi:
         """Sessions without a wire."""
         return self._local
 
     async def close(self) -> None:
-        """Tells everybody, answers what was decided, and gives the directory back. Leases stay with their workers."""
+        """Ends all sessions, answers decided calls, and releases the directory. Workers keep their leases."""
         if self._is_failed:
             return
         self.lost.set()
@@ -155,11 +165,11 @@ class Serving:
         await self.core.close()
 
     def disown(self) -> None:
-        """In a forked child: the claim on the directory is the parent's alone."""
+        """Releases the lock of the directory in a forked child; the parent keeps its own."""
         self.core.disown()
 
     def _fail(self, error: BaseException) -> None:
-        """The journal failed, in the middle of a decision: everything else happens after it."""
+        """Handles a failed journal. Called in the middle of a decision, so the rest is scheduled for later."""
         if not self._is_failed:
             self._is_failed = True
             self._log.critical("journal_failed", message=str(error))
@@ -180,7 +190,18 @@ class Serving:
         self.lost.set()
 
 
+class MemoryLink(Serving):
+    """`memory://`: the link to a ledger that no other process can reach, and that ends with this process."""
+
+    is_private = True
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        """Opens it at once, on the loop that the link belongs to: until then no other thread can find it."""
+        super().__init__(settings, clock)
+        self.open_at_once()
+
+
 def _look_at(recovering: "asyncio.Future[None]") -> None:
-    """Nobody waits for its error any more."""
+    """Retrieves the exception so that asyncio does not log it."""
     if not recovering.cancelled():
         recovering.exception()

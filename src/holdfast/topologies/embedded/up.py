@@ -18,7 +18,7 @@ from holdfast.topologies.worker_process import worker_role
 
 
 def _announce(server: LedgerServer, settings: Settings) -> None:
-    """Jobs can be submitted and run."""
+    """Announces that jobs can be submitted and run."""
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
     line = {"event": "ready", **server.addresses, "data": data, "pid": os.getpid()}
     where = places(server.addresses, is_secure=bool(settings.tls_cert))
@@ -26,7 +26,7 @@ def _announce(server: LedgerServer, settings: Settings) -> None:
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
-    """A server without a worker, until TERM or INT."""
+    """Runs a server without a worker, until TERM or INT."""
     server = LedgerServer(settings, log_stream=log_stream)
     stopping = asyncio.Event()
 
@@ -43,11 +43,11 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 
 async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
-    """A server and one worker process, until TERM or INT; a second one does not wait for running jobs."""
+    """Runs a server and one worker process, until TERM or INT; a second signal does not wait for running jobs."""
     if settings.is_in_memory and (settings.tls_cert or settings.tokens):
         raise InvalidArgumentError(
-            "expected data to be a directory where there are tokens or TLS, because the worker beside the server uses"
-            " the socket in it; start `holdfast server` and a worker of its own",
+            "data must be a directory when tokens or TLS are set, because the worker of `holdfast up` uses the"
+            " socket in it; name a directory, or start `holdfast server` and `holdfast worker`",
             reason="SETTINGS_INVALID",
         )
     server = LedgerServer(settings, log_stream=log_stream)
@@ -59,7 +59,7 @@ async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
 
     with on_stop(stop), contextlib.suppress(StartStoppedError):
         address = await server.start()
-        # The socket asks for no token and speaks no TLS: who may open it is this user.
+        # The socket needs no token and no TLS: only this user may open it.
         target = str(Path(server.admin.socket).parent) if server.admin.socket else address
         tune_collector()
         try:

@@ -1,1 +1,15 @@
-"""The two ports over the services of the microservices topology."""
+"""The microservices topology: three owners of state, a coordinator that calls them, a gateway and workers."""
+
+from typing import Final
+
+import msgspec
+
+from holdfast.core.capabilities import LEDGER, Capability
+
+MICROSERVICES: Final = msgspec.structs.replace(
+    LEDGER.without(
+        *(Capability.ADMINISTRATION, Capability.FEED, Capability.HISTORY, Capability.NOTES, Capability.SCHEDULES),
+        *(Capability.SESSIONS, Capability.TOTALS, Capability.WORKERS),
+    ),
+    backend="microservices",
+)

@@ -1,4 +1,4 @@
-"""`holdfast service ROLE`: one service of the microservices topology; its environment says the rest."""
+"""`holdfast service ROLE`: one service of the microservices topology; environment variables configure it."""
 
 import inspect
 import os
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
     from holdfast.topologies.microservices.services.environment import Environment
 
-EPILOG = "Ports, addresses and times are variables, such as JOB_PORT: see docs/topologies/microservices.md."
-
 
 class ServiceRole(StrEnum):
-    """What a process can be."""
+    """The services that a process can run."""
 
     GATEWAY = "gateway"
     JOB = "job"
@@ -34,22 +32,22 @@ class ServiceRole(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """What the lines of a log look like."""
+    """The formats of log lines."""
 
     AUTO = "auto"
     JSON = "json"
     TEXT = "text"
 
 
-#: Variables that may name a file instead, as SERVICE_TOKEN_FILE does.
+#: Variables that can be read from a file, which SERVICE_TOKEN_FILE and so on name.
 _SECRETS = ("SERVICE_TOKEN", "SERVICE_TOKEN_HASHES")
 _EVERY = frozenset(ServiceRole)
-#: Settings that are options of the gateway: what protects it, and what it serves beside its ports.
+#: Settings that are options of the gateway.
 _OF_THE_GATEWAY = (
     *("reflection", "tokens", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit", "metrics_port"),
     "grpc_connections",
 )
-#: Which roles an option concerns; said to another, it is a mistake.
+#: The roles that accept an option; it is an error for the others.
 _CONCERNS = {
     **dict.fromkeys(_OF_THE_GATEWAY, frozenset({ServiceRole.GATEWAY})),
     "data": frozenset({ServiceRole.JOB, ServiceRole.QUEUE, ServiceRole.RESULT}),
@@ -62,30 +60,33 @@ _CONCERNS = {
 
 
 def service(
-    role: Annotated[ServiceRole, typer.Argument(help="What this process is.", show_default=False)],
+    role: Annotated[ServiceRole, typer.Argument(help="Service to start.", show_default=False)],
     data: Annotated[
         Path | None,
-        typer.Option(help="Where job, queue and result keep what they own; memory if not given.", metavar="DIRECTORY"),
+        typer.Option(help="Data directory of job, queue or result (default: in memory).", metavar="DIRECTORY"),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on (default: 127.0.0.1).")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (default: 127.0.0.1).")] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen beyond loopback, even where nothing protects the jobs.")
+        bool, typer.Option("--insecure", help="Listen on a non-loopback address without TLS and tokens.")
     ] = False,
     app: Annotated[
-        str | None, typer.Option("--app", "-A", metavar="MODULE:APP", help="Whose jobs the worker runs, too.")
+        str | None, typer.Option("--app", "-A", metavar="MODULE:APP", help="App whose jobs the worker runs.")
     ] = None,
     slots: Annotated[
-        str | None, typer.Option("--slots", "-c", metavar="N", help="As WORKER_SLOTS, and stronger.")
+        str | None,
+        typer.Option("--slots", "-c", metavar="N", help="Number of jobs to run at a time; overrides WORKER_SLOTS."),
     ] = None,
     queues: Annotated[
         str | None,
-        typer.Option("--queues", "-Q", metavar="A,B", help="The queues that the worker serves (default: all)."),
+        typer.Option("--queues", "-Q", metavar="A,B", help="Queues that the worker serves (default: all)."),
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="json, text, or auto: text on a terminal.")] = LogFormat.JSON,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Log format: json, text, or auto (text on a terminal).")
+    ] = LogFormat.JSON,
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
     **gateway: object,
 ) -> None:
-    """Serves until TERM or INT."""
+    """Start one service of the microservices topology. It runs until TERM or INT."""
     given = {
         "data": data,
         "host": host,
@@ -97,9 +98,8 @@ def service(
     }
     _refuse_what_does_not_concern(role, given)
     if has_lifeline:
-        from holdfast.process.lifeline import die_with_parent, lifeline
+        from holdfast.process.lifeline import lifeline
 
-        die_with_parent()
         lifeline()
     environment = _environment(role, slots)
     from holdfast.observe import logging
@@ -119,7 +119,7 @@ def service(
 
 def _refuse_what_does_not_concern(role: ServiceRole, given: Mapping[str, object]) -> None:
     problems = [
-        f"expected --{name.replace('_', '-')} for {', '.join(sorted(roles))} only, got it for {role}"
+        f"--{name.replace('_', '-')} is an option of {', '.join(sorted(roles))}, not of {role}"
         for name, roles in _CONCERNS.items()
         if given[name] and role not in roles
     ]
@@ -128,7 +128,7 @@ def _refuse_what_does_not_concern(role: ServiceRole, given: Mapping[str, object]
 
 
 def _environment(role: ServiceRole, slots: str | None) -> "Environment":
-    """What the environment says; what is secret in it is not for children of this process."""
+    """Reads the environment; removes the token from it, so that child processes do not inherit it."""
     from holdfast.topologies.microservices.services.environment import read
 
     secrets = {name: secret_of(name, os.environ) for name in _SECRETS}
@@ -154,13 +154,13 @@ def _serve(role: ServiceRole, environment: "Environment", stream: "ByteStream", 
 
 
 def _gateway(given: Mapping[str, Any]) -> Settings:
-    """What the options say, and nothing else."""
+    """Returns the settings of the gateway, from the options alone."""
     options = {name: given[name] for name in ("host", "insecure", *_OF_THE_GATEWAY)}
     return load(Settings, flags={**options, "data": MEMORY}, environment={}, folder=None).settings
 
 
 def _work(environment: "Environment", app_path: str, queues: str) -> None:
-    from holdfast.cli.worker import load_handlers, run_to_the_end
+    from holdfast.cli.worker import end_process_of, load_handlers, queue_names, run_to_the_end
     from holdfast.observe.tracing_export import exporting
     from holdfast.topologies.microservices.services.environment import WorkerEnvironment
     from holdfast.topologies.microservices.worker import work
@@ -171,29 +171,15 @@ def _work(environment: "Environment", app_path: str, queues: str) -> None:
     schedules = tuple(spec.name for spec in schedules_of(app))
     try:
         with exporting(os.environ, "holdfast-worker"):
-            ended = run_to_the_end(work(environment, handlers, app_path, _queue_names(queues), schedules))
+            ended = run_to_the_end(work(environment, handlers, app_path, queue_names(queues), schedules))
     finally:
         if app is not None and hasattr(app, "close"):
             app.close()
-    if ended.has_left_behind:
-        sys.stdout.flush()
-        os._exit(0)  # a coroutine that cannot be canceled would keep the process for ever
-
-
-def _queue_names(queues: str) -> frozenset[str]:
-    import msgspec
-
-    from holdfast.settings import Queues
-
-    try:
-        return frozenset(name for name in msgspec.convert(queues, Queues).split(",") if name)
-    except (msgspec.ValidationError, UnicodeEncodeError):
-        message = f"expected --queues to be names of queues, with commas, got {queues!r}"
-        raise InvalidArgumentError(message, reason="QUEUE_NAME_INVALID") from None
+    end_process_of(ended)
 
 
 def _signature() -> inspect.Signature:
-    """What stands above, and the settings that are options of the gateway."""
+    """Returns the parameters above and the settings that are options of the gateway."""
     own = [one for one in inspect.signature(service).parameters.values() if one.kind is not one.VAR_KEYWORD]
     return inspect.Signature([*own, *of_a_gateway(_OF_THE_GATEWAY)])
 

@@ -1,7 +1,7 @@
 """`holdfast service ROLE`: one service of the microservices topology in this process, until TERM or INT.
 
-It says that it is ready once it is configured and bound. What protects a service are the tokens of those who may call
-it; without them it says so, and listens where only this machine can reach it.
+The service announces that it is ready once it is configured and bound. Service tokens authenticate its callers; without
+them it logs a warning, and listens on loopback addresses only, unless --insecure is given.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from holdfast.topologies.microservices.services.roles import Fatal
 
 
 async def serve(options: ServiceOptions, environment: Environment, log_stream: ByteStream) -> None:
-    """Serves until TERM or INT; errors say what to do, and change nothing."""
+    """Serves until TERM or INT; an error at the start says what to do, and changes nothing."""
     check_protection(options, environment)
     stopping = asyncio.Event()
     with on_stop(stopping.set):
@@ -33,17 +33,17 @@ async def serve(options: ServiceOptions, environment: Environment, log_stream: B
 
 
 def check_protection(options: ServiceOptions, environment: Environment) -> None:
-    """`InvalidArgumentError` if strangers could call what nothing protects; a warning if only this machine could."""
+    """Warns if callers are not authenticated; `InvalidArgumentError` if other machines could then call."""
     is_gateway = options.role == "gateway"
     if environment.token if is_gateway else environment.token_hashes:
         return
     variable = "SERVICE_TOKEN" if is_gateway else "SERVICE_TOKEN_HASHES"
-    get_logger().warning("unprotected", message=f"there is no {variable}: services do not know who calls them")
-    # Who may call a gateway is another question, and asked before it listens.
+    get_logger().warning("unprotected", message=f"{variable} is not set: calls between services are not authenticated")
+    # `protect` checks the access of clients to a gateway, before it listens.
     if not (is_gateway or options.is_insecure or is_loopback(options.host)):
         raise InvalidArgumentError(
-            f"expected host to be a loopback address unless --insecure is given, got {options.host!r};"
-            " without SERVICE_TOKEN_HASHES anybody could call",
+            f"host must be a loopback address unless --insecure is given, got {options.host!r};"
+            " without SERVICE_TOKEN_HASHES callers are not authenticated",
             reason="HOST_UNPROTECTED",
         )
 
@@ -57,7 +57,7 @@ def _announce(options: ServiceOptions, addresses: Mapping[str, str]) -> None:
 
 def _ending(log_stream: ByteStream) -> Fatal:
     def die(error: BaseException) -> None:
-        """What is durable, or what goes on, is not known any more: nothing may be answered by this process."""
+        """Exits at once: the durable state is unknown, so this process must not send any reply."""
         event = "journal_failed" if isinstance(error, OSError) else "failed"
         get_logger().critical(event, message=str(error), exc_info=error)
         log_stream.close()

@@ -14,7 +14,7 @@ from holdfast.topologies.microservices.services.environment import (
     ResultEnvironment,
 )
 from holdfast.topologies.microservices.services.roles import Fatal, Host, Service
-from holdfast.topologies.microservices.snapshot_process import OwnerSnapshotProcess
+from holdfast.topologies.microservices.snapshot_process import snapshot_command
 
 # ruff: noqa: PLC0415
 
@@ -33,24 +33,24 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def open_service(options: ServiceOptions, environment: Environment, fatal: Fatal) -> Service:
     """The service of this environment, not listening yet; `fatal` hears that it cannot go on."""
-    host = Host(fatal, OwnerSnapshotProcess)
+    host = Host(fatal, snapshot_command)
     if isinstance(environment, JobEnvironment):
-        from holdfast.topologies.microservices.services.role_job import open_job
+        from holdfast.topologies.microservices.services.job_service import open_job
 
         return open_job(environment, options.data, host)
     if isinstance(environment, QueueEnvironment):
-        from holdfast.topologies.microservices.services.role_queue import open_queue
+        from holdfast.topologies.microservices.services.queue_service import open_queue
 
         return open_queue(environment, options.data, host)
     if isinstance(environment, ResultEnvironment):
-        from holdfast.topologies.microservices.services.role_result import open_result
+        from holdfast.topologies.microservices.services.result_service import open_result
 
         return open_result(environment, options.data, host)
     if isinstance(environment, CoordinatorEnvironment):
-        from holdfast.topologies.microservices.services.role_coordinator import CoordinatorRole
+        from holdfast.topologies.microservices.services.coordinator_service import CoordinatorRole
 
         return CoordinatorRole(environment, fatal)
     assert isinstance(environment, GatewayEnvironment)
-    from holdfast.topologies.microservices.role_gateway import Gateway
+    from holdfast.topologies.microservices.gateway import Gateway
 
     return Gateway(environment, options.gateway)

@@ -22,7 +22,7 @@ from holdfast.process.signals import on_stop
 from holdfast.process.supervisor import Lines, StoppedError, Supervisor
 from holdfast.server.auth.service_tokens import make_tokens
 from holdfast.server.protection import protect
-from holdfast.settings import FIELDS, Settings
+from holdfast.settings import FIELDS, Settings, unheeded
 from holdfast.topologies.microservices.services.environment import CALLERS
 
 _PORT_MAX = 65_535
@@ -75,20 +75,14 @@ def _reached(line: Mapping[str, Any]) -> dict[str, str]:
 
 def check(settings: Settings) -> None:
     """`InvalidArgumentError` names what these services would not do, other errors what protection is missing."""
-    problems = [
-        f"expected {name} to be left alone, because the microservices topology does not heed it,"
-        f" got {getattr(settings, name)}"
-        for name in _UNHEEDED
-        if getattr(settings, name) != FIELDS[name].default
-    ]
+    problems = [*unheeded(settings, "microservices", _UNHEEDED)]
     if settings.port + max(_OFFSETS.values()) > _PORT_MAX:
         problems.append(
-            f"expected port to be at most {_PORT_MAX - max(_OFFSETS.values())}, because the services take"
+            f"port must be at most {_PORT_MAX - max(_OFFSETS.values())}, because the services take"
             f" {len(_OFFSETS)} ports from there on, got {settings.port}"
         )
     problems += [
-        f"expected {name} to be none of the {len(_OFFSETS)} ports from {settings.port} on, which the services take,"
-        f" got {port}"
+        f"{name} must be none of the {len(_OFFSETS)} ports from {settings.port} on, which the services take, got {port}"
         for name, port in (("http_port", settings.http_port), ("metrics_port", settings.metrics_port))
         if settings.port < port <= settings.port + max(_OFFSETS.values())
         and not (name == "http_port" and settings.no_http)
@@ -107,7 +101,7 @@ class Services:
         self._tokens, self._hashes = made.tokens, made.hashes
 
     def owner(self, name: str) -> Role:
-        """Job, queue or result: calls nobody."""
+        """Job, queue or result: a service that calls no other one."""
         settings = self._settings
         place = [] if settings.is_in_memory else ["--data", str(Path(settings.data).absolute())]
         keys = {"MAX_DEDUP_KEYS": str(settings.dedup_keys_max)} if name == "job" and settings.dedup_keys_max else {}

@@ -23,9 +23,11 @@ async def work(
     queues: frozenset[str],
     schedules: tuple[str, ...],
 ) -> Worker:
-    """Works until TERM or INT; it is ready once the coordinator has answered. Returns the worker as it ended."""
+    """Runs a worker until TERM or INT, and returns it; it is ready once the coordinator has answered."""
     if not environment.token:
-        get_logger().warning("unprotected", message="there is no SERVICE_TOKEN: services do not know who calls them")
+        get_logger().warning(
+            "unprotected", message="SERVICE_TOKEN is not set: calls between services are not authenticated"
+        )
     api = UnaryWork(
         environment.coordinator_address, credential(environment.token), heartbeat_ms=environment.heartbeat_ms
     )
@@ -41,14 +43,14 @@ async def work(
 
 
 class _Told:
-    """Says in the log that the first heartbeat leaves."""
+    """Logs the first heartbeat."""
 
     def __init__(self, api: WorkApi) -> None:
         self._api = api
         self._is_told = False
 
     async def open(self, introduction: Introduction) -> WorkSession:
-        """Begins a session, with a heartbeat."""
+        """Opens a session, which sends a heartbeat."""
         if not self._is_told:
             self._is_told = True
             get_logger().info("first_heartbeat", method="WorkerHeartbeat", worker_id=introduction.worker_id)

@@ -1,9 +1,9 @@
-"""`holdfast front`: HTTP and the dashboard over all nodes, in a process of its own that keeps nothing.
+"""`holdfast front`: HTTP and the dashboard for all nodes, in a process of its own that stores nothing.
 
-It asks the nodes as every client does, and clients still find the owners of their jobs themselves. Who calls is checked
-here. Nodes of this machine are asked over their sockets, which only this user may open and which want no token; others
-over gRPC, with a token of the front's own. A node that is down makes its own jobs UNAVAILABLE and nothing else: nothing
-is repeated here, because whoever asks is told when to ask again.
+The front calls the nodes like any client; clients still find the owners of their jobs themselves. The front
+authenticates its callers. It calls nodes on this machine over their sockets, which only this user may open and which
+need no token, and other nodes over gRPC, with a token of its own. If a node is down, only the jobs of that node are
+UNAVAILABLE. The front does not retry, because its replies tell the caller when to retry.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ from holdfast.settings import Settings
 
 
 class NodeAddresses(msgspec.Struct, frozen=True):
-    """Where the nodes are, in their fixed order: sockets of this machine, or addresses."""
+    """The nodes in their fixed order: sockets on this machine, or addresses."""
 
     sockets: Sequence[Path] = ()
     addresses: Sequence[str] = ()
-    #: For the addresses.
+    #: Used for the addresses only.
     access: Access = ANYBODY
 
 
 class Front:
-    """HTTP over several nodes. `start`, then `stop`."""
+    """Serves HTTP for several nodes. `start`, then `stop`."""
 
     def __init__(self, settings: Settings, nodes: NodeAddresses) -> None:
-        """`FailedPreconditionError` says what protection is missing or damaged."""
+        """`FailedPreconditionError` names the protection that is missing or damaged."""
         protection = protect(settings)
         places = [str(path) for path in nodes.sockets] or nodes.addresses
         carry = _near if nodes.sockets else GrpcCarrier
@@ -51,7 +51,7 @@ class Front:
         self._face = Face(backend, settings, protection=protection, has_grpc=False)
 
     async def start(self) -> dict[str, str]:
-        """Listens, whether the nodes are there or not."""
+        """Listens, even if nodes are unreachable."""
         try:
             return await self._face.start()
         except BaseException:
@@ -59,18 +59,18 @@ class Front:
             raise
 
     async def stop(self) -> None:
-        """Requests under way are answered."""
+        """Stops, after requests in flight were answered."""
         await self._face.stop()
         await self._jobs.close()
 
 
 def _near(address: str, access: Access) -> LineCarrier:
-    del access  # whoever may open the socket may do everything
+    del access  # access to the socket grants all rights
     return LastingCarrier(Path(address))
 
 
 async def serve(settings: Settings, nodes: NodeAddresses) -> None:
-    """Until TERM or INT."""
+    """Serves until TERM or INT."""
     stopping = asyncio.Event()
     with on_stop(stopping.set):
         front = Front(settings, nodes)

@@ -1,4 +1,4 @@
-"""`holdfast front`: HTTP and the dashboard over several nodes."""
+"""`holdfast front`: HTTP and the dashboard for several nodes."""
 
 import inspect
 import os
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
     from holdfast.topologies.monolith.front import NodeAddresses
 
-EPILOG = "It shows the nodes the token of --connect or HOLDFAST_TOKEN; callers show it theirs, from --tokens."
-#: What it heeds; it keeps nothing.
+#: The settings of a front, which stores nothing.
 _SETTINGS = (
     *("host", "http_port", "metrics_port", "tokens", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts"),
     *("rate_limit", "insecure", "log_level", "log_format"),
@@ -31,19 +30,18 @@ def front(
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
     **flags: object,
 ) -> None:
-    """HTTP and the dashboard over all nodes, until TERM or INT."""
+    """Serves HTTP and the dashboard for all nodes, until TERM or INT."""
     told = {**flags, "data": MEMORY, "no_http": False, "port": "0"}
     settings = load(Settings, flags=told, environment=os.environ, folder=Path.cwd()).settings
     nodes = _nodes(connect, socket or [])
-    from holdfast.process.lifeline import die_with_parent, lifeline
+    from holdfast.process.lifeline import lifeline
     from holdfast.topologies.monolith.front import serve
 
     if has_lifeline:
-        die_with_parent()
         lifeline()
 
     async def program(settings: Settings, log_stream: "ByteStream") -> None:
-        del log_stream  # it has no transitions to log
+        del log_stream  # a front logs no transitions
         await serve(settings, nodes)
 
     run_program(settings, program)
@@ -57,13 +55,13 @@ def _nodes(connect: str | None, sockets: list[Path]) -> "NodeAddresses":
     loaded = load(ClientSettings, flags={"connect": connect}, environment=os.environ, folder=Path.cwd()).settings
     addresses = addresses_of(loaded.connect)
     if not addresses:
-        message = "expected --connect to be the addresses of all nodes in their order, HOST:PORT,HOST:PORT"
+        message = "--connect must be the addresses of all nodes in their order: HOST:PORT,HOST:PORT"
         raise InvalidArgumentError(message, reason="CONNECT_INVALID")
     return NodeAddresses(addresses=addresses, access=access_to(loaded))
 
 
 def _signature() -> inspect.Signature:
-    """What stands above, and the settings that it heeds."""
+    """Returns the parameters above and the settings of a front."""
     own = [one for one in inspect.signature(front).parameters.values() if one.kind is not one.VAR_KEYWORD]
     return inspect.Signature([*own, *of_a_gateway(_SETTINGS)])
 

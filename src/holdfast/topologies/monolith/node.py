@@ -25,7 +25,7 @@ Program = Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]
 
 
 def program(ownership: Ownership, *, has_slots: bool, socket: Path | None = None) -> Program:
-    """The program of one node; without slots, its jobs wait for workers that connect."""
+    """Returns the program of one node; without slots, its jobs wait for workers that connect."""
 
     async def serve(settings: Settings, log_stream: ByteStream) -> None:
         slots = NodeWorker(settings, ownership.index) if has_slots else None
@@ -36,7 +36,7 @@ def program(ownership: Ownership, *, has_slots: bool, socket: Path | None = None
 
 
 async def _serve(server: LedgerServer, settings: Settings, ownership: Ownership, slots: NodeWorker | None) -> None:
-    """Until TERM or INT; a second one does not wait for running jobs."""
+    """Serves until TERM or INT; a second signal does not wait for running jobs."""
     stopping = asyncio.Event()
 
     def stop() -> None:
@@ -54,7 +54,7 @@ async def _serve(server: LedgerServer, settings: Settings, ownership: Ownership,
         if not stopping.is_set():
             _announce(server, settings, ownership)
         elif slots is not None:
-            slots.stop()  # it came before there was anything to stop
+            slots.stop()  # the signal came before the slots had started
         await stopping.wait()
         await server.drain()
         if slots is not None:
@@ -64,7 +64,7 @@ async def _serve(server: LedgerServer, settings: Settings, ownership: Ownership,
 
 
 async def _fill(server: LedgerServer, settings: Settings, slots: NodeWorker | None) -> LocalWork:
-    """Has the slots take jobs; returns once they do."""
+    """Starts the slots; returns once they take jobs."""
     dispatcher = server.work.dispatcher
     work = LocalWork(dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
     if slots is not None:
@@ -77,7 +77,7 @@ async def _fill(server: LedgerServer, settings: Settings, slots: NodeWorker | No
 
 
 async def _prepare(server: LedgerServer, ownership: Ownership, slots: NodeWorker) -> None:
-    """Set the schedules of the app that are this node's, and warn of what no worker of it knows."""
+    """Sets the schedules of the app that this node owns, and logs warnings about jobs that no worker would run."""
     admin, schedules = server.backend.admin, server.backend.schedules
     assert admin is not None, "a ledger has administration"
     assert schedules is not None, "a ledger has schedules"

@@ -1,7 +1,7 @@
-"""The slots inside a node: a worker beside the ledger, in the same process, on a thread and a loop of its own.
+"""The slots inside a node: a worker in the process of the ledger, on a thread and a loop of its own.
 
-It ends with its node. So what a former life of the node left running is lost for certain, and the ledger takes it back
-when the next one starts; nobody waits for those leases to run out.
+The worker ends with its node. So jobs that were running in a previous run of the node are certainly lost, and the
+ledger requeues them at the next start without waiting for their leases to expire.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from holdfast.worker.start_report import declared_by
 
 
 class NodeWorker:
-    """One worker on its own thread. Made before the ledger is opened, so that a bad app is refused first."""
+    """One worker on its own thread. Created before the ledger is opened, so that an invalid app is refused first."""
 
     def __init__(self, settings: Settings, index: int) -> None:
         self._handlers: Mapping[str, Handler] = BUILTIN
         app = load_app(settings.app) if settings.app else None
         if app is not None:
             self._handlers = {**BUILTIN, **app.handlers()}
-        #: What the app declares; its schedules are set at whichever nodes own them.
+        #: The declarations of the app; each schedule is set at the node that owns it.
         self.declared = declared_by(app, settings.app, self._handlers.keys())
         self._config = WorkerConfig(
             worker_id=f"{settings.worker_id or f'node-{index}'}-{secrets.token_hex(4)}",
@@ -44,22 +44,22 @@ class NodeWorker:
         self._worker: Worker | None = None
         self._home: asyncio.AbstractEventLoop
         self._work: LocalWork
-        #: On the ledger's loop: it takes jobs, and it has ended.
+        #: Set on the ledger's loop, when the worker takes jobs and when it has ended.
         self.ready = asyncio.Event()
         self.ended = asyncio.Event()
         self.error: BaseException | None = None
 
     def start(self, work: LocalWork) -> None:
-        """On the ledger's loop: takes jobs from now on."""
+        """Starts to take jobs; called on the ledger's loop."""
         self._home, self._work = asyncio.get_running_loop(), work
         self._thread.start()
 
     def stop(self) -> None:
-        """Once: finishes what runs. Again: hands it back now."""
+        """The first call lets running jobs finish; the second call hands them back at once."""
         self._on_its_loop(lambda worker: worker.stop())
 
     async def wait(self) -> None:
-        """Until it has ended after a stop."""
+        """Waits until the worker has ended after a stop."""
         if self._thread.ident is not None:
             await self.ended.wait()
             self._thread.join()
@@ -67,7 +67,7 @@ class NodeWorker:
     def _on_its_loop(self, use: Callable[[Worker], None]) -> None:
         loop, worker = self._loop, self._worker
         if loop is not None and worker is not None:
-            with contextlib.suppress(RuntimeError):  # it has just ended
+            with contextlib.suppress(RuntimeError):  # the loop has just ended
                 loop.call_soon_threadsafe(use, worker)
 
     # -- on its own thread

@@ -21,7 +21,8 @@ from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop
 from holdfast.process.supervisor import Lines, StoppedError, Supervisor
 from holdfast.server.protection import protect
-from holdfast.settings import FIELDS, OF_THE_PIPELINE, OF_ZOOKEEPER, Settings
+from holdfast.settings import FIELDS, Settings
+from holdfast.topologies.table import OWN_SETTINGS
 
 _PORT_MAX = 65_535
 _PORT, _HTTP_PORT = "HOLDFAST_PORT", "HOLDFAST_HTTP_PORT"
@@ -31,11 +32,9 @@ _OF_THE_FRONT = (
     *("log_level", "log_format"),
 )
 #: What each node is told apart, and what is no concern of a node's.
-_OWN = (
-    frozenset({"data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens", "memory_bytes"})
-    | OF_THE_PIPELINE
-    | OF_ZOOKEEPER
-)
+_OWN = OWN_SETTINGS | {
+    *("data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens", "memory_bytes"),
+}
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
@@ -76,18 +75,16 @@ def _sockets(settings: Settings) -> Iterator[Path | None]:
 def check(settings: Settings) -> None:
     """`InvalidArgumentError` if there are not enough ports, other errors if protection is missing."""
     problems = [
-        f"expected {name} to be at most {_PORT_MAX - settings.nodes + 1}, because {settings.nodes} nodes take"
+        f"{name} must be at most {_PORT_MAX - settings.nodes + 1}, because {settings.nodes} nodes take"
         f" as many ports from there on, got {first}"
         for name, first in (("port", settings.port), ("metrics_port", settings.metrics_port))
         if first and first + settings.nodes - 1 > _PORT_MAX
     ]
     first, metrics = settings.port, settings.metrics_port
     if first and metrics and abs(first - metrics) < settings.nodes:
-        problems.append(
-            f"expected metrics_port to be at least {settings.nodes} away from port, got {metrics} and {first}"
-        )
+        problems.append(f"metrics_port must be at least {settings.nodes} away from port, got {metrics} and {first}")
     problems += [
-        f"expected http_port to be none of the {settings.nodes} ports of the nodes from {name} {taken} on,"
+        f"http_port must be none of the {settings.nodes} ports of the nodes from {name} {taken} on,"
         f" got {settings.http_port}"
         for name, taken in (("port", first), ("metrics_port", metrics))
         if taken and not settings.no_http and taken < settings.http_port < taken + settings.nodes
@@ -95,7 +92,7 @@ def check(settings: Settings) -> None:
     least = settings.nodes * limits.MEMORY_BYTES_MIN
     if 0 < settings.memory_bytes < least:
         problems.append(
-            f"expected memory_bytes to be at least {least}, because {settings.nodes} nodes share it,"
+            f"memory_bytes must be at least {least}, because {settings.nodes} nodes share it,"
             f" got {settings.memory_bytes}"
         )
     if problems:

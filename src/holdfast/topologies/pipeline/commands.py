@@ -1,4 +1,4 @@
-"""`holdfast pipeline ROLE`: one process of the pipeline topology. A port that is named alone is on this machine."""
+"""`holdfast pipeline ROLE`: one process of the pipeline topology. A port without a host is on this machine."""
 
 import os
 import re
@@ -17,11 +17,12 @@ from holdfast.settings_sources import load, secret_of
 if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
     from holdfast.topologies.pipeline.roles.callers import Credentials
+    from holdfast.topologies.pipeline.worker import WorkerPlace
 
 app = typer.Typer(
     help="Start one process of the pipeline topology.",
-    epilog="`holdfast up --topology pipeline` starts all of them. SERVICE_TOKEN is what a process shows to the others,"
-    " SERVICE_TOKEN_HASHES says whom it answers: see docs/topologies/pipeline.md.",
+    epilog="`holdfast up --topology pipeline` starts all of them. A process authenticates with SERVICE_TOKEN and"
+    " accepts the tokens whose hashes are in SERVICE_TOKEN_HASHES: see docs/topologies/pipeline.md.",
     no_args_is_help=True,
 )
 
@@ -31,7 +32,7 @@ _PORT_MAX = 65_535
 
 
 class QueueKind(StrEnum):
-    """Which jobs a queue process is for."""
+    """The kinds of queue processes."""
 
     NORMAL = "normal"
     HIGH = "high"
@@ -39,7 +40,7 @@ class QueueKind(StrEnum):
 
 def _port(default: int) -> Any:  # noqa: ANN401 - as typer has it
     return typer.Option(
-        "--port", min=0, max=_PORT_MAX, help=f"The port to listen on (default: {default}).", show_default=False
+        "--port", min=0, max=_PORT_MAX, help=f"Port to listen on (default: {default}).", show_default=False
     )
 
 
@@ -47,17 +48,24 @@ def _times(name: str, text: str) -> Any:  # noqa: ANN401 - as typer has it
     return typer.Option(f"--{name}", metavar="MS", min=0, help=text, show_default=False)
 
 
-Host = Annotated[str | None, typer.Option(help="The address to listen on (default: 127.0.0.1).", show_default=False)]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Listen beyond loopback, where nothing protects the jobs.")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on (default: 127.0.0.1).", show_default=False)]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Listen on a non-loopback address without TLS and tokens.")]
 Database = Annotated[
     str | None,
-    typer.Option(help="Where PostgreSQL is; also HOLDFAST_DATABASE.", metavar="URL", show_default=False),
+    typer.Option(help="URL of PostgreSQL; also HOLDFAST_DATABASE.", metavar="URL", show_default=False),
 ]
-LogLevel = Annotated[str | None, typer.Option(help="What is logged (default: info).", metavar="LEVEL")]
-LogFormat = Annotated[str | None, typer.Option(help="json, text, or auto: text on a terminal.", metavar="FORMAT")]
+LogLevel = Annotated[str | None, typer.Option(help="Lowest level to log (default: info).", metavar="LEVEL")]
+LogFormat = Annotated[
+    str | None, typer.Option(help="Log format: json, text, or auto (text on a terminal).", metavar="FORMAT")
+]
 Lifeline = Annotated[bool, typer.Option("--lifeline", hidden=True)]
-Normal = Annotated[str, typer.Option("--normal", metavar="PORTS", help="Every queue process of the normal kind.")]
-High = Annotated[str, typer.Option("--high", metavar="PORTS", help="Every queue process of the high kind.")]
+Normal = Annotated[
+    str,
+    typer.Option("--normal", metavar="PORTS", help="All normal queue processes: comma-separated ports or HOST:PORT."),
+]
+High = Annotated[
+    str, typer.Option("--high", metavar="PORTS", help="All high queue processes: comma-separated ports or HOST:PORT.")
+]
 
 
 @app.callback()
@@ -71,32 +79,36 @@ def pipeline() -> None:
 @app.command()
 def gateway(
     *,
-    schedulers: Annotated[str, typer.Option("--schedulers", metavar="PORTS", help="Where the schedulers are.")],
+    schedulers: Annotated[
+        str, typer.Option("--schedulers", metavar="PORTS", help="Schedulers: comma-separated ports or HOST:PORT.")
+    ],
     port: Annotated[int | None, _port(8_080)] = None,
-    also_port: Annotated[int | None, typer.Option(help="One more port for HTTP.", max=_PORT_MAX)] = None,
-    grpc_port: Annotated[int | None, typer.Option(help="The port for gRPC (default: 50051).", max=_PORT_MAX)] = None,
+    also_port: Annotated[int | None, typer.Option(help="Additional port for HTTP.", max=_PORT_MAX)] = None,
+    grpc_port: Annotated[int | None, typer.Option(help="Port for gRPC (default: 50051).", max=_PORT_MAX)] = None,
     check_ms: Annotated[
-        int, _times("check-ms", "How often schedulers are asked for their health (default: 1000).")
+        int, _times("check-ms", "Interval between health checks of the schedulers (default: 1000).")
     ] = 0,
-    data: Annotated[str | None, typer.Option(help="Where tokens.json is, if anywhere.", metavar="DIRECTORY")] = None,
-    tokens: Annotated[str | None, typer.Option(help="The file of tokens.", metavar="FILE")] = None,
-    tls_cert: Annotated[str | None, typer.Option(help="The certificate, as PEM.", metavar="FILE")] = None,
-    tls_key: Annotated[str | None, typer.Option(help="Its key, as PEM.", metavar="FILE")] = None,
-    tls_client_ca: Annotated[str | None, typer.Option(help="Who signs clients' certificates.", metavar="FILE")] = None,
-    metrics_port: Annotated[int | None, typer.Option(help="One more port for /metrics.", max=_PORT_MAX)] = None,
-    no_http: Annotated[bool, typer.Option("--no-http", help="Serve gRPC alone.")] = False,
-    reflection: Annotated[bool, typer.Option("--reflection", help="Let clients ask which calls there are.")] = False,
+    data: Annotated[str | None, typer.Option(help="Directory that contains tokens.json.", metavar="DIRECTORY")] = None,
+    tokens: Annotated[str | None, typer.Option(help="Token file.", metavar="FILE")] = None,
+    tls_cert: Annotated[str | None, typer.Option(help="Server certificate, as PEM.", metavar="FILE")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="Private key of the certificate, as PEM.", metavar="FILE")] = None,
+    tls_client_ca: Annotated[
+        str | None, typer.Option(help="CA certificates of clients, as PEM.", metavar="FILE")
+    ] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Additional port for /metrics.", max=_PORT_MAX)] = None,
+    no_http: Annotated[bool, typer.Option("--no-http", help="Serve gRPC only.")] = False,
+    reflection: Annotated[bool, typer.Option("--reflection", help="Enable gRPC reflection.")] = False,
     host: Host = None,
     insecure: Insecure = False,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
     has_lifeline: Lifeline = False,
 ) -> None:
-    """What clients reach: HTTP, gRPC and the dashboard, over the schedulers."""
+    """Serve HTTP, gRPC and the dashboard to clients; the schedulers handle the requests."""
     flags: dict[str, object | None] = {
         "http_port": port,
         "port": grpc_port,
-        # Without a directory there are no tokens; jobs are never kept here.
+        # Without a directory there are no tokens; the gateway never stores jobs.
         "data": data or MEMORY,
         "tokens": tokens,
         "tls_cert": tls_cert,
@@ -125,14 +137,16 @@ def scheduler(
     *,
     port: Annotated[int, _port(8_081)] = 8_081,
     database: Database = None,
-    leader_ms: Annotated[int, _times("leader-ms", "How long whoever fires schedules may be silent.")] = 0,
+    leader_ms: Annotated[
+        int, _times("leader-ms", "Another scheduler fires schedules if the leader is silent for this long.")
+    ] = 0,
     host: Host = None,
     insecure: Insecure = False,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
     has_lifeline: Lifeline = False,
 ) -> None:
-    """Writes jobs into the database and reads them from there; one of all schedulers fires what is due by time."""
+    """Write jobs to the database and read them from it; one scheduler, the leader, fires schedules."""
     settings = _settings({"database": database, **_common(host, log_level, log_format, insecure=insecure)})
     _serve({"role": "scheduler", "port": port, "leader_ms": leader_ms}, settings, has_lifeline=has_lifeline)
 
@@ -140,18 +154,22 @@ def scheduler(
 @app.command()
 def watcher(
     *,
-    exchanges: Annotated[str, typer.Option("--exchanges", metavar="PORTS", help="Where the exchanges are.")],
+    exchanges: Annotated[
+        str, typer.Option("--exchanges", metavar="PORTS", help="Exchanges: comma-separated ports or HOST:PORT.")
+    ],
     port: Annotated[int, _port(9_001)] = 9_001,
     database: Database = None,
-    poll_ms: Annotated[int, _times("poll-ms", "How often to look, even if nothing was heard (default: 2000).")] = 0,
-    visibility_ms: Annotated[int, _times("visibility-ms", "How long a claimed job is out of sight.")] = 0,
+    poll_ms: Annotated[int, _times("poll-ms", "Polling interval without notifications (default: 2000).")] = 0,
+    visibility_ms: Annotated[
+        int, _times("visibility-ms", "Visibility timeout: a claimed job is hidden for this long.")
+    ] = 0,
     host: Host = None,
     insecure: Insecure = False,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
     has_lifeline: Lifeline = False,
 ) -> None:
-    """Claims jobs that are due, and hands them to the exchanges."""
+    """Claim due jobs and send them to the exchanges."""
     settings = _settings({"database": database, **_common(host, log_level, log_format, insecure=insecure)})
     options = {
         "role": "watcher",
@@ -175,7 +193,7 @@ def exchange(
     log_format: LogFormat = None,
     has_lifeline: Lifeline = False,
 ) -> None:
-    """Brings each job to the queue process that its type and its tries lead to."""
+    """Route each job to a queue process, by its type and number of attempts."""
     settings = _settings(_common(host, log_level, log_format, insecure=insecure))
     _serve({"role": "exchange", "port": port, **_queues(normal, high)}, settings, has_lifeline=has_lifeline)
 
@@ -183,8 +201,8 @@ def exchange(
 @app.command()
 def queue(
     *,
-    kind: Annotated[QueueKind, typer.Option("--type", help="Which jobs it is for.")] = QueueKind.NORMAL,
-    index: Annotated[int, typer.Option(help="Which of its kind it is, from 0 on.", min=0)] = 0,
+    kind: Annotated[QueueKind, typer.Option("--type", help="Kind of the queue process.")] = QueueKind.NORMAL,
+    index: Annotated[int, typer.Option(help="Index among the queue processes of this kind, from 0.", min=0)] = 0,
     port: Annotated[int | None, _port(7_001)] = None,
     host: Host = None,
     insecure: Insecure = False,
@@ -192,7 +210,7 @@ def queue(
     log_format: LogFormat = None,
     has_lifeline: Lifeline = False,
 ) -> None:
-    """Holds jobs that wait for a worker, and leases them."""
+    """Hold waiting jobs and lease them to workers."""
     settings = _settings(_common(host, log_level, log_format, insecure=insecure))
     first = 7_101 if kind is QueueKind.HIGH else 7_001
     options = {"role": "queue", "port": first + index if port is None else port, "kind": kind.value, "index": index}
@@ -206,14 +224,16 @@ def coordinator(
     high: High = "",
     port: Annotated[int, _port(3_000)] = 3_000,
     database: Database = None,
-    heartbeat_ms: Annotated[int, _times("heartbeat-ms", "How often workers say that they live (default: 10000).")] = 0,
+    heartbeat_ms: Annotated[
+        int, _times("heartbeat-ms", "Interval between heartbeats of a worker (default: 10000).")
+    ] = 0,
     host: Host = None,
     insecure: Insecure = False,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
     has_lifeline: Lifeline = False,
 ) -> None:
-    """Says which worker takes from which queue processes."""
+    """Assign queue processes to workers."""
     settings = _settings({"database": database, **_common(host, log_level, log_format, insecure=insecure)})
     options = {"role": "coordinator", "port": port, "heartbeat_ms": heartbeat_ms, **_queues(normal, high)}
     _serve(options, settings, has_lifeline=has_lifeline)
@@ -222,25 +242,32 @@ def coordinator(
 @app.command()
 def worker(
     *,
-    coordinator_at: Annotated[str, typer.Option("--coordinator", metavar="PORT", help="Where the coordinator is.")],
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="How many jobs at a time.")] = 5,
+    coordinator_at: Annotated[
+        str, typer.Option("--coordinator", metavar="PORT", help="Coordinator: port or HOST:PORT.")
+    ],
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", min=1, help="Number of jobs to run at a time.")
+    ] = 5,
     port: Annotated[int, _port(10_001)] = 10_001,
     app_path: Annotated[
-        str, typer.Option("--app", "-A", metavar="MODULE:APP", help="Whose jobs to run, beside the built-in types.")
+        str,
+        typer.Option("--app", "-A", metavar="MODULE:APP", help="App whose jobs to run, besides the built-in types."),
     ] = "",
-    queues: Annotated[
-        str, typer.Option("--queues", "-Q", metavar="A,B", help="The queues to serve (default: all).")
+    queues: Annotated[str, typer.Option("--queues", "-Q", metavar="A,B", help="Queues to serve (default: all).")] = "",
+    worker_id: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of this worker (default: made from the host name).")
     ] = "",
-    worker_id: Annotated[str, typer.Option(metavar="NAME", help="A name of its own.")] = "",
     database: Database = None,
-    lease_ms: Annotated[int, _times("lease-ms", "How long a job is its own without a word (default: 30000).")] = 0,
+    lease_ms: Annotated[
+        int, _times("lease-ms", "Lease length: a worker silent for this long loses the job (default: 30000).")
+    ] = 0,
     host: Host = None,
     insecure: Insecure = False,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
     has_lifeline: Lifeline = False,
 ) -> None:
-    """Takes jobs from its queue processes and runs them."""
+    """Take jobs from the assigned queue processes and run them."""
     flags: dict[str, object | None] = {
         "database": database,
         "lease_ms": lease_ms or None,
@@ -251,9 +278,35 @@ def worker(
     settings = _with_database(_settings(flags))
     (where,) = _addresses("--coordinator", coordinator_at)
     from holdfast.topologies.pipeline.worker import WorkerPlace
-    from holdfast.topologies.pipeline.worker_command import work
 
-    work(settings, WorkerPlace(port, where, _credentials()), queues, has_lifeline=has_lifeline)
+    _work(settings, WorkerPlace(port, where, _credentials()), queues, has_lifeline=has_lifeline)
+
+
+def _work(settings: Settings, place: "WorkerPlace", queues: str, *, has_lifeline: bool) -> None:
+    """Runs a worker to its end."""
+    from holdfast.cli.worker import end_process_of, load_handlers, queue_names, run_to_the_end
+    from holdfast.observe import logging
+    from holdfast.observe.log_stream import BackgroundStream
+    from holdfast.process.lifeline import lifeline
+    from holdfast.topologies.pipeline.worker import work
+    from holdfast.worker.start_report import declared_by
+
+    if has_lifeline:
+        lifeline()
+    names = queue_names(queues)
+    # What is secret in the environment is not for children of this process.
+    os.environ.pop("HOLDFAST_DATABASE", None)
+    app, handlers = load_handlers(settings.app)
+    declared = declared_by(app, settings.app, handlers.keys())
+    stream = BackgroundStream(sys.stderr.fileno())
+    logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
+    try:
+        ended = run_to_the_end(work(settings, place, handlers, names, declared, stream))
+    finally:
+        if app is not None and hasattr(app, "close"):
+            app.close()
+        stream.close()
+    end_process_of(ended)
 
 
 def _serve(options: dict[str, Any], settings: Settings, *, has_lifeline: bool) -> None:
@@ -273,16 +326,15 @@ def _run(
     *,
     has_lifeline: bool,
 ) -> None:
-    """Runs the program, which is given the stream that its log goes to."""
+    """Runs the program; its argument is the log stream."""
     import uvloop
 
     from holdfast.observe import logging
     from holdfast.observe.log_stream import BackgroundStream
 
     if has_lifeline:
-        from holdfast.process.lifeline import die_with_parent, lifeline
+        from holdfast.process.lifeline import lifeline
 
-        die_with_parent()
         lifeline()
     stream = BackgroundStream(sys.stderr.fileno())
     logging.configure(service=role, level=settings.log_level, log_format=settings.log_format, stream=stream)
@@ -303,7 +355,7 @@ def _settings(flags: dict[str, object | None]) -> Settings:
 
 
 def _credentials() -> "Credentials":
-    """Those of the environment, or of the files that it names; they are not for children of this process."""
+    """Reads the service tokens; removes its own one from the environment, which child processes inherit."""
     from holdfast.server.auth.service_tokens import KNOWN, OWN
     from holdfast.topologies.pipeline.roles.callers import credentials_in
 
@@ -314,7 +366,7 @@ def _credentials() -> "Credentials":
 
 def _with_database(settings: Settings) -> Settings:
     if not settings.database:
-        message = "expected --database or HOLDFAST_DATABASE to say where PostgreSQL is, got nothing"
+        message = "no database is given; set --database or HOLDFAST_DATABASE to the URL of PostgreSQL"
         raise InvalidArgumentError(message, reason="DATABASE_MISSING")
     return settings
 
@@ -324,12 +376,12 @@ def _queues(normal: str, high: str) -> dict[str, tuple[str, ...]]:
 
 
 def _addresses(option: str, text: str) -> tuple[str, ...]:
-    """`8081,8082` or `host:8081`; a port alone is on this machine."""
+    """Parses `8081,8082` or `host:8081`; a port without a host is on this machine."""
     found = []
     for part in text.split(","):
         match = _ADDRESS.fullmatch(part.strip())
         if match is None or not 0 < int(match["port"]) <= _PORT_MAX:
-            message = f"expected {option} to be ports or host:port with commas, got {masked(text)!r}"
+            message = f"{option} must be comma-separated ports or host:port addresses, got {masked(text)!r}"
             raise InvalidArgumentError(message, reason="ADDRESS_INVALID")
         found.append(f"{match['host'] or _LOCAL}:{match['port']}")
     return tuple(found)

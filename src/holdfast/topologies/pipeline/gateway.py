@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.core.capabilities import PIPELINE
 from holdfast.server.backend import Backend
 from holdfast.server.public_server import Face
 from holdfast.settings import Settings
+from holdfast.topologies.pipeline import PIPELINE
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.load_balancer import Balancer
 from holdfast.topologies.pipeline.backend.remote_api import BalancedAdmin, BalancedJobs, BalancedSchedules

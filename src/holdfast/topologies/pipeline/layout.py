@@ -1,4 +1,4 @@
-"""Which processes the pipeline has on one machine, where each listens, and with what it is started."""
+"""The processes of the pipeline on one machine, their ports and their commands."""
 
 import contextlib
 import random
@@ -15,9 +15,9 @@ from holdfast.settings import FIELDS, Settings
 from holdfast.worker.worker_name import host_name
 
 _LOCAL = "127.0.0.1"
-#: Outside the range from which outgoing connections take their ports, so that one that was free stays so.
+#: Outside the range of ephemeral ports, so that an outgoing connection does not take a port that was free.
 _FREE_PORTS = range(15_000, 30_000)
-#: The picture on one machine.
+#: The default ports on one machine.
 _PORTS: Mapping[str, tuple[int, ...]] = {
     "scheduler": (8_081, 8_082, 8_083),
     "watcher": (9_001, 9_002, 9_003),
@@ -31,7 +31,7 @@ _ALSO_PORT = 8_000
 
 
 class PipelineLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """The ports of every role by its name, and those of the gateway: gRPC, HTTP, and HTTP once more."""
+    """The ports of every role by its name, and those of the gateway: gRPC, HTTP, and a second HTTP port."""
 
     roles: Mapping[str, tuple[int, ...]]
     grpc: int
@@ -39,16 +39,16 @@ class PipelineLayout(msgspec.Struct, frozen=True, kw_only=True):
     also: int | None
 
     def ports(self, name: str) -> str:
-        """The ports of a role, with commas."""
+        """Returns the ports of a role, separated by commas."""
         return ",".join(map(str, self.roles[name]))
 
     def addresses(self) -> dict[str, list[str]]:
-        """Where each role listens, beside the gateway."""
+        """Returns the addresses of each role except the gateway."""
         return {name: [f"{_LOCAL}:{port}" for port in ports] for name, ports in self.roles.items()}
 
 
 def layout_of(settings: Settings) -> PipelineLayout:
-    """The usual ports; with port 0 all of them are ports that are free, and no two the same."""
+    """Returns the default ports; with port 0, distinct free ports, except for a given HTTP port."""
     if settings.port:
         also = _ALSO_PORT if settings.http_port == FIELDS["http_port"].default else None
         return PipelineLayout(
@@ -73,9 +73,9 @@ def _free_ports() -> Iterator[int]:
 
 
 class Roles:
-    """What each process is started with.
+    """The command and the environment of each process.
 
-    Secrets are told by the environment, which other users cannot read: the URL of the database, which may hold a
+    Secrets are passed in the environment, which other users cannot read: the URL of the database, which may contain a
     password, and the service token of each role that calls others.
     """
 
@@ -89,7 +89,7 @@ class Roles:
         }
 
     def stages(self) -> list[list[Role]]:
-        """Who is started together; each stage needs those before it, and ends before them."""
+        """Returns the stages in the order of their start; each stage needs those before it, and ends before them."""
         normal, high = self._layout.ports("normal"), self._layout.ports("high")
         queues = ["--normal", normal, "--high", high]
         carriers = [

@@ -1,8 +1,8 @@
-"""`holdfast pipeline ROLE`: one process of the pipeline, until TERM or INT.
+"""`holdfast pipeline ROLE`: runs one process of the pipeline until SIGTERM or SIGINT.
 
-It says that it is ready once it has what it needs and listens. Roles other than the gateway know their callers by the
-hashes of service tokens; without hashes a role says so in its log. They have no TLS, so they listen where only this
-machine can reach them, unless the user says that something else protects them.
+The process prints its ready line once its dependencies are available and it listens. Roles other than the gateway
+authenticate their callers by the hashes of service tokens; a role without hashes logs a warning. They have no TLS, so
+they listen on a loopback address only, unless the user gives `--insecure`.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 async def serve(options: RoleOptions, settings: Settings, credentials: Credentials, log_stream: ByteStream) -> None:
-    """Any role but the gateway and the worker; errors say what to do, and change nothing."""
+    """Runs any role but the gateway and the worker until a signal stops it."""
     check_protection(settings, credentials)
     stopping = asyncio.Event()
     with on_stop(stopping.set):
@@ -37,7 +37,7 @@ async def serve(options: RoleOptions, settings: Settings, credentials: Credentia
             part = await open_part(options, RoleContext(settings, closing, credentials.token, log))
             server = RoleServer(part.routes, part.vitals, credentials.hashes)
             address = await server.start(settings.host, options.port)
-            # Whoever asks is answered before what it asks for is closed.
+            # The server stops first: requests in progress are answered before the role closes what they use.
             closing.push_async_callback(server.stop)
             exempt_what_is_loaded()
             announce_role(options.role, {"http": address})
@@ -46,7 +46,7 @@ async def serve(options: RoleOptions, settings: Settings, credentials: Credentia
 
 
 async def serve_gateway(gateway: "PipelineGateway") -> None:
-    """The gateway; it is ready whether schedulers are or not."""
+    """Runs the gateway until a signal stops it; it becomes ready even if no scheduler is."""
     stopping = asyncio.Event()
     with on_stop(stopping.set):
         try:
@@ -60,20 +60,20 @@ async def serve_gateway(gateway: "PipelineGateway") -> None:
 
 
 def check_protection(settings: Settings, credentials: Credentials) -> None:
-    """`InvalidArgumentError` if other machines could reach a role; a warning if it does not know its callers."""
+    """Raises `InvalidArgumentError` if other machines could reach the role; logs a warning if it has no hashes."""
     if not credentials.hashes:
-        message = f"there is no {KNOWN}: whoever reaches this role may call it"
+        message = f"{KNOWN} is not set: any process that can reach this role may call it"
         get_logger().warning("unprotected", message=message)
     if not (settings.insecure or is_loopback(settings.host)):
         raise InvalidArgumentError(
-            f"expected host to be a loopback address unless --insecure is given, got {settings.host!r};"
+            f"host must be a loopback address unless --insecure is given, got {settings.host!r};"
             " only the gateway of the pipeline has TLS",
             reason="HOST_UNPROTECTED",
         )
 
 
 def announce_role(role: str, addresses: dict[str, str]) -> None:
-    """It works."""
+    """Logs that the role is ready, and prints its ready line."""
     get_logger().info("ready", **addresses)
     line = {"event": "ready", "service": role, **addresses, "pid": os.getpid()}
     where = " and ".join(f"{address} ({protocol})" for protocol, address in addresses.items())

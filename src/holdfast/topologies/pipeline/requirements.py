@@ -1,4 +1,4 @@
-"""What the pipeline needs beyond the product itself."""
+"""The optional packages that the pipeline needs."""
 
 import importlib.util
 
@@ -8,7 +8,7 @@ _MODULES = ("aiohttp", "psycopg", "psycopg_pool")
 
 
 def need_packages() -> None:
-    """`FailedPreconditionError` says what is missing, and how to get it."""
+    """Raises `FailedPreconditionError` if a package is missing, with the command that installs it."""
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if missing:
         raise FailedPreconditionError(

@@ -77,12 +77,11 @@ async def open_part(options: RoleOptions, context: RoleContext) -> RolePart:
 
 
 async def _scheduler(options: RoleOptions, context: RoleContext) -> RolePart:
-    from holdfast.core.capabilities import PIPELINE
     from holdfast.server.backend import Backend
+    from holdfast.topologies.pipeline import PIPELINE
     from holdfast.topologies.pipeline.backend.admin_api import PipelineAdmin
     from holdfast.topologies.pipeline.backend.cron_leader import TAKEOVER_MS, CronLeader, terms
     from holdfast.topologies.pipeline.backend.job_api import PipelineJobs
-    from holdfast.topologies.pipeline.backend.schedule_api import PipelineSchedules
     from holdfast.topologies.pipeline.postgres.database import open_store
     from holdfast.topologies.pipeline.roles.scheduler import SchedulerRole, short_retries
     from holdfast.worker.worker_name import fresh_name
@@ -95,7 +94,7 @@ async def _scheduler(options: RoleOptions, context: RoleContext) -> RolePart:
     backend = Backend(
         jobs,
         admin=PipelineAdmin(store),
-        schedules=PipelineSchedules(store.plans),
+        schedules=store.plans,
         histories=jobs,
         declared=PIPELINE,
         short_retries=short_retries(settings.retries, settings.retry_ms),

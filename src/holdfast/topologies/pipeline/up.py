@@ -21,8 +21,9 @@ from holdfast.process.signals import on_stop
 from holdfast.process.supervisor import StoppedError, Supervisor
 from holdfast.server.auth.service_tokens import make_tokens
 from holdfast.server.protection import protect
-from holdfast.settings import FIELDS, Settings, masked
+from holdfast.settings import Settings, masked, unheeded
 from holdfast.topologies.pipeline.layout import PipelineLayout, Roles, layout_of
+from holdfast.topologies.pipeline.requirements import need_packages
 from holdfast.topologies.pipeline.roles.callers import CALLERS, OPERATOR
 
 _FOLDER = "postgres"
@@ -39,6 +40,7 @@ _UNHEEDED = (
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
     """Until TERM or INT; a second one leaves little time, a third one none."""
     del log_stream  # the roles log by themselves
+    need_packages()
     check(settings)
     supervisor = Supervisor([])
     with on_stop(supervisor.stop):
@@ -57,12 +59,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 def check(settings: Settings) -> None:
     """`InvalidArgumentError` names what these roles would not do, other errors what protection is missing."""
-    problems = [
-        f"expected {name} to be left alone, because the pipeline topology does not heed it,"
-        f" got {getattr(settings, name)}"
-        for name in _UNHEEDED
-        if getattr(settings, name) != FIELDS[name].default
-    ]
+    problems = [*unheeded(settings, "pipeline", _UNHEEDED)]
     if problems:
         raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
     protect(settings)

@@ -1,30 +1,41 @@
 """`holdfast pipeline worker`: the product's worker over the queue processes that its coordinator names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
+from prometheus_client.core import CounterMetricFamily, Metric
 
 from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import transition_lines
+from holdfast.server.http.request import Answer, Asked, answer
+from holdfast.server.http.routing import Route
 from holdfast.settings import Settings
 from holdfast.topologies.pipeline.backend.admin_api import PipelineAdmin
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
-from holdfast.topologies.pipeline.backend.schedule_api import PipelineSchedules
 from holdfast.topologies.pipeline.backend.work_api import PipelineWork
-from holdfast.topologies.pipeline.backend.work_stats import WorkConfig
+from holdfast.topologies.pipeline.backend.work_stats import WorkConfig, WorkStats
 from holdfast.topologies.pipeline.postgres.database import open_store
 from holdfast.topologies.pipeline.process import check_protection
 from holdfast.topologies.pipeline.roles.callers import Credentials
+from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get
 from holdfast.topologies.pipeline.roles.role_server import RoleServer
-from holdfast.topologies.pipeline.roles.worker_stats import worker_routes, worker_vitals
 from holdfast.topologies.worker_process import run_worker
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
 from holdfast.worker.start_report import Declared, Reads, report_start
 from holdfast.worker.worker_name import host_name
+
+_COUNTERS = {
+    "tickets": "Tickets that came.",
+    "started": "Jobs that were started by them.",
+    "dropped": "Tickets that were of no use: their jobs were canceled, or somebody else's.",
+    "reported": "Outcomes that counted.",
+    "refused": "Outcomes that came too late.",
+}
 
 
 class WorkerFacts:
@@ -99,7 +110,7 @@ async def work(
         closing.push_async_callback(server.stop)
 
         async def prepare() -> None:
-            schedules, admin = PipelineSchedules(store.plans), PipelineAdmin(store)
+            schedules, admin = store.plans, PipelineAdmin(store)
             for spec in declared.schedules:
                 await schedules.set(spec)
             await report_start(declared, Reads(admin.queues, admin.workers, schedules.all))
@@ -107,3 +118,22 @@ async def work(
         return await run_worker(
             api, handlers, config, place.coordinator, prepare, seen=told.see, more={"http": address}
         )
+
+
+def worker_routes(stats: WorkStats, more: Callable[[], Mapping[str, Any]] = dict) -> list[Route]:
+    """The rows of the table; `more` is what the process around it knows beside that."""
+
+    async def show(_asked: Asked) -> Answer:
+        return answer({**asdict(stats), **more()})
+
+    return [get("/worker/stats", show, "The worker in numbers")]
+
+
+def worker_vitals(stats: WorkStats, is_ready: Callable[[], bool]) -> RoleHealth:
+    """What it says of itself."""
+
+    def families() -> Iterator[Metric]:
+        for name, sentence in _COUNTERS.items():
+            yield CounterMetricFamily(f"holdfast_worker_{name}", sentence, value=getattr(stats, name))
+
+    return RoleHealth("worker", is_ready=is_ready, families=families)

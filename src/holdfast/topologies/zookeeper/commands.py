@@ -1,4 +1,4 @@
-"""`holdfast zookeeper ROLE`: one process of the zookeeper topology, around an ensemble that is named."""
+"""`holdfast zookeeper ROLE`: one process of the zookeeper topology, for an existing ensemble."""
 
 import inspect
 import os
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Start one process of the zookeeper topology.",
-    epilog="`holdfast up --topology zookeeper` starts all of them; docs/topologies/zookeeper.md says what each does.",
+    epilog="`holdfast up --topology zookeeper` starts all of them; docs/topologies/zookeeper.md describes them.",
     no_args_is_help=True,
 )
 
-#: What a gateway heeds; it keeps nothing.
+#: The settings of a gateway, which stores nothing.
 _SETTINGS = (
     *("host", "port", "http_port", "no_http", "metrics_port", "tokens", "tls_cert", "tls_key", "tls_client_ca"),
     *("allowed_hosts", "rate_limit", "grpc_connections", "reflection", "insecure", "log_level", "log_format"),
@@ -35,7 +35,7 @@ Hosts = Annotated[
     typer.Option(
         "--ensemble",
         metavar="HOSTS",
-        help="Where everybody meets: zk1:2181,zk2:2181,zk3:2181/holdfast; also HOLDFAST_ENSEMBLE.",
+        help="ZooKeeper ensemble: zk1:2181,zk2:2181,zk3:2181/holdfast; also HOLDFAST_ENSEMBLE.",
         show_default=False,
     ),
 ]
@@ -48,14 +48,13 @@ def zookeeper() -> None:
 
 
 def gateway(ensemble: Hosts = None, has_lifeline: Lifeline = False, **flags: object) -> None:
-    """gRPC, HTTP and the dashboard over an ensemble, until TERM or INT."""
+    """Serve gRPC, HTTP and the dashboard for an ensemble, until TERM or INT."""
     told = {**flags, "ensemble": ensemble, "data": MEMORY}
     settings = load(Settings, flags=told, environment=os.environ, folder=Path.cwd()).settings
     place = _place(settings)
-    from holdfast.process.lifeline import die_with_parent, lifeline
+    from holdfast.process.lifeline import lifeline
 
     if has_lifeline:
-        die_with_parent()
         lifeline()
 
     async def program(settings: Settings, log_stream: "ByteStream") -> None:
@@ -72,20 +71,29 @@ def worker(
     ensemble: Hosts = None,
     app_path: Annotated[
         str | None,
-        typer.Option("--app", "-A", metavar="MODULE:APP", help="Whose jobs to run, beside the built-in types."),
+        typer.Option("--app", "-A", metavar="MODULE:APP", help="App whose jobs to run, besides the built-in types."),
     ] = None,
     queues: Annotated[
-        str | None, typer.Option("--queues", "-Q", metavar="A,B", help="The queues to serve (default: all).")
+        str | None, typer.Option("--queues", "-Q", metavar="A,B", help="Queues to serve (default: all).")
     ] = None,
-    slots: Annotated[str | None, typer.Option("--slots", "-c", metavar="N", help="How many jobs at a time.")] = None,
-    worker_id: Annotated[str | None, typer.Option(metavar="NAME", help="A name of its own.")] = None,
+    slots: Annotated[
+        str | None, typer.Option("--slots", "-c", metavar="N", help="Number of jobs to run at a time.")
+    ] = None,
+    worker_id: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of this worker (default: made from the host name).")
+    ] = None,
     lease_ms: Annotated[
-        str | None, typer.Option(metavar="MS", help="How long its bids outlive its silence (default: 10000).")
+        str | None,
+        typer.Option(
+            metavar="MS", help="Session timeout: a worker silent for this long loses its jobs (default: 10000)."
+        ),
     ] = None,
-    log_level: Annotated[str | None, typer.Option(help="What is logged (default: info).", metavar="LEVEL")] = None,
-    log_format: Annotated[str | None, typer.Option(help="json, text, or auto.", metavar="FORMAT")] = None,
+    log_level: Annotated[str | None, typer.Option(help="Lowest level to log (default: info).", metavar="LEVEL")] = None,
+    log_format: Annotated[
+        str | None, typer.Option(help="Log format: json, text, or auto (text on a terminal).", metavar="FORMAT")
+    ] = None,
 ) -> None:
-    """Bids for jobs and runs them, as `holdfast worker --connect zk://HOSTS` does."""
+    """Bid for jobs and run them, like `holdfast worker --connect zk://HOSTS`."""
     told: dict[str, object] = {"ensemble": ensemble, "lease_ms": lease_ms}
     loaded = load(Settings, flags=told, environment=os.environ, folder=Path.cwd())
     place = _place(loaded.settings)
@@ -108,13 +116,13 @@ def _place(settings: Settings) -> "Ensemble":
     from holdfast.topologies.zookeeper.ensemble_url import ensemble_of
 
     if not settings.ensemble:
-        message = "expected --ensemble or HOLDFAST_ENSEMBLE to say where the ensemble is, got nothing"
+        message = "no ensemble is given; set --ensemble or HOLDFAST_ENSEMBLE to the hosts of ZooKeeper"
         raise InvalidArgumentError(message, reason="ENSEMBLE_MISSING")
     return ensemble_of(settings.ensemble)
 
 
 def _signature() -> inspect.Signature:
-    """What stands above, and the settings that it heeds."""
+    """Returns the parameters above and the settings of a gateway."""
     own = [one for one in inspect.signature(gateway).parameters.values() if one.kind is not one.VAR_KEYWORD]
     return inspect.Signature([*own, *of_a_gateway(_SETTINGS)])
 

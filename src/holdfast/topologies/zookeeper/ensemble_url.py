@@ -6,7 +6,9 @@ knows the processes that may read and change the nodes: a URL is logged and stan
 
 import os
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
@@ -14,10 +16,18 @@ import msgspec
 from holdfast import limits
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError
 from holdfast.process.private_paths import problem_of_file
-from holdfast.settings import ENSEMBLE, SESSION_MS, masked
+from holdfast.settings import ENSEMBLE, masked
+from holdfast.topologies.table import topology_named
+
+if TYPE_CHECKING:
+    from holdfast.ports import WorkApi
+    from holdfast.topologies.zookeeper.backend.ensemble_client import EnsembleClient
+    from holdfast.topologies.zookeeper.link import Bidding
 
 ROOT = "/holdfast"
 PORT = 2_181
+#: How long a worker's session outlives its silence, where the URL does not say it.
+SESSION_MS: int = topology_named("zookeeper").defaults["lease_ms"]
 
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/:,@?#\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
 _MILLISECONDS = re.compile(r"[0-9]{1,18}")
@@ -49,6 +59,18 @@ class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
         lease = {} if self.lease_ms == SESSION_MS else {_LEASE: str(self.lease_ms)}
         return f"{ENSEMBLE}{self._shown(lease)}"
 
+    async def client(self) -> "EnsembleClient":
+        """Connects a client; `UnavailableError` if no server answers."""
+        from holdfast.topologies.zookeeper.client_api import open_client  # noqa: PLC0415 - it imports this module
+
+        return await open_client(self)
+
+    def work(self) -> "WorkApi":
+        """Where a worker bids for jobs."""
+        from holdfast.topologies.zookeeper.client_api import bid_work  # noqa: PLC0415 - it imports this module
+
+        return bid_work(self)
+
     def _shown(self, query: dict[str, str]) -> str:
         told = {**query, **({_AUTH_FILE: quote(self.auth_file)} if self.auth_file else {})}
         words = "&".join(f"{name}={value}" for name, value in told.items())
@@ -63,7 +85,7 @@ class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
                 state, found = os.fstat(file.fileno()), file.read().strip()
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            message = f"expected {_AUTH_FILE} to name a file with the credentials, got {self.auth_file!r}: {why}"
+            message = f"{_AUTH_FILE} must name a file with the credentials, got {self.auth_file!r}: {why}"
             raise FailedPreconditionError(message, reason="CREDENTIALS_UNUSABLE") from None
         if problem := problem_of_file(Path(self.auth_file), state):
             message = f"the credentials in {self.auth_file!r} cannot be used: {problem}"
@@ -95,6 +117,21 @@ def ensemble_of(text: str) -> Ensemble:
         raise _wrong(text, f"what is below /{_RESERVED} is ZooKeeper's own")
     lease_ms, auth_file = _told(text, parts.query)
     return Ensemble(hosts=",".join(hosts), root=root, lease_ms=lease_ms, auth_file=auth_file)
+
+
+def opener(url: str, settings: Mapping[str, object], clock: object, token: str) -> "Callable[[], Bidding]":
+    """Returns a function that opens the link of an app. Refuses settings, a clock, a token and a wrong URL now."""
+    if settings or clock or token:
+        message = "settings, clock and token are not allowed for zk://; remove them"
+        raise InvalidArgumentError(message, reason="SETTINGS_INVALID")
+    ensemble = ensemble_of(url)
+
+    def link() -> "Bidding":
+        from holdfast.topologies.zookeeper.link import Bidding  # noqa: PLC0415 - it imports this module
+
+        return Bidding(ensemble)
+
+    return link
 
 
 def _host(text: str, part: str) -> str:

@@ -7,7 +7,6 @@ import asyncio
 import os
 from contextlib import AsyncExitStack
 
-from holdfast.core.capabilities import ZOOKEEPER
 from holdfast.errors import UnavailableError
 from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce, places
@@ -17,6 +16,7 @@ from holdfast.server.protection import protect
 from holdfast.server.public_server import Face
 from holdfast.settings import Settings
 from holdfast.topologies.worker_process import exempt_what_is_loaded
+from holdfast.topologies.zookeeper import ZOOKEEPER
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.records import NodeRetention
@@ -50,7 +50,7 @@ async def serve(settings: Settings, ensemble: Ensemble) -> None:
             backend = Backend(jobs, declared=ZOOKEEPER, histories=jobs, elsewhere=elsewhere)
             face = Face(backend, settings, protection=protection)
             addresses = await face.start()
-            # Whoever asks is answered before what it asks for is closed.
+            # Answer open calls before the connection to the ensemble is closed.
             closing.push_async_callback(face.stop)
             exempt_what_is_loaded()
             line = {"event": "ready", "service": "gateway", **addresses, "ensemble": ensemble.place}

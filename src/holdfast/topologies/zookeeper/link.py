@@ -1,47 +1,68 @@
-"""`zk://host:port,host:port/path`: a link to an ensemble, where clients and workers meet without a server of ours."""
+"""`zk://host:port,host:port/path`: a link to an ensemble, used by clients and workers without a server of ours."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast import limits
 from holdfast.client.link import LinkPorts, Near
 from holdfast.client.reconnect_policy import Patience, patiently
 from holdfast.errors import HoldfastError
 from holdfast.ports import WorkApi
-from holdfast.topologies.zookeeper.client_api import BiddingJobs, bid_work
+from holdfast.topologies.zookeeper.client_api import bid_work, open_client
 from holdfast.topologies.zookeeper.ensemble_url import Ensemble
+
+if TYPE_CHECKING:
+    from holdfast.topologies.zookeeper.backend.ensemble_client import EnsembleClient
 
 T = TypeVar("T")
 
-#: A call waits for the ensemble at most twice in a row before it fails: what lasted longer was answered at first.
+#: A call waits for the ensemble at most twice before it fails, so one that lasted longer had a reply at first.
 _ANSWERED_S = 3 * limits.ZOOKEEPER_CALL_MS / 1_000
 
 
 class Bidding:
-    """One session for everything that is asked, and one more for each worker."""
+    """One session for all calls, and one more for each worker.
+
+    The session is opened by the first call, and all calls that come meanwhile wait for the same opening.
+    """
 
     is_private = False
 
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
-        self._jobs = BiddingJobs(ensemble)
-        self._ports = LinkPorts(self._jobs, self._jobs, self._jobs, self._jobs.schedules, self._jobs)
+        self._opening: asyncio.Task[EnsembleClient] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the ensemble has answered."""
+        opening = self._opening
+        return opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None
+
+    async def _ports(self) -> LinkPorts:
+        if self._opening is None or (self._opening.done() and not self.is_open):
+            self._opening = asyncio.create_task(open_client(self._ensemble))
+        # A caller that gives up waiting does not end the opening for the others.
+        client = await asyncio.shield(self._opening)
+        return LinkPorts(client, client, client, client.schedules, client)
 
     async def call(
         self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
-        """The answer; what is repeatable is asked again while the ensemble chooses a leader or a session is renewed."""
-        if is_repeatable and self._jobs.is_open:
-            return await patiently(lambda: use(self._ports), Patience(_ANSWERED_S))
-        return await use(self._ports)
+        """The answer; a repeatable call is repeated while the ensemble elects a leader or a session is renewed."""
+
+        async def once() -> T:
+            return await use(await self._ports())
+
+        return await patiently(once, Patience(_ANSWERED_S)) if is_repeatable and self.is_open else await once()
 
     async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
-        """What a stream yields; after a loss it begins anew."""
+        """The items of a stream, which begins anew after a loss."""
         patience = Patience(_ANSWERED_S)
         while True:
             patience.begin()
             try:
-                async for item in use(self._ports):
+                async for item in use(await self._ports()):
                     yield item
             except HoldfastError as error:
                 await patience.bear(error)
@@ -49,16 +70,22 @@ class Bidding:
                 return
 
     def near(self) -> Near | None:
-        """Nobody: the session lives on the link's own loop."""
+        """None: the session belongs to the link's own loop."""
         return None
 
     async def work(self) -> WorkApi:
-        """Sessions that bid, each on a connection of its own."""
+        """Returns a `WorkApi` whose sessions bid, each on a connection of its own."""
         return bid_work(self._ensemble)
 
     async def close(self) -> None:
-        """Ends the session."""
-        await self._jobs.close()
+        """Ends the session, or the attempt to open one."""
+        opening, self._opening = self._opening, None
+        if opening is None:
+            return
+        opening.cancel()
+        await asyncio.wait([opening])
+        if not opening.cancelled() and opening.exception() is None:
+            await opening.result().close()
 
     def disown(self) -> None:
-        """A session is of no use to a child, and is never touched there."""
+        """Does nothing: a forked child never touches the session of its parent."""

@@ -1,4 +1,4 @@
-"""A ZooKeeper ensemble of our own in a directory, for whoever has none.
+"""A private ZooKeeper ensemble in a directory, for users without an ensemble.
 
 It is durable (each server syncs what it acknowledges), and listens on the loopback and nowhere else. Its servers do not
 outlive the process that started them, even a killed one, and each comes back.
@@ -7,28 +7,27 @@ Other users of the machine reach its ports. The file `auth`, which only its owne
 clients: nodes that are made with them are closed to others. Servers show each other a secret of their own (SASL), so
 that no other process joins them and is sent what they keep.
 
-Invariants: whoever runs servers in the directory holds its lock, and the servers hold it too, so that the next one
-waits until all of the last one's are gone; the ports are chosen once, so that whoever knows them finds it again.
+Invariants: the process that runs servers in the directory holds its lock, and the servers hold it too, so that the next
+one waits until all servers of the last one are gone; the ports are chosen once, so that clients find them again.
 """
 
 import contextlib
-import fcntl
 import os
 import random
 import secrets
 import signal
 import socket
-import time
 from pathlib import Path
 
 import msgspec
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
+from holdfast.process.engine_directory import EngineDirectory
 from holdfast.process.private_paths import prepare_directory, replace_secret
 from holdfast.topologies.zookeeper.programs import INSTALLED, JavaPrograms, find_programs
-from holdfast.topologies.zookeeper.server_process import ZooKeeperServer
+from holdfast.topologies.zookeeper.server_process import ZooKeeperServer, replace_file
 
-#: Below the range that Linux gives to whoever connects to somewhere.
+#: Below the range of Linux's ephemeral ports.
 _PORTS = range(20_000, 32_000)
 _SESSION_MS_MAX = 120_000
 #: How long a server may take to learn what the leader knows, which is everything, and to answer it after that. A server
@@ -50,9 +49,7 @@ QuorumLearner {{
 _SASL_THREADS = 6
 
 _START_S = 120.0
-#: A server whose starter was killed takes a moment to end.
-_LOCK_S = 15.0
-_POLL_S = 0.05
+_STOP_S = 10.0
 
 
 class ServerPorts(msgspec.Struct, frozen=True):
@@ -64,7 +61,7 @@ class ServerPorts(msgspec.Struct, frozen=True):
 
 
 class PrivateZooKeeper:
-    """Some servers in one directory; with one there is nobody to take over from it."""
+    """Some servers in one directory; a single server has no other to take over from it."""
 
     def __init__(
         self,
@@ -81,7 +78,7 @@ class PrivateZooKeeper:
         self._is_synced = is_synced
         self._installed = installed
         self._programs: JavaPrograms | None = None
-        self._open_directory = -1
+        self._claim = EngineDirectory(self._directory, holds="an ensemble", engine="ZooKeeper")
         self.servers: list[ZooKeeperServer] = []
 
     @property
@@ -92,7 +89,7 @@ class PrivateZooKeeper:
     def start(self) -> str:
         """Starts it, in a directory that is made if need be; returns the hosts once every server serves."""
         self._programs = find_programs(self._installed)
-        self._lock()
+        self._claim.open(prepare_directory)
         try:
             ports = self._ports()
             self.servers = [self._server(index, ports) for index in range(self._count)]
@@ -112,23 +109,21 @@ class PrivateZooKeeper:
     def stop(self) -> None:
         """Ends all servers; connections that are open are cut."""
         for server in self.servers:
-            server.end()
+            server.end(signal.SIGTERM, signal.SIGCONT)  # a paused server continues in order to end
         for server in self.servers:
-            server.ended()
-        if self._open_directory >= 0:
-            os.close(self._open_directory)
-            self._open_directory = -1
+            server.ended(_STOP_S, signal.SIGKILL)
+        self._claim.close()
 
     def kill(self, index: int) -> None:
         """Ends one server at once, as a power cut would; it stays down until `start_server`."""
         self.servers[index].end(signal.SIGKILL)
-        self.servers[index].ended()
+        self.servers[index].ended(_STOP_S, signal.SIGKILL)
 
     def start_server(self, index: int) -> None:
         """Starts one that is down, and does not wait for it."""
         assert self._programs is not None
         others = [*self.servers[:index], *self.servers[index + 1 :]]
-        self.servers[index].start(self._programs, self._open_directory, lambda: any(other.mode() for other in others))
+        self.servers[index].start(self._programs, self._claim.descriptor, lambda: any(other.mode() for other in others))
 
     def pause(self, index: int) -> None:
         """One server stands still, and its connections stay open."""
@@ -141,12 +136,9 @@ class PrivateZooKeeper:
     def serving(self, index: int) -> None:
         """Waits until a server serves; `UnavailableError` if it does not come to that."""
         server = self.servers[index]
-        deadline_s = time.monotonic() + _START_S
-        while not server.mode():
-            if not server.is_kept or time.monotonic() > deadline_s:
-                message = f"server {index + 1} of the private ensemble does not start: {server.last_words()}"
-                raise UnavailableError(message, reason="ZOOKEEPER_FAILED")
-            time.sleep(_POLL_S)
+        if not server.becomes_ready(server.mode, _START_S):
+            message = f"server {index + 1} of the private ensemble does not start: {server.last_words()}"
+            raise UnavailableError(message, reason="ZOOKEEPER_FAILED")
 
     def leader(self) -> int | None:
         """Which server leads now; None while none does. One that stands still delays the answer."""
@@ -218,28 +210,6 @@ class PrivateZooKeeper:
 
     # -- the directory
 
-    def _lock(self) -> None:
-        try:
-            prepare_directory(self._directory)
-            self._open_directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            message = f"cannot keep an ensemble in {self._directory}: {error.strerror}"
-            raise FailedPreconditionError(message, reason="DIRECTORY_UNUSABLE") from error
-        deadline_s = time.monotonic() + _LOCK_S
-        while not self._has_locked():
-            if time.monotonic() > deadline_s:
-                self.stop()
-                message = f"another process runs ZooKeeper in {self._directory}"
-                raise FailedPreconditionError(message, reason="DIRECTORY_LOCKED")
-            time.sleep(_POLL_S)
-
-    def _has_locked(self) -> bool:
-        try:
-            fcntl.flock(self._open_directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
     def _ports(self) -> list[ServerPorts]:
         """Those of the first start; another number of servers is another ensemble."""
         path = self._directory / "ports.json"
@@ -247,17 +217,12 @@ class PrivateZooKeeper:
             try:
                 ports = msgspec.json.decode(path.read_bytes(), type=list[ServerPorts])
             except msgspec.DecodeError as error:
-                message = f"expected {path} to name the ensemble's ports: {error}; remove it, and others are taken"
+                message = f"{path} must name the ensemble's ports: {error}; remove it, and others are taken"
                 raise FailedPreconditionError(message, reason="PORTS_DAMAGED") from error
         else:
             ports = [ServerPorts(*three) for three in _free_ports(self._count)]
-            new = path.with_suffix(".new")
-            with new.open("wb") as file:
-                file.write(msgspec.json.encode(ports))
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(path)
-            os.fsync(self._open_directory)
+            replace_file(path, msgspec.json.encode(ports).decode())
+            os.fsync(self._claim.descriptor)
         if len(ports) != self._count:
             message = f"the ensemble in {self._directory} has {len(ports)} servers, not {self._count}"
             raise FailedPreconditionError(message, reason="ENSEMBLE_DIFFERS")

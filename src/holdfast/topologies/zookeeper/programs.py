@@ -3,9 +3,7 @@
 A server is killed when the thread that started it ends, however it ends: what it has acknowledged is on its disk.
 """
 
-import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -13,6 +11,7 @@ from typing import BinaryIO
 import msgspec
 
 from holdfast.errors import FailedPreconditionError
+from holdfast.process.engine_process import Popen, spawn_engine
 
 #: Where Debian's packages put what is written in Java.
 INSTALLED = Path("/usr/share/java")
@@ -21,13 +20,11 @@ _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: Memory to begin with, and at most. It bounds how many jobs there may be: all of them are in it, and more than once
 #: while a server learns them anew.
 _HEAP = ("-Xms256m", "-Xmx512m")
-#: One without memory ends, and is started again; else it would stand there and answer nobody.
+#: A server without memory ends and is restarted; otherwise it would stay and answer no request.
 _FULL = "-XX:+ExitOnOutOfMemoryError"
 #: Who comes back is sent all that there is, not what it seems to have missed: servers of 3.8.0, which is Debian's, may
 #: differ for good after the latter (ZOOKEEPER-4785 and others), and then each client is told what its server believes.
 _LEARNING = "-Dzookeeper.forceSnapshotSync=true"
-#: Whoever dies before its child has asked to be told of it would not be missed: the child looks once more.
-_STARTER = '[ "$PPID" = "$0" ] || exit 1; exec "$@"'
 _LOGGER = "org.slf4j.simpleLogger"
 #: Warnings are written, but not several times a second that a neighbour is not there.
 _LOGGING: Mapping[str, str] = {
@@ -48,27 +45,15 @@ class JavaPrograms(msgspec.Struct, frozen=True):
     java: str
     classes: list[Path]
 
-    def start(
-        self, configuration: str, *, jaas: Path, directory: int, output: BinaryIO | int
-    ) -> "subprocess.Popen[bytes]":
+    def start(self, configuration: str, *, jaas: Path, directory: int, output: BinaryIO | int) -> Popen:
         """Starts a server that is handed this open directory."""
         command = [
-            *("setpriv", "--pdeathsig", "KILL", "sh", "-c", _STARTER, str(os.getpid())),
             *(self.java, *_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _FULL, _LEARNING),
             f"-Djava.security.auth.login.config={jaas}",
             *(f"-D{_LOGGER}.{name}={value}" for name, value in _LOGGING.items()),
             *("-cp", ":".join(map(str, self.classes)), _MAIN, configuration),
         ]
-        return subprocess.Popen(  # noqa: S603 - programs of the machine, arguments of ours
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            pass_fds=[directory],
-            cwd="/",
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
-            start_new_session=True,
-        )
+        return spawn_engine(command, death_signal="KILL", directory=directory, output=output)
 
 
 def find_programs(installed: Path = INSTALLED) -> JavaPrograms:

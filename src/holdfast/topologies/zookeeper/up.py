@@ -24,7 +24,7 @@ from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop
 from holdfast.process.supervisor import StoppedError, Supervisor
 from holdfast.server.protection import protect
-from holdfast.settings import FIELDS, Settings
+from holdfast.settings import FIELDS, Settings, unheeded
 from holdfast.topologies.worker_process import worker_role
 from holdfast.topologies.zookeeper.ensemble_url import Ensemble, ensemble_of
 
@@ -60,12 +60,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 def check(settings: Settings) -> None:
     """`InvalidArgumentError` names what these processes would not do, other errors what protection is missing."""
-    problems = [
-        f"expected {name} to be left alone, because the zookeeper topology does not heed it,"
-        f" got {getattr(settings, name)}"
-        for name in _UNHEEDED
-        if getattr(settings, name) != FIELDS[name].default
-    ]
+    problems = [*unheeded(settings, "zookeeper", _UNHEEDED)]
     if problems:
         raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
     if settings.ensemble:

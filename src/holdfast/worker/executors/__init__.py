@@ -1,1 +1,1 @@
-"""Where attempts run: on the loop, in threads, in child processes."""
+"""Executors, which run attempts on the loop, in threads or in child processes."""

@@ -1,4 +1,4 @@
-"""Handlers that are coroutines: each attempt is a task on the worker's loop."""
+"""Runs handlers that are coroutines: each attempt is a task on the worker's loop."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from holdfast.worker.outcomes import failed, interrupted, succeeded
 
 
 class TaskExecutor:
-    """Tasks by attempt. A task that swallows its cancellation is left behind after a while."""
+    """Tasks by attempt. A task that swallows its cancellation is left behind after the grace period."""
 
     def __init__(self, watcher: Watcher, *, kill_grace_ms: int) -> None:
         self._watcher = watcher
@@ -22,26 +22,26 @@ class TaskExecutor:
         self._timers: dict[JobContext, asyncio.TimerHandle] = {}
         self._left_behind: set[asyncio.Task[None]] = set()
         self._ended: list[Ended] = []
-        #: Jobs that have ended since somebody last cleared this.
+        #: Ids of jobs that have ended since `watch_loop` last cleared this.
         self.just_ended: deque[str] = deque(maxlen=20)
 
     @property
     def running(self) -> int:
-        """How many attempts take a slot."""
+        """The number of attempts that occupy a slot."""
         return len(self._tasks)
 
     @property
     def left_behind(self) -> int:
-        """How many tasks go on although they were canceled again and again."""
+        """The number of tasks that still run although they were canceled twice."""
         return len(self._left_behind)
 
     @property
     def job_ids(self) -> list[str]:
-        """Whose code runs on the loop, or has just run there."""
+        """Ids of jobs whose code runs on the loop, or has just run there."""
         return [*(context.job_id for context in self._tasks), *self.just_ended]
 
     def start(self, context: JobContext) -> None:
-        """Makes the task; it begins with the loop's next turn."""
+        """Creates the task, which begins in the loop's next turn."""
         self._tasks[context] = asyncio.get_running_loop().create_task(self._attempt(context))
 
     def interrupt(self, context: JobContext) -> None:
@@ -50,13 +50,13 @@ class TaskExecutor:
         if task is None:
             return
         task.cancel()
-        if not context.started_s:  # before its first step: not one line of it will run
+        if not context.started_s:  # canceled before its first step, so none of its code will run
             self._end(context, interrupted(context))
         else:
             self._set_timer(context, self._grace_s, self._write_off)
 
     async def close(self) -> None:
-        """Cancels what is left, and waits for it for a moment."""
+        """Cancels the remaining tasks, and waits for them up to the grace period."""
         tasks = [*self._tasks.values(), *self._left_behind]
         for task in tasks:
             task.cancel()
@@ -71,7 +71,7 @@ class TaskExecutor:
         try:
             output = context.handler.run(context.assignment)
             row = succeeded(context, output if isinstance(output, bytes) else await output)
-        except BaseException as error:  # noqa: BLE001 - anything: unreported, the job would be held for ever
+        except BaseException as error:  # noqa: BLE001 - without a report, the worker would keep the lease for ever
             row = failed(context, error)
         self._end(context, row)
 
@@ -89,14 +89,17 @@ class TaskExecutor:
         self.interrupt(context)
 
     def _write_off(self, context: JobContext) -> None:
-        """The task does not end: its slot goes to another, and it is asked once more."""
+        """Frees the slot of a task that does not end, and cancels the task once more."""
         task = self._tasks[context]
         self._left_behind.add(task)
         task.add_done_callback(self._left_behind.discard)
         task.cancel()
         self._watcher.tally.written_off += 1
         get_logger().warning(
-            "written_off", job_id=context.job_id, mode="async", message="the coroutine swallows its cancellation"
+            "written_off",
+            job_id=context.job_id,
+            mode="async",
+            message="the coroutine swallowed its cancellation; let asyncio.CancelledError propagate",
         )
         self._end(context, interrupted(context))
 
@@ -105,7 +108,7 @@ class TaskExecutor:
             return
         self._drop_timer(context)
         self.just_ended.append(context.assignment.job_id)
-        if not self._ended:  # those that end in one turn of the loop are told together
+        if not self._ended:  # attempts that end in one turn of the loop are reported together
             asyncio.get_running_loop().call_soon(self._tell)
         self._ended.append((context, row))
 

@@ -1,7 +1,7 @@
 """The child: `python -m holdfast.worker.executors.child FD APP MEMORY_BYTES`. Runs one attempt at a time.
 
-The main thread runs job code, so that signals reach it; a second thread listens to the parent. Standard output
-belongs to job code: the parent is spoken to over a socket of its own.
+The main thread runs job code, so that signals reach it; a second thread receives messages from the parent. Standard
+output belongs to job code; child and parent use a separate socket.
 """
 
 import asyncio
@@ -46,12 +46,12 @@ from holdfast.worker.executors.frames import (
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
 from holdfast.worker.outcomes import failed, interrupted, succeeded
 
-#: Notes go to the parent no oftener than this; it sends them on with its heartbeats.
+#: Minimum interval between notes to the parent, which sends them on with its heartbeats.
 _NOTES_S = 0.1
 
 
 class Child:
-    """Runs what the parent sends."""
+    """Runs the attempts that the parent sends."""
 
     def __init__(self, parent: socket.socket) -> None:
         self._parent = parent
@@ -61,7 +61,7 @@ class Child:
         self._flush: threading.Timer | None = None
 
     def work(self, handlers: dict[str, Handler]) -> None:
-        """Until told to leave; after an attempt that was interrupted this process is not used again."""
+        """Runs attempts until the parent sends `Leave`. After an interrupted attempt the process is not reused."""
         signal.signal(signal.SIGTERM, self._on_term)
         threading.Thread(target=self._listen, name="holdfast-parent", daemon=True).start()
         self._send(Ready())
@@ -82,20 +82,20 @@ class Child:
             self._context = context
             row = _outcome(context)
             self._context = None
-        except JobInterrupt:  # it came just before or after the handler
+        except JobInterrupt:  # raised just before or after the handler
             self._context = None
             context.interrupt = context.interrupt or CancelInterrupt
             row = interrupted(context)
         return row
 
     def _on_term(self, _number: int, _frame: FrameType | None) -> None:
-        """The parent wants the attempt to end; between two attempts there is nothing to end."""
+        """Raises the interrupt in the running attempt; does nothing between two attempts."""
         if self._context is not None:
             self._context.interrupt = self._context.interrupt or CancelInterrupt
             raise self._context.interrupt
 
     def _listen(self) -> None:
-        """Takes what the parent says; when it is gone, so is this process, and everything it has started."""
+        """Receives messages; when the parent is gone, kills this process and all others of its group."""
         with suppress(OSError):
             while order := self._receive():
                 self._obey(order)
@@ -118,7 +118,7 @@ class Child:
         return TO_CHILD.decode(body) if body else None
 
     def _read(self, size: int) -> bytes:
-        """So many bytes, or none if the parent is gone."""
+        """Reads exactly `size` bytes; returns none if the parent is gone."""
         parts = bytearray()
         while len(parts) < size:
             part = self._parent.recv(size - len(parts))
@@ -160,7 +160,7 @@ def _outcome(context: JobContext) -> ReportRow:
     try:
         output = context.handler.run(context.assignment)
         return succeeded(context, asyncio.run(_awaited(output)) if inspect.isawaitable(output) else output)
-    except BaseException as error:  # noqa: BLE001 - anything: the parent must hear of it
+    except BaseException as error:  # noqa: BLE001 - the parent must receive an outcome, whatever was raised
         return failed(context, error)
 
 
@@ -169,7 +169,7 @@ async def _awaited(output: Awaitable[bytes]) -> bytes:
 
 
 def main(descriptor: str, app_path: str, memory_bytes: str) -> int:
-    """One life of a child."""
+    """Runs the child until it exits; returns its exit status."""
     die_with_parent()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a child that is killed flushes nothing

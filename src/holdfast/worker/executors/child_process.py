@@ -1,8 +1,7 @@
-"""One child process, seen from the worker: started, spoken to, killed with all that it has started, and reaped.
+"""One child process, seen from the worker: start, messages, kill with all its descendants, and reap.
 
-The child leads a process group of its own. Its death is learnt from the kernel (a pidfd), not only from the end of its
-socket, which a grandchild may hold open. The group is killed before the child is reaped, while its number cannot
-belong to anybody else.
+The child leads its own process group. The worker detects its death by a pidfd and not only by the end of its socket,
+which a grandchild may hold open. The group is killed before the child is reaped, while its id cannot be reused.
 """
 
 import asyncio
@@ -15,12 +14,12 @@ import subprocess
 from holdfast.process.child_command import child_command
 from holdfast.worker.executors.frames import FRAME_BYTES_MAX, LENGTH_BYTES, FromChild, ToChild, framed, said_by_child
 
-#: How long bytes of a dead child may still be on their way.
+#: How long to wait for the last bytes of a dead child.
 _LINGER_S = 1.0
 
 
 class ChildProcess:
-    """Its process and its socket."""
+    """The process and the socket of a child."""
 
     def __init__(self, app_path: str, memory_bytes: int) -> None:
         self._arguments = (app_path, str(memory_bytes))
@@ -32,16 +31,16 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process; 0 before it was started."""
+        """The process id; 0 before the start."""
         return self._popen.pid if self._popen else 0
 
     async def start(self) -> None:
-        """Spawns it. `OSError` if no process can be had."""
+        """Spawns the child; `OSError` if no process can be created."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 command = child_command("holdfast.worker.executors.child", str(theirs.fileno()), *self._arguments)
-                # Returns as soon as the child has begun, within a few milliseconds.
+                # This blocks the loop for a few milliseconds, until the child has begun.
                 self._popen = subprocess.Popen(  # noqa: ASYNC220, S603 - asyncio's own needs a watcher; our program
                     command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
                 )
@@ -56,16 +55,16 @@ class ChildProcess:
             self._popen.wait()
             raise
         asyncio.get_running_loop().add_reader(self._pidfd, self._on_death)
-        ours.setblocking(False)  # noqa: FBT003 - the way it is spelt
+        ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
 
     def send(self, message: ToChild) -> None:
-        """Says something; a child that is dead does not hear it."""
+        """Sends a message; does nothing if the connection is closed."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(framed(message))
 
     async def receive(self) -> FromChild | None:
-        """What it says next; None if it says nothing sensible any more."""
+        """Waits for the next message; None at the end of the stream and for an invalid message."""
         assert self._reader is not None
         try:
             size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
@@ -74,13 +73,13 @@ class ChildProcess:
             return None
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to it and to all that it has started."""
+        """Sends a signal to the child and to all processes of its group."""
         if self._popen is not None and self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, number)
 
     async def end(self) -> int:
-        """Kills what is left of it, and returns its exit status as Python gives it."""
+        """Kills the process group, reaps the child, and returns its exit status (negative: a signal number)."""
         if self._popen is None:
             return 0
         self.signal(signal.SIGKILL)
@@ -94,9 +93,9 @@ class ChildProcess:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        self.signal(signal.SIGKILL)  # its grandchildren: the child itself is a zombie until it is waited for
+        self.signal(signal.SIGKILL)  # for the grandchildren: the child itself is a zombie until it is reaped
         self._died.set()
-        # What it said last is read to the end, unless somebody else holds its socket open.
+        # The last messages are read to the end of the stream. The timeout is for a grandchild that keeps it open.
         loop.call_later(_LINGER_S, self._close)
 
     def _close(self) -> None:
@@ -105,7 +104,7 @@ class ChildProcess:
 
 
 def how_it_ended(status: int) -> str:
-    """The end of a process in words."""
+    """Describes an exit status in words."""
     if status >= 0:
         return f"exited with status {status}"
     try:

@@ -1,6 +1,6 @@
-"""What a worker and a child say to each other: four bytes of length (big endian), then one message as msgpack.
+"""Messages between a worker and a child: four bytes of length (big endian), then one message as msgpack.
 
-Job code has the child's socket as well. So nothing is taken for the words of a child that the worker could not send on.
+Job code has access to the child's socket. So the worker accepts only messages that it could send on to the backend.
 """
 
 import msgspec
@@ -14,40 +14,40 @@ from holdfast.ports import Assignment
 from holdfast.worker.outcomes import RUNTIME_MS_MAX
 
 LENGTH_BYTES = 4
-#: Longer than any message: what claims to be, is none.
+#: Longer than any valid message; a frame that claims to be longer is invalid.
 FRAME_BYTES_MAX = 2 * limits.MESSAGE_BYTES_MAX
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """To the child: run this."""
+    """To the child: run this attempt."""
 
     assignment: Assignment
-    #: The span around it, where there is one.
+    #: The context of the attempt's span, if there is one.
     trace: TraceContext | None = None
 
 
 class Interrupt(msgspec.Struct, frozen=True, tag="interrupt"):
-    """To the child: what runs should end, and why."""
+    """To the child: end the running attempt, because of a timeout or a cancel."""
 
     is_timeout: bool
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
-    """To the child: end in good order."""
+    """To the child: exit cleanly."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """From the child: the app is loaded, jobs can come."""
+    """From the child: the app is loaded, and the child can run attempts."""
 
 
 class Said(msgspec.Struct, frozen=True, tag="said"):
-    """From the child: what job code said."""
+    """From the child: a note of the running attempt."""
 
     note: Note
 
 
 class Over(msgspec.Struct, frozen=True, tag="over"):
-    """From the child: the attempt has ended; and how much memory the child holds."""
+    """From the child: the outcome of the attempt, and the child's resident memory."""
 
     row: ReportRow
     resident_bytes: int
@@ -63,7 +63,7 @@ _PERMILLE_MAX = 1_000
 
 
 def said_by_child(data: bytes) -> FromChild | None:
-    """What a child says; None for what no child of ours would."""
+    """Decodes a message from a child; None if it is invalid."""
     try:
         message = _FROM_CHILD.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -95,6 +95,6 @@ def _is_note(note: Note) -> bool:
 
 
 def framed(message: ToChild | FromChild) -> bytes:
-    """The message with its length before it."""
+    """Encodes a message with its length before it."""
     body = _ENCODER.encode(message)
     return len(body).to_bytes(LENGTH_BYTES, "big") + body

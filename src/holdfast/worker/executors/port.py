@@ -1,4 +1,4 @@
-"""What every executor offers, and what it tells."""
+"""The interface of executors, and the callbacks to which they report."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -12,14 +12,14 @@ Ended = tuple[JobContext, ReportRow]
 
 
 class AttemptTally(msgspec.Struct):
-    """What has happened in one worker since it started."""
+    """Counters of one worker since it started."""
 
     ended: int = 0
     timeouts: int = 0
     cancels: int = 0
-    #: Attempts that did not end when they were told to, and were left behind.
+    #: Attempts that did not end when interrupted, and were left behind.
     written_off: int = 0
-    #: Children that died under a job.
+    #: Children that died while they ran a job.
     children_died: int = 0
     #: Children that were replaced because of their age or size.
     children_recycled: int = 0
@@ -27,24 +27,24 @@ class AttemptTally(msgspec.Struct):
 
 
 class Watcher(msgspec.Struct, frozen=True):
-    """Whom an executor tells, always on the worker's loop."""
+    """The callbacks of an executor, which calls them on the worker's loop only."""
 
-    #: Attempts that are over, with their outcomes; one that was reported before may come again and is ignored.
+    #: Called with ended attempts and their outcomes. An attempt may be reported more than once; repeats are ignored.
     ended: Callable[[list[Ended]], None]
     tally: AttemptTally
 
 
 class Executor(Protocol):
-    """Runs attempts. Every one that was started is told to the watcher as ended, once or more."""
+    """Runs attempts, and reports each started attempt to the watcher as ended, once or more."""
 
     def start(self, context: JobContext) -> None:
-        """Runs the attempt, or lets it wait for its turn."""
+        """Runs the attempt, or queues it."""
         ...
 
     def interrupt(self, context: JobContext) -> None:
-        """Ends an attempt whose `interrupt` says why; one that does not end in time is written off."""
+        """Ends an attempt whose `interrupt` is set; an attempt that does not end in time is written off."""
         ...
 
     async def close(self) -> None:
-        """Ends everything that is left, without a word."""
+        """Ends the remaining attempts; their outcomes no longer matter."""
         ...

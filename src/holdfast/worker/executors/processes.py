@@ -1,4 +1,4 @@
-"""Handlers that need isolation: children that run one attempt at a time, are kept warm, and can be killed."""
+"""Runs handlers that need isolation, in children that run one attempt at a time, are reused, and can be killed."""
 
 import asyncio
 import signal
@@ -17,12 +17,12 @@ from holdfast.worker.executors.frames import FromChild, Interrupt, Leave, Over, 
 from holdfast.worker.executors.port import Watcher
 from holdfast.worker.outcomes import failure, interrupted
 
-#: A child that has not loaded its app by then never will.
+#: Time limit for loading the app; a child that takes longer is killed.
 _START_S = 60.0
 
 
 class ProcessConfig(msgspec.Struct, frozen=True):
-    """What children load, how much they may take, and when they are replaced."""
+    """The app that children load, their memory limit, and when they are replaced."""
 
     app_path: str
     memory_bytes: int
@@ -32,27 +32,27 @@ class ProcessConfig(msgspec.Struct, frozen=True):
 
 
 class _Member:
-    """A child and what it is doing."""
+    """A child and its current attempt."""
 
     def __init__(self, config: ProcessConfig) -> None:
         self.process = ChildProcess(config.app_path, config.memory_bytes)
         self.context: JobContext | None = None
         self.jobs = 0
         self.is_ready = False
-        #: It gets no more work.
+        #: Whether the child gets no more attempts.
         self.is_leaving = False
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
     def set_timer(self, delay_s: float | None, act: Callable[["_Member"], None]) -> None:
-        """At most one thing is waited for; None: nothing."""
+        """Replaces the child's only timer; None: no timer."""
         if self.timer is not None:
             self.timer.cancel()
         self.timer = asyncio.get_running_loop().call_later(delay_s, act, self) if delay_s is not None else None
 
 
 class ProcessExecutor:
-    """Children by attempt; a new one is spawned when none is free."""
+    """Runs each attempt in an idle child, or in a new one if none is idle."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ProcessExecutor:
         config: ProcessConfig,
         trace: Callable[[JobContext], TraceContext | None] | None = None,
     ) -> None:
-        """`trace` hears of every attempt that goes to a child, and says what to tell the child of its span."""
+        """`trace` is called for every attempt that is sent to a child; it returns the span's context for the child."""
         self._watcher = watcher
         self._config = config
         self._trace = trace
@@ -73,16 +73,16 @@ class ProcessExecutor:
 
     @property
     def running(self) -> int:
-        """How many attempts take a slot."""
+        """The number of attempts that occupy a slot."""
         return len(self._busy)
 
     @property
     def pids(self) -> list[int]:
-        """Of all children that live."""
+        """The process ids of all living children."""
         return [member.process.pid for member in self._members]
 
     def start(self, context: JobContext) -> None:
-        """Gives the attempt to a child that is free, or to a new one."""
+        """Gives the attempt to an idle child, or to a new one."""
         member = self._idle.pop() if self._idle else self._spawn()
         self._busy[context] = member
         member.context = context
@@ -90,11 +90,11 @@ class ProcessExecutor:
             self._send(member)
 
     def interrupt(self, context: JobContext) -> None:
-        """TERM, and KILL if that does not help."""
+        """Sends SIGTERM to the child, and SIGKILL after the grace period."""
         member = self._busy.get(context)
         if member is None:
             return
-        if not member.is_ready:  # nothing has begun; the child is good for the next
+        if not member.is_ready:  # the attempt has not begun, so the child can run the next one
             member.context = None
             self._idle.append(member)
             self._end(context, interrupted(context))
@@ -105,7 +105,7 @@ class ProcessExecutor:
         member.set_timer(self._config.kill_grace_ms / 1_000, _kill)
 
     async def close(self) -> None:
-        """Ends every child."""
+        """Kills every child, and waits for the end of all."""
         self._is_closed = True
         for member in self._members:
             member.process.signal(signal.SIGKILL)
@@ -123,7 +123,7 @@ class ProcessExecutor:
         return member
 
     async def _live(self, member: _Member) -> None:
-        """One life of a child, from its start until it is reaped."""
+        """Runs one child from its start until it is reaped."""
         try:
             await member.process.start()
         except OSError as error:
@@ -140,7 +140,7 @@ class ProcessExecutor:
             return
         context, about = member.context, message.note if isinstance(message, Said) else message.row
         if context is None or (about.job_id, about.token) != (context.job_id, context.token):
-            return  # what job code forked off may speak of an attempt before
+            return  # a process that job code forked may report on an earlier attempt
         if isinstance(message, Said):
             context.add_note(message.note)
         else:
@@ -174,7 +174,7 @@ class ProcessExecutor:
         self._end(context, interrupted(context) if is_cut else over.row)
 
     def _release(self, member: _Member, resident_bytes: int) -> None:
-        """The child is free for the next attempt, or too old or too large for one."""
+        """Makes the child idle, or lets it exit if it was interrupted, has run enough jobs or uses too much memory."""
         config = self._config
         is_old = bool(config.max_jobs) and member.jobs >= config.max_jobs
         is_large = bool(config.max_memory_bytes) and resident_bytes > config.max_memory_bytes

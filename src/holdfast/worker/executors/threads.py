@@ -1,14 +1,14 @@
-"""Handlers that are ordinary functions: threads that take attempts from one deque.
+"""Runs handlers that are ordinary functions, in threads that take attempts from one deque.
 
-Waking a thread and hearing back from it costs far more than a short job, so a thread that is awake takes one attempt
-after another, and another thread is woken only while the work that waits is worth it. Outcomes are handed over
-together, with one call into the loop for as many as there are when the loop gets to it.
+Waking a thread and receiving its outcome costs far more than a short job. So a thread that is awake takes one attempt
+after another, and another thread is woken only if enough work waits. Outcomes are handed over in batches: one call into
+the loop collects all outcomes that exist when the loop runs it.
 
 Invariants:
-- Whoever takes an attempt from the deque owns it: a thread to run it, or the loop to drop it.
-- An exception is put into a thread at most once for an attempt, under the slot's lock, and only while the slot says
-  that it runs that attempt. It may arrive a little late, anywhere in this file: `_live` knows what to do then.
-- `awake`, `allowance` and `_parked` change on the loop alone.
+- The side that takes an attempt from the deque owns it: a thread to run it, or the loop to drop it.
+- An exception is injected into a thread at most once per attempt, under the slot's lock, and only while the slot runs
+  that attempt. It may be raised a little later, anywhere in this file; `_live` handles that case.
+- Only the loop changes `awake`, `allowance` and `_parked`.
 """
 
 import asyncio
@@ -25,33 +25,33 @@ from holdfast.worker.executors.port import Ended, Watcher
 from holdfast.worker.outcomes import failed, interrupted, succeeded
 from holdfast.worker.prefetch import AttemptPace
 
-#: As much waiting work is worth one more thread.
+#: One more thread is woken for this much waiting work.
 _WORTH_A_THREAD_S = 0.01
-#: How soon the number of threads is thought over again while work waits, and how often timeouts are looked at.
+#: Interval of the tick while work waits (to wake more threads), and otherwise (to check timeouts).
 _WAITING_TICK_S = 0.002
 _TICK_S = 0.05
-#: After so many attempts in a row a thread lets the loop have the interpreter, which it would otherwise get only every
-#: few milliseconds: outcomes leave and leases come while the thread works on, instead of in turn with it.
+#: After this many attempts in a row a thread sleeps briefly, so that the loop gets the interpreter; otherwise the loop
+#: gets it only every few milliseconds. So outcomes are sent and leases arrive while the thread works.
 _IN_A_ROW = 256
 _BREATH_S = 0.00005
 
 
 class _Slot:
-    """One thread, and what it is doing."""
+    """One thread and its current attempt."""
 
     __slots__ = ("current", "gate", "is_written_off", "lock", "thread")
 
     def __init__(self) -> None:
         self.current: JobContext | None = None
         self.lock = threading.Lock()
-        #: Taken while the thread may not work; the loop opens it.
+        #: Held while the thread is parked; the loop releases it to wake the thread.
         self.gate = threading.Lock()
         self.is_written_off = False
         self.thread: threading.Thread | None = None
 
 
 class ThreadExecutor:
-    """At most `slots` threads, made when they are needed."""
+    """At most `slots` threads, created when they are needed."""
 
     def __init__(self, watcher: Watcher, pace: AttemptPace, *, slots: int, kill_grace_ms: int) -> None:
         self._watcher = watcher
@@ -60,9 +60,9 @@ class ThreadExecutor:
         self._grace_s = kill_grace_ms / 1_000
         self._loop: asyncio.AbstractEventLoop | None = None
         self.queue: deque[JobContext] = deque()
-        #: Threads that work, or were just told to.
+        #: Number of threads that work or were just woken.
         self.awake = 0
-        #: How many may; one that finds too many awake goes to sleep after its attempt.
+        #: The limit for `awake`; a thread that finds it exceeded parks after its attempt.
         self.allowance = slots
         self._slots: list[_Slot] = []
         self._parked: list[_Slot] = []
@@ -71,18 +71,18 @@ class ThreadExecutor:
         self._is_closed = False
         self._timer: asyncio.Handle | None = None
         self._tick_at_s = 0.0
-        #: Attempts that were told to end, and when they are written off.
+        #: Interrupted attempts, each with the time when it is written off.
         self._interrupted: dict[JobContext, float] = {}
         self._names = count(1)
 
-    # -- the loop's side
+    # -- called on the loop
 
     def start(self, context: JobContext) -> None:
-        """Lets it wait; `wake` sees to it that somebody comes."""
+        """Queues the attempt; `wake` wakes a thread for it."""
         self.queue.append(context)
 
     def wake(self) -> None:
-        """Wakes as many threads as the waiting work is worth, at least one, within the allowance."""
+        """Wakes threads for the waiting work within the allowance; at least one if none is awake."""
         waiting = len(self.queue)
         room = self.allowance - self.awake
         if waiting and room > 0:
@@ -92,7 +92,7 @@ class ThreadExecutor:
         self._keep_ticking()
 
     def remove(self, context: JobContext) -> bool:
-        """Takes an attempt back that nobody has begun; False if somebody has."""
+        """Removes an attempt that has not begun; False if a thread has taken it."""
         try:
             self.queue.remove(context)
         except ValueError:
@@ -100,13 +100,13 @@ class ThreadExecutor:
         return True
 
     def interrupt(self, context: JobContext) -> None:
-        """Puts an exception into the thread that runs it; writes the thread off if that does not help."""
+        """Injects an exception into the thread of the attempt; a thread that does not end it in time is written off."""
         self._interrupted[context] = time.monotonic() + self._grace_s
         self._inject(context)
         self._keep_ticking()
 
     async def close(self) -> None:
-        """Lets threads end that have nothing to do; those that are stuck end with the process."""
+        """Ends parked threads; threads that are stuck end with the process."""
         self._is_closed = True
         self._drop_timer()
         self.queue.clear()
@@ -127,14 +127,14 @@ class ThreadExecutor:
         slot.thread.start()
 
     def _collect(self) -> None:
-        """Takes over what the threads have finished."""
+        """Collects outcomes and idle slots from the threads."""
         self._is_posted = False
         done = self._done
         ended: list[Ended] = []
         while done:
             item = done.popleft()
             if isinstance(item, _Slot):
-                self._park(item)  # it found nothing to do
+                self._park(item)
             else:
                 ended.append(item)
         if self._interrupted:
@@ -163,7 +163,7 @@ class ThreadExecutor:
             self._timer = None
 
     def _tick_s(self) -> float:
-        """Until the next time that an attempt runs out of, but not for long."""
+        """Seconds until the next attempt times out, at most `_TICK_S`."""
         now_s, soon_s = time.monotonic(), _TICK_S
         for slot in self._slots:
             context = slot.current
@@ -172,7 +172,7 @@ class ThreadExecutor:
         return max(soon_s, 0.001)
 
     def _tick(self) -> None:
-        """Ends what has run too long, and wakes more threads if those that are awake do not get through."""
+        """Interrupts attempts that timed out, writes off those that do not end, and wakes threads for waiting work."""
         self._timer = None
         now_s = time.monotonic()
         for slot in list(self._slots):
@@ -202,10 +202,10 @@ class ThreadExecutor:
                 _raise_in(slot.thread, context.interrupt)
 
     def _write_off(self, context: JobContext) -> None:
-        """The thread is left behind with its attempt; a new one takes its place when it is needed."""
+        """Abandons the thread with its attempt; a new thread replaces it when one is needed."""
         del self._interrupted[context]
         slot = self._slot_of(context)
-        if slot is None:  # it has just ended, or not begun: its outcome is on its way
+        if slot is None:  # the attempt has just ended, or has not begun: its outcome will follow
             return
         with slot.lock:
             if slot.current is not context:
@@ -218,11 +218,11 @@ class ThreadExecutor:
             "written_off",
             job_id=context.job_id,
             mode="thread",
-            message="the thread does not end; processes can be killed, threads cannot",
+            message="the thread ignored its interrupt and cannot be killed; use isolation='process' for this job",
         )
         self._watcher.ended([(context, interrupted(context))])
 
-    # -- the threads' side
+    # -- called on the threads
 
     def _live(self, slot: _Slot) -> None:
         while not slot.is_written_off:
@@ -231,13 +231,13 @@ class ThreadExecutor:
                 self._rest(slot)
             except JobInterrupt:
                 self._recover(slot)
-            except RuntimeError:  # the loop is closed: nobody listens any more
+            except RuntimeError:  # the loop is closed
                 return
             if self._is_closed:
                 return
 
     def _recover(self, slot: _Slot) -> None:
-        """An interrupt arrived outside of the handler: the attempt has an outcome, perhaps a second one."""
+        """Handles an interrupt outside of the handler: the attempt gets an outcome, perhaps for the second time."""
         context = slot.current
         if context is not None:
             self._done.append((context, interrupted(context)))
@@ -249,7 +249,7 @@ class ThreadExecutor:
     def _rest(self, slot: _Slot) -> None:
         if slot.is_written_off:
             return
-        slot.gate.acquire(blocking=False)  # closed before the loop hears of it, so that no opening is lost
+        slot.gate.acquire(blocking=False)  # before the loop sees the slot, so that no release is lost
         self._done.append(slot)
         self._post()
         slot.gate.acquire()
@@ -262,7 +262,7 @@ class ThreadExecutor:
             self._loop.call_soon_threadsafe(self._collect)
 
     def _work(self, slot: _Slot) -> None:
-        """Takes attempts until there are none, or others should have the slot."""
+        """Runs attempts until none waits or too many threads are awake."""
         queue, done = self.queue, self._done
         taken = 0
         while self.awake <= self.allowance and not slot.is_written_off:
@@ -281,7 +281,7 @@ class ThreadExecutor:
             with slot.lock:
                 slot.current = None
                 if context.is_injected:
-                    _raise_in(slot.thread, None)  # takes back what has not arrived yet
+                    _raise_in(slot.thread, None)  # clears an exception that was not raised yet
 
 
 def _outcome(context: JobContext) -> ReportRow:
@@ -290,7 +290,7 @@ def _outcome(context: JobContext) -> ReportRow:
     CURRENT.set(context)
     try:
         return succeeded(context, context.handler.run(context.assignment))
-    except BaseException as error:  # noqa: BLE001 - anything: unreported, the job would be held for ever
+    except BaseException as error:  # noqa: BLE001 - without a report, the worker would keep the lease for ever
         return failed(context, error)
 
 
@@ -300,7 +300,7 @@ def _is_over(context: JobContext, now_s: float) -> bool:
 
 
 def _raise_in(thread: threading.Thread | None, error: type[BaseException] | None) -> None:
-    """Asks the interpreter to raise an exception in a thread, or no longer to."""
+    """Has the interpreter raise an exception in a thread; None clears one that is pending."""
     assert thread is not None
     assert thread.ident is not None
     argument = ctypes.py_object(error) if error is not None else None

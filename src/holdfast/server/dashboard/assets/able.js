@@ -1,8 +1,8 @@
-// What the backend behind this page can do; what it cannot is neither asked for nor offered.
+// The capabilities of the backend; the page neither requests nor offers missing ones.
 
 import { get } from "./api.js";
 
-/** Everything, until the server says otherwise. */
+/** Assumes all capabilities until the server reports them. */
 export class Able {
   constructor() {
     this.backend = "";
@@ -14,7 +14,7 @@ export class Able {
     try {
       Object.assign(this, await get("/capabilities"));
     } catch {
-      // each part of the page finds out by itself
+      // requests of missing capabilities fail one by one
     }
     for (const link of document.querySelectorAll("nav a[data-needs]")) link.hidden = !this.has(link.dataset.needs);
   }
@@ -23,7 +23,7 @@ export class Able {
     return !(name in this.missing);
   }
 
-  /** That something is not there, as a sentence. */
+  /** The sentence about a missing capability; empty if it is present. */
   lack(name) {
     const text = this.missing[name] ?? "";
     return text && `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;

@@ -1,10 +1,10 @@
-// The public HTTP API, and nothing else.
+// Requests to the public HTTP API.
 
 const BASE = "/api/v1";
-// Statuses that pass by themselves.
+// Statuses of temporary errors.
 const BUSY = new Set([429, 503]);
 
-/** What a server answers when it refuses: `reason` for programs, `detail` for people. */
+/** An error response: `reason` for programs, `detail` for people. */
 export class Problem extends Error {
   constructor(status, problem) {
     super(problem.detail || problem.title || `the server answered ${status}`);
@@ -12,13 +12,13 @@ export class Problem extends Error {
     this.reason = problem.reason || "";
   }
 
-  /** The backend cannot do this at all. */
+  /** Whether the backend lacks this capability. */
   get isMissing() {
     return this.status === 501;
   }
 }
 
-/** Asks; a filter that is empty is left out, one with several values is said several times. */
+/** Sends a GET request; omits empty filters, repeats those with several values. */
 export async function get(path, query = {}, options = {}) {
   const words = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
@@ -28,12 +28,12 @@ export async function get(path, query = {}, options = {}) {
   return call("GET", text ? `${path}?${text}` : path, undefined, options);
 }
 
-/** Changes something. A key makes it safe to say twice. */
+/** Sends a POST request; an idempotency key makes it safe to repeat. */
 export async function post(path, body, options = {}) {
   return call("POST", path, body, options);
 }
 
-/** Has the browser forget who it is. */
+/** Ends the session of this browser. */
 export async function leave() {
   return call("DELETE", "/session");
 }
@@ -69,7 +69,7 @@ function problemOf(text) {
   }
 }
 
-/** JSON; in the field that is named, numbers stay as they were written, where the browser can do that. */
+/** Parses JSON; in the field `exact`, numbers keep their text if the browser supports that. */
 function parse(text, exact) {
   const value = JSON.parse(text);
   if (!exact || !JSON.rawJSON) return value;
@@ -85,12 +85,12 @@ function pause(ms, signal) {
     const timer = setTimeout(resolve, ms);
     signal?.addEventListener("abort", () => {
       clearTimeout(timer);
-      reject(new DOMException("given up", "AbortError"));
+      reject(new DOMException("aborted", "AbortError"));
     });
   });
 }
 
-/** Does something for each, a few at a time, and says how each ended. */
+/** Calls `act` for each item, four at a time, and returns all outcomes. */
 export async function forEach(items, act, told = () => {}) {
   const left = [...items];
   const outcomes = [];

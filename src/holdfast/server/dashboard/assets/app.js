@@ -1,4 +1,4 @@
-// The page: which view is shown, what all views share, and whether the server is there.
+// The page: selects the view, holds the data that all views share, and tracks the connection to the server.
 
 import { Able } from "./able.js";
 import { get, leave } from "./api.js";
@@ -21,7 +21,7 @@ const NEEDS = { queues: "administration", workers: "administration", schedules: 
 const SCOPES = ["read", "submit", "work", "admin"];
 const LINK_WORDS = { waiting: "connecting", live: "live", lost: "no connection" };
 
-/** What every view may look at. */
+/** The data that all views share. */
 export class Page {
   constructor() {
     this.able = new Able();
@@ -49,7 +49,7 @@ export class Page {
     });
   }
 
-  /** The time of the server, as far as is known. */
+  /** The server's time if it is connected, otherwise the browser's. */
   get now() {
     return this.live.stats && this.live.state === "live" ? this.live.stats.now_ms : Date.now();
   }
@@ -61,14 +61,14 @@ export class Page {
     try {
       if (this.able.has("totals")) this.series.remember(await get("/stats/recent"));
     } catch {
-      // the plots begin now
+      // the plots start empty
     }
-    if (this.view instanceof LoginView) return; // the server has begun to ask who it is; what was typed stays
+    if (this.view instanceof LoginView) return; // the server requires a login meanwhile; keep the typed text
     this.live.start();
     this.route();
   }
 
-  /** Whom the server takes this browser for; what it may not do is not offered. */
+  /** Reads the session; actions that its scopes do not allow are hidden. */
   async #meet() {
     let [name, scopes] = ["", SCOPES];
     try {
@@ -77,7 +77,7 @@ export class Page {
       if (error.status === 401) return false;
     }
     document.body.dataset.scopes = (scopes.includes("admin") ? SCOPES : scopes).join(" ");
-    const isToken = name !== "" && !/:|^[\d.]+$/.test(name); // an address: nobody has logged in
+    const isToken = name !== "" && !/:|^[\d.]+$/.test(name); // an address means that there is no login
     replace(this.who, isToken ? [cut(name, 40), button("Log out", () => this.#leave(), { class: "quiet" })] : []);
     return true;
   }
@@ -87,7 +87,7 @@ export class Page {
     this.#login();
   }
 
-  /** Shows what the address says; whoever has followed a link goes on at its heading, even while the page starts. */
+  /** Shows the view of the page's address; after a followed link, its heading gets the focus. */
   route(isFollowed = this.view !== null) {
     const hash = location.hash.replace(/^#/, "") || "/";
     const [path, query = ""] = hash.split("?");
@@ -140,14 +140,14 @@ export class Page {
   async #stats() {
     const stats = this.live.stats;
     this.series.add(stats);
-    // Where there is no feed there is no one position that everything has.
+    // Without an event stream there is no common position.
     const place = this.able.has("feed") ? ` · epoch ${count(stats.epoch)} · position ${count(stats.position)}` : "";
-    say(this.foot, `Holdfast ${stats.version} · ${stats.backend}${place} · ${bytes(stats.bytes_held)}${stats.bytes_held_max ? ` of ${bytes(stats.bytes_held_max)}` : ""} held`);
+    say(this.foot, `Holdfast ${stats.version} · ${stats.backend}${place} · memory ${bytes(stats.bytes_held)}${stats.bytes_held_max ? ` of ${bytes(stats.bytes_held_max)}` : ""}`);
     await this.look();
     this.view?.stats?.(stats);
   }
 
-  /** Queues and workers, as all views see them. */
+  /** Loads the queues and workers for all views. */
   async look() {
     if (this.isAsking) return;
     this.isAsking = true;
@@ -171,6 +171,6 @@ export class Page {
 
 const page = new Page();
 window.addEventListener("error", () => {
-  page.foot.append(h("span", {}, " · a part of this page failed; reload it"));
+  page.foot.append(h("span", {}, " · an error occurred on this page; reload it"));
 });
 page.start();

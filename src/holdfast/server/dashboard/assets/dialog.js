@@ -1,19 +1,19 @@
-// Asking before something is changed, and saying what became of it.
+// Confirmation dialogs and messages.
 
 import { h, shown } from "./dom.js";
 
-/** Asks; gives `{reason}` if it is confirmed, else null. The browser keeps the focus inside until then. */
+/** Asks for confirmation; resolves to `{reason}`, or to null if it is dismissed. The dialog keeps the focus. */
 export function confirm({ title, text, act, isDanger = false, asksReason = false }) {
   const before = document.activeElement;
   const reason = h("input", { id: "reason", name: "reason", maxlength: 1000, autocomplete: "off" });
   const go = h("button", { type: "submit", class: isDanger ? "danger" : "primary" }, act);
-  const keep = h("button", { type: "button" }, "Leave it");
+  const keep = h("button", { type: "button" }, "Go back");
   const form = h(
     "form",
     { method: "dialog" },
     h("h2", { id: "ask" }, title),
     h("p", { id: "ask-text" }, shown(text)),
-    asksReason ? h("p", { class: "field" }, h("label", { for: "reason" }, "Reason (kept in the history)"), reason) : null,
+    asksReason ? h("p", { class: "field" }, h("label", { for: "reason" }, "Reason (stored in the history)"), reason) : null,
     h("div", { class: "buttons" }, keep, go),
   );
   const dialog = h("dialog", { "aria-labelledby": "ask", "aria-describedby": "ask-text" }, form);
@@ -35,7 +35,7 @@ export function confirm({ title, text, act, isDanger = false, asksReason = false
   });
 }
 
-/** A sentence that goes away by itself; one that tells of trouble stays until it is closed. */
+/** Shows a message for six seconds; an error message stays until it is closed. */
 export function toast(text, isTrouble = false) {
   const node = h("div", { class: isTrouble ? "toast bad" : "toast" }, h("span", {}, shown(text)));
   const close = h("button", { type: "button", class: "quiet", "aria-label": "Close" }, "×");

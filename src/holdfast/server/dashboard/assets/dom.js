@@ -1,26 +1,26 @@
-// Elements. Whatever a job carries is text here: nothing in these modules can turn a string into markup.
+// Creates elements. Data of jobs is always text: nothing in these modules turns a string into markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-// Characters that change how the text around them is read, or that cannot be seen.
+// Characters that are invisible or reorder the text around them.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff]/g;
 
-/** Text as it can be shown: what would hide or reorder other text is spelt out. */
+/** Returns the text with invisible and reordering characters escaped. */
 export function shown(value) {
   return String(value).replace(UNSEEN, (char) => `\\u{${char.codePointAt(0).toString(16)}}`);
 }
 
-/** The beginning of a text that may be long. */
+/** Returns at most `max` characters of the text. */
 export function cut(value, max) {
   const text = String(value);
   return shown(text.length > max ? `${text.slice(0, max - 1)}…` : text);
 }
 
-/** An element with attributes and children; `on` has its listeners. Strings become text. */
+/** Creates an element with attributes and children; `on` has its listeners. Strings become text. */
 export function h(tag, props = {}, ...children) {
   return fill(document.createElement(tag), props, children);
 }
 
-/** The same for drawings. */
+/** Creates an SVG element. */
 export function s(tag, props = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), props, children);
 }
@@ -37,7 +37,7 @@ function fill(node, props, children) {
   return node;
 }
 
-/** Sets an attribute; a link may only lead to a place of this page or of this server. */
+/** Sets an attribute; links may only lead to this page or this server. */
 export function set(node, name, value) {
   if (name.startsWith("on") || name === "style") throw new TypeError(`no attribute for text: ${name}`);
   if (name === "href" && !/^(#|\/(?!\/))/.test(value)) throw new TypeError("a link leads outside");
@@ -46,17 +46,17 @@ export function set(node, name, value) {
   else node.setAttribute(name, value === true ? "" : value);
 }
 
-/** Changes the text only if it is another one, so that a selection in it stays. */
+/** Sets the text only if it differs, so that a selection in it is kept. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Everything in a node is replaced. */
+/** Replaces all children of a node. */
 export function replace(node, ...children) {
   node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
 }
 
-/** Children that are kept while their key is there, so that focus and choices in them stay. */
+/** Children by key; a child is kept while its key is present, with its focus and selection. */
 export class Keyed {
   constructor(parent, keyOf, make) {
     this.parent = parent;
@@ -65,7 +65,7 @@ export class Keyed {
     this.parts = new Map();
   }
 
-  /** `make(item)` gives `{node, update(item)}`; nodes are moved only where the order changed. */
+  /** `make(item)` returns `{node, update(item)}`; nodes are moved only if the order changed. */
   show(items) {
     const wanted = new Map(items.map((item) => [this.keyOf(item), item]));
     for (const [key, part] of this.parts) {

@@ -1,4 +1,4 @@
-// What fails and why: the newest failed jobs, grouped by type and by what their reasons have in common.
+// Groups the newest failed jobs by type and by the common part of their reasons.
 
 const VARYING = [
   [/'[^']*'|"[^"]*"/g, "…"],
@@ -8,12 +8,12 @@ const VARYING = [
   [/\d+(\.\d+)?/g, "#"],
 ];
 
-/** The reason without what differs from job to job. */
+/** Returns the reason without the parts that vary from job to job. */
 export function kind(reason) {
   return VARYING.reduce((text, [pattern, instead]) => text.replace(pattern, instead), reason.slice(0, 300)).trim();
 }
 
-/** Groups of failed jobs, the largest first. */
+/** Returns the groups of failed jobs, largest first. */
 export function grouped(jobs) {
   const groups = new Map();
   for (const job of jobs) {

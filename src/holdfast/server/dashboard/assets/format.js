@@ -1,4 +1,4 @@
-// Numbers and times for people.
+// Formats numbers and times.
 
 const WHOLE = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -9,12 +9,12 @@ const FULL = new Intl.DateTimeFormat("en-GB", {
 });
 const DAY_MS = 86_400_000;
 
-/** A count with its thousands set apart. */
+/** A number with thousands separators. */
 export function count(value) {
   return WHOLE.format(value);
 }
 
-/** A count where there is little room. */
+/** The short form of a number. */
 export function brief(value) {
   if (value < 10_000) return count(Math.round(value));
   if (value < 1_000_000) return `${trim(value / 1_000)} k`;
@@ -25,14 +25,14 @@ function trim(value) {
   return value < 10 ? value.toFixed(2) : value < 100 ? value.toFixed(1) : value.toFixed(0);
 }
 
-/** So many a second. */
+/** A rate per second. */
 export function rate(value) {
   if (value === null) return "–";
   if (value === 0) return "0";
   return value < 10 ? value.toFixed(1) : brief(value);
 }
 
-/** How long, in the units that say most. */
+/** A duration in its largest units. */
 export function span(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms < 1) return ms > 0 ? "<1 ms" : "0 ms";
@@ -48,14 +48,14 @@ function part(value, unit) {
   return value ? ` ${value} ${unit}` : "";
 }
 
-/** How long ago, or in how long. */
+/** A time relative to now. */
 export function ago(ms, now) {
   const past = now - ms;
   if (Math.abs(past) < 1_000) return "now";
   return past > 0 ? `${span(past)} ago` : `in ${span(-past)}`;
 }
 
-/** A time as short as it can be. */
+/** The short form of a time. */
 export function moment(ms, now = Date.now()) {
   if (!ms) return "–";
   return Math.abs(now - ms) < DAY_MS / 2 ? CLOCK.format(ms) : DAY.format(ms);
@@ -74,7 +74,7 @@ export function bytes(value) {
   return `${value} B`;
 }
 
-/** One thing or several. */
+/** A number with its noun, in singular or plural. */
 export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
 }

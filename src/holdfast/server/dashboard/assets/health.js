@@ -1,5 +1,5 @@
-// Is it healthy? A few rules over the numbers; each finding says what is wrong and where to look. `holdfast top` has the
-// same rules, in cli/health.py.
+// The rules that judge the health of the system; each finding describes a problem and links to a page. `holdfast top`
+// has the same rules, in cli/health.py.
 
 import { count, plural, span } from "./format.js";
 
@@ -7,7 +7,7 @@ const MINUTE_MS = 60_000;
 const SILENT_MS = 20_000;
 const OLD_MS = 60_000;
 const VERY_OLD_MS = 600_000;
-/** Jobs are stalled if they have waited this long behind busy slots, and no job was seen to end for at least as long. */
+/** Jobs are stalled if all slots are busy, and the oldest has waited and none has ended for at least this long. */
 const STALLED_MS = 5_000;
 const TYPES_SHOWN = 8;
 
@@ -16,14 +16,14 @@ export function health({ able, live, stats, queues, workers, series }) {
   if (live.state === "lost") return lost(live);
   if (live.trouble) return troubled(live);
   if (!able.has("administration")) return without(able);
-  if (stats === null || queues === null) return { level: "unknown", word: "Looking", findings: [] };
+  if (stats === null || queues === null) return { level: "unknown", word: "Loading", findings: [] };
   const open = queues.filter((queue) => queue.mode !== "PAUSED" && queue.ready > 0);
   const findings = [
     ...warned(stats), ...withoutWorker(open, stats, workers), ...saturated(open, workers, series), ...old(open, stats),
     ...closed(queues), ...failing(series), ...silent(workers, series),
   ];
-  if (findings.some((finding) => finding.level === "bad")) return { level: "bad", word: "Needs attention", findings };
-  if (findings.some((finding) => finding.level === "warn")) return { level: "warn", word: "Have a look", findings };
+  if (findings.some((finding) => finding.level === "bad")) return { level: "bad", word: "Critical", findings };
+  if (findings.some((finding) => finding.level === "warn")) return { level: "warn", word: "Warning", findings };
   if (findings.length) return { level: "good", word: "Busy", findings };
   const isIdle = !stats.states.RUNNING && !stats.states.QUEUED;
   return { level: isIdle ? "idle" : "good", word: isIdle ? "Healthy, idle" : "Healthy", findings };
@@ -31,29 +31,29 @@ export function health({ able, live, stats, queues, workers, series }) {
 
 function troubled(live) {
   const text = `${live.trouble.charAt(0).toUpperCase()}${live.trouble.slice(1)}.`;
-  return { level: "bad", word: "Needs attention", findings: [{ level: "bad", text, href: "#/jobs" }] };
+  return { level: "bad", word: "Critical", findings: [{ level: "bad", text, href: "#/jobs" }] };
 }
 
 function without(able) {
   const text = able.lack("administration");
-  return { level: "unknown", word: "No numbers", findings: [{ level: "warn", text, href: "#/jobs" }] };
+  return { level: "unknown", word: "No statistics", findings: [{ level: "warn", text, href: "#/jobs" }] };
 }
 
 function lost(live) {
-  const text = `The server has not answered for ${span(Date.now() - live.lostAt)}; what is shown is from before.`;
+  const text = `The server has not answered for ${span(Date.now() - live.lostAt)}; the page shows old data.`;
   return { level: "bad", word: "No connection", findings: [{ level: "bad", text, href: "#/" }] };
 }
 
-/** What the server itself says that an operator should look at. */
+/** Warnings of the server. */
 function* warned(stats) {
   for (const text of stats.warnings ?? [])
     yield { level: "bad", text: `${text.charAt(0).toUpperCase()}${text.slice(1)}.`, href: "#/" };
 }
 
-/** Jobs that would wait for ever: no worker is there, or none that knows their types. */
+/** Jobs that would never run: no worker is connected, or none that knows their types. */
 function* withoutWorker(open, stats, workers) {
   if (open.length && !stats.workers) {
-    yield { level: "bad", text: `${plural(ready(open), "job waits", "jobs wait")} and no worker is connected.`, href: "#/workers" };
+    yield { level: "bad", text: `${plural(ready(open), "job waits", "jobs wait")}, but no worker is connected.`, href: "#/workers" };
     return;
   }
   if (!workers) return;
@@ -74,7 +74,7 @@ function* withoutWorker(open, stats, workers) {
   };
 }
 
-/** Every slot is taken and jobs wait: a note while jobs end, and more than that where none has ended for long. */
+/** All slots are busy while jobs wait: a note while jobs end, otherwise a warning. */
 function* saturated(open, workers, series) {
   const slotted = (workers ?? []).filter((worker) => worker.slots);
   if (!open.length || !slotted.length || slotted.some((worker) => worker.running < worker.slots)) return;
@@ -99,7 +99,7 @@ function* old(open, stats) {
     if (queue.oldest_age_ms < OLD_MS) continue;
     yield {
       level: queue.oldest_age_ms >= VERY_OLD_MS ? "bad" : "warn",
-      text: `In queue ${queue.name} a job has waited for ${span(queue.oldest_age_ms)}.`,
+      text: `A job in queue ${queue.name} has waited for ${span(queue.oldest_age_ms)}.`,
       href: `#/jobs?status=QUEUED&queue=${encodeURIComponent(queue.name)}&oldest_first=true`,
     };
   }
@@ -114,7 +114,7 @@ function* closed(queues) {
     if (queue.mode === "OPEN") continue;
     const why = queue.reason ? `: ${queue.reason}` : "";
     const held = plural(queue.ready + queue.delayed, "job");
-    const text = queue.mode === "PAUSED" ? `is paused and holds ${held}` : `drains and takes no jobs`;
+    const text = queue.mode === "PAUSED" ? `is paused and holds ${held}` : `is draining and accepts no jobs`;
     yield { level: "warn", text: `Queue ${queue.name} ${text}${why}.`, href: "#/queues" };
   }
 }
@@ -133,9 +133,9 @@ function* failing(series) {
 function* silent(workers, series) {
   for (const worker of workers ?? []) {
     if (worker.heard_ms_ago < SILENT_MS) continue;
-    const text = `Worker ${worker.worker_id} has been silent for ${span(worker.heard_ms_ago)}.`;
+    const text = `Worker ${worker.worker_id} has sent no heartbeat for ${span(worker.heard_ms_ago)}.`;
     yield { level: "warn", text, href: "#/workers" };
   }
   const expired = series.grown("expired", 5 * MINUTE_MS);
-  if (expired) yield { level: "warn", text: `${plural(expired, "lease")} expired lately: a worker was lost or stuck.`, href: "#/workers" };
+  if (expired) yield { level: "warn", text: `${plural(expired, "lease")} expired in the last five minutes: a worker was lost or stuck.`, href: "#/workers" };
 }

@@ -1,12 +1,12 @@
-// What happens now: one stream of the server, with its numbers each second, and the entries of jobs that are looked at.
-// Where there is no feed, whoever looks is told to look again every now and then, with the numbers if there are any.
+// The event stream of the server: its statistics every second, and the history entries of the job that is shown.
+// Without an event stream, the page polls the statistics if there are any, and tells the view to reload.
 
 import { get } from "./api.js";
 
 const AGAIN_MS = 2_000;
 const SILENT_MS = 15_000;
 
-/** Tells `stats`, `entries`, `open`, `look` and `state`; begins again whenever the server was away. */
+/** Dispatches `stats`, `entries`, `open`, `look` and `state`; reconnects after a lost connection. */
 export class Live extends EventTarget {
   constructor(able) {
     super();
@@ -19,18 +19,18 @@ export class Live extends EventTarget {
     this.timer = 0;
     this.heardAt = 0;
     this.isHalted = false;
-    this.trouble = ""; // what the server says in the place of numbers
+    this.trouble = ""; // the error message of a server that cannot send its statistics
     setInterval(() => this.#watch(), SILENT_MS / 3);
   }
 
-  /** Also the entries of this job from now on; of none, if it is empty. */
+  /** Subscribes to the entries of this job; to none if it is empty. */
   follow(job) {
     const isFollowed = this.job === job && (this.source !== null || !this.able.has("feed"));
     this.job = job;
     if (!isFollowed) this.start();
   }
 
-  /** Nothing is asked any more until it is started again. */
+  /** Stops all requests until the next start. */
   halt() {
     this.isHalted = true;
     this.stop();
@@ -71,7 +71,7 @@ export class Live extends EventTarget {
     this.source = null;
   }
 
-  /** A server without the stream, or that refuses it, is asked for its numbers, and for the stream again. */
+  /** For a server that lacks or refuses the stream: requests the statistics, then the stream again. */
   async #poll() {
     this.stop();
     const asked = (this.asked = {});
@@ -87,14 +87,14 @@ export class Live extends EventTarget {
     this.timer = setTimeout(() => this.start(), AGAIN_MS);
   }
 
-  /** It answers, and somebody behind it does not. */
+  /** The server answers, but a service behind it does not. */
   #troubled(words) {
     this.trouble = words;
     this.#become("live");
     this.#tell("look");
   }
 
-  /** Whether it answers, where there are no numbers. */
+  /** Checks whether a server without statistics answers. */
   async #look() {
     await get("/capabilities", {}, once());
     this.trouble = "";
@@ -133,7 +133,7 @@ export class Live extends EventTarget {
   }
 }
 
-/** For a question that is asked again soon: a server that stands still is one that does not answer. */
+/** Options of a request that is soon repeated: a stalled server counts as one that does not answer. */
 function once() {
   return { tries: 1, signal: AbortSignal.timeout(SILENT_MS) };
 }

@@ -1,9 +1,9 @@
-// Small pieces that several views have in common.
+// Small elements that several views share.
 
 import { cut, h, set, say } from "./dom.js";
 import { ago, full } from "./format.js";
 
-/** The state of a job, as a word and a colour. */
+/** The state of a job as a coloured word. */
 export function badge(status) {
   const node = h("span", { class: "badge" });
   setBadge(node, status);
@@ -15,7 +15,7 @@ export function setBadge(node, status, text = status.toLowerCase()) {
   say(node, text);
 }
 
-/** A time that says how long ago it was, and exactly when to whoever points at it. */
+/** Shows how long ago a time was, with the exact time as tooltip. */
 export function setAgo(node, ms, now) {
   say(node, ms ? ago(ms, now) : "–");
   set(node, "title", ms ? full(ms) : null);
@@ -26,7 +26,7 @@ export function jobLink(id, text = id) {
   return h("a", { class: "mono", href: `#/jobs/${encodeURIComponent(id)}` }, cut(text, 80));
 }
 
-/** A link to the jobs that fit. */
+/** A link to the jobs that match the filters. */
 export function jobsLink(text, filters) {
   return h("a", { href: jobsPath(filters) }, text);
 }
@@ -45,7 +45,7 @@ export function button(text, act, props = {}) {
   return h("button", { type: "button", ...props, on: { click: act } }, text);
 }
 
-/** A table with a heading; its body is filled by somebody else. */
+/** A table with a heading; the caller fills the body. */
 export function table(label, columns, props = {}) {
   const heads = columns.map((column) => {
     const [text, kind] = Array.isArray(column) ? column : [column, ""];
@@ -66,7 +66,7 @@ export function heading(text, ...more) {
   return h("div", { class: "heading" }, h("h1", { tabindex: -1 }, text), ...more);
 }
 
-/** Says that there is nothing, or why nothing can be shown. */
+/** A note that there is no data, or why it cannot be shown. */
 export function empty(text, kind = "empty") {
   return h("p", { class: kind }, text);
 }

@@ -1,4 +1,4 @@
-// Lines over the last minutes, drawn by hand: a few series, one scale, and the values at the pointer.
+// Line plots of the last minutes: a few series, one scale, and the values at the pointer.
 
 import { h, replace, s, say } from "./dom.js";
 import { moment, span } from "./format.js";
@@ -16,7 +16,7 @@ export class Plot {
   constructor(title, lines, format, least) {
     this.lines = lines;
     this.format = format;
-    this.least = least; // the smallest scale, so that noise looks like noise
+    this.least = least; // the minimum of the scale, so that noise stays small
     this.points = [];
     this.at = null;
     this.values = lines.map((line) => h("span", { class: "value" }, "–"));
@@ -102,7 +102,7 @@ export class Plot {
   }
 }
 
-/** How long ago the times are that are written below; few where there is little room. */
+/** The ages that label the time axis; fewer on narrow screens. */
 function ticks(length, width) {
   const step = [15_000, 30_000, 60_000, 120_000].find((one) => length / one < (width < 360 ? 3 : 5.5));
   const all = [];
@@ -143,7 +143,7 @@ function drawn(line, place, seen, x, y) {
   ].filter(Boolean);
 }
 
-/** The next number above that is easy to halve. */
+/** Rounds up to a number that is easy to halve. */
 export function nice(value) {
   const size = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 6, 8, 10].find((step) => step * size >= value) * size;

@@ -1,10 +1,10 @@
-// The last minutes in numbers: each sample is what the server has counted, and a rate is the difference of two.
+// The statistics of the last minutes: samples of the server's counters; a rate is the difference of two samples.
 
 const KEPT = 600;
 const RATE_MS = 5_000;
 const LATENCY_MS = 30_000;
 
-/** Samples of the server's numbers, oldest first. */
+/** Samples of the server's statistics, oldest first. */
 export class Series {
   constructor() {
     this.samples = [];
@@ -14,7 +14,7 @@ export class Series {
   add(stats) {
     const last = this.samples.at(-1);
     if (last !== undefined && stats.now_ms <= last.at) return;
-    if (stats.started_at_ms !== this.started) this.samples = []; // counted from nothing again
+    if (stats.started_at_ms !== this.started) this.samples = []; // the counters have restarted
     this.started = stats.started_at_ms;
     const totals = stats.totals;
     this.samples.push({
@@ -22,7 +22,7 @@ export class Series {
       queued: stats.states.QUEUED ?? 0,
       running: stats.states.RUNNING ?? 0,
       submitted: totals ? totals.submitted : null,
-      // Where nothing is counted, what is kept: too few while as many are forgotten as end.
+      // Without totals, the number of kept jobs; it is too low while jobs are evicted.
       done: totals ? totals.finished.done : stats.states.DONE ?? 0,
       failed: totals ? totals.finished.failed : stats.states.FAILED ?? 0,
       expired: totals ? totals.leases_expired : 0,
@@ -31,7 +31,7 @@ export class Series {
     if (this.samples.length > KEPT) this.samples.splice(0, this.samples.length - KEPT);
   }
 
-  /** What the server remembers of the minutes before this page was opened. */
+  /** Takes over the samples that the server recorded before this page was opened. */
   remember(recent) {
     if (this.samples.length || !recent.samples.length) return;
     const { wait_ms_bounds, run_ms_bounds } = recent;
@@ -48,32 +48,32 @@ export class Series {
     }));
   }
 
-  /** So many a second at a sample, over the seconds before it; nothing where nothing was counted. */
+  /** The rate per second at a sample, over the seconds before it; null if it is unknown. */
   rate(name, index = this.samples.length - 1) {
     const [before, now] = this.#pair(index, RATE_MS);
     if (before === null || now[name] === null || before[name] === null) return null;
     return (Math.max(0, now[name] - before[name]) * 1_000) / (now.at - before.at);
   }
 
-  /** How many more within so many milliseconds. */
+  /** The growth of a counter within the given milliseconds. */
   grown(name, withinMs) {
     const [before, now] = this.#pair(this.samples.length - 1, withinMs);
     return before === null ? 0 : Math.max(0, now[name] - before[name]);
   }
 
-  /** Since when samples go back, if that is less than so many milliseconds; else null. */
+  /** The time of the oldest sample if the samples cover less than the given milliseconds; else null. */
   since(withinMs) {
     const first = this.samples[0]?.at ?? null;
     return first !== null && this.samples.at(-1).at - first < withinMs ? first : null;
   }
 
-  /** How many milliseconds lie between the newest sample and the first one within so many milliseconds before it. */
+  /** The milliseconds between the newest sample and the oldest one within the given milliseconds. */
   spanned(withinMs) {
     const [before, now] = this.#pair(this.samples.length - 1, withinMs);
     return before === null ? 0 : now.at - before.at;
   }
 
-  /** The time below which this share of jobs stayed, of those of the last half minute. */
+  /** The quantile of the wait or run times of the last half minute; null if it is unknown. */
   quantile(kind, share, index = this.samples.length - 1) {
     const [before, now] = this.#pair(index, LATENCY_MS);
     if (before === null || !now.totals || !before.totals) return null;
@@ -91,7 +91,7 @@ export class Series {
   }
 }
 
-/** From a histogram, evenly within a bound; nothing if it is empty. */
+/** The quantile of a histogram, interpolated within a bucket; null if it is empty. */
 export function quantile(bounds, counts, share) {
   const all = counts.reduce((sum, value) => sum + value, 0);
   if (all <= 0) return null;

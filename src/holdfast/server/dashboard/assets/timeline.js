@@ -1,4 +1,4 @@
-// A job's life as a drawing: a row for its waiting, a row for each attempt, from its submission to its end or now.
+// The timeline of a job: a row for its waiting times and a row per attempt, from its submit to its end or now.
 
 import { cut, replace, s } from "./dom.js";
 import { moment, span } from "./format.js";
@@ -7,7 +7,7 @@ const ROW = 24;
 const BAR = 12;
 const ATTEMPTS_SHOWN = 12;
 
-/** Waits and attempts, from what happened to the job, oldest first. */
+/** Computes the waits and attempts from the history of the job, oldest first. */
 export function spans(entries, now) {
   const waits = [];
   const attempts = [];
@@ -37,7 +37,7 @@ export function spans(entries, now) {
   return { waits, attempts, begin, end: Math.max(begin + 1, isOpen ? now : entries.filter((one) => one.status).at(-1)?.at_ms ?? now), isOpen };
 }
 
-/** The drawing, as wide as there is room. */
+/** The drawing, in the width of its element. */
 export class Timeline {
   constructor() {
     this.node = s("svg", { class: "timeline", role: "img", height: ROW, "aria-label": "Timeline of the job" });

@@ -1,4 +1,4 @@
-// One job: where it is and why, its life as a drawing, what it was given, what it said, and how it ended.
+// One job: its state and the reason for it, timeline, attempts, payload, result, log lines and history.
 
 import { get } from "./api.js";
 import { confirm, toast } from "./dialog.js";
@@ -17,12 +17,12 @@ export class JobView {
   constructor(page, id) {
     this.page = page;
     this.title = "Job";
-    this.job = id; // the stream tells the entries of this job
+    this.job = id; // the stream sends the entries of this job
     this.found = null;
     this.entries = [];
     this.tried = { attempts: [], missing: "" };
     this.timer = 0;
-    this.asked = 0; // how many times, and which of them is shown: an answer that comes late shows nothing older
+    this.asked = 0; // the numbers of the last request and of the shown one: a late response never replaces a newer one
     this.shown = 0;
     this.isClosed = false;
     this.#build(id);
@@ -39,7 +39,7 @@ export class JobView {
     this.progress = h("p", { class: "progress" }, this.bar, this.barText);
     this.facts = h("dl", { class: "pairs" });
     this.timeline = new Timeline();
-    const { node, body } = table("History", [["Time", "num"], "What", "State", "Worker", "Reason"], { class: "tight stack" });
+    const { node, body } = table("History", [["Time", "num"], "Event", "State", "Worker", "Reason"], { class: "tight stack" });
     this.history = node;
     this.rows = new Keyed(body, (entry) => entry.key, entryRow);
     this.logs = h("pre", { class: "data", tabindex: 0, "aria-label": "Log lines" });
@@ -59,7 +59,7 @@ export class JobView {
     };
     for (const name of ["attempts", "result", "logs"]) this.cards[name].hidden = true;
     this.body = h("div", { class: "job" },
-      h("section", { class: "card", "aria-label": "Facts" }, this.why, this.progress, this.facts),
+      h("section", { class: "card", "aria-label": "Details" }, this.why, this.progress, this.facts),
       this.cards.life, this.cards.attempts, h("div", { class: "columns" }, this.cards.payload, this.cards.result), this.cards.logs, this.cards.history);
     const without = h("p", { class: "hint" }, this.page.able.lack("history"));
     without.hidden = this.page.able.has("history");
@@ -83,12 +83,12 @@ export class JobView {
     clearTimeout(this.timer);
   }
 
-  /** The stream began anew: something may have been missed. */
+  /** The stream was reconnected, so entries may be missing. */
   opened() {
     this.#soon();
   }
 
-  /** Something happened to this job. */
+  /** Takes new entries of this job. */
   heard(entries) {
     this.entries = this.entries.concat(entries);
     this.#soon();
@@ -103,7 +103,7 @@ export class JobView {
   async #copy(id) {
     try {
       await navigator.clipboard.writeText(id);
-      toast("The id is copied.");
+      toast("Id copied.");
     } catch {
       getSelection().selectAllChildren(document.getElementById("job-id"));
     }
@@ -131,13 +131,13 @@ export class JobView {
       if (ENDED.has(job.status)) this.#ended(await get(`${path}/result`, {}, { exact: "output" }));
     } catch (error) {
       if (this.isClosed || turn < this.shown) return;
-      say(this.trouble, error.status === 404 ? "There is no such job; it may have been forgotten after it ended." : error.message);
+      say(this.trouble, error.status === 404 ? "There is no such job; it may have been removed after it ended." : error.message);
       this.trouble.hidden = false;
       this.body.hidden = this.found === null;
     }
   }
 
-  /** What happened, and the attempts: both from one reading of the history, or without one the last attempt alone. */
+  /** Loads the history with all attempts; without a history, only the last attempt. */
   async #past(path) {
     if (this.page.able.has("history")) {
       try {
@@ -156,7 +156,7 @@ export class JobView {
       say(this.why, cut(`${text}.`, 600));
       set(this.why, "data-reason", why.reason);
     } catch {
-      // the rest of the page says that something is wrong
+      // other parts of the page report the error
     }
   }
 
@@ -165,11 +165,11 @@ export class JobView {
     this.title = job.type;
     document.title = `${shown(job.type)} · Holdfast`;
     say(this.typeName, shown(job.type));
-    setBadge(this.state, job.status, job.cancel_requested && !ENDED.has(job.status) ? "asked to stop" : job.status.toLowerCase());
+    setBadge(this.state, job.status, job.cancel_requested && !ENDED.has(job.status) ? "cancel requested" : job.status.toLowerCase());
     this.cancel.disabled = ENDED.has(job.status);
     this.retry.disabled = !ENDED.has(job.status);
     replace(this.facts, pairsOf(job, this.page.now).map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));
-    say(this.payload, data(job.payload, job.payload_base64, "It was called with nothing."));
+    say(this.payload, data(job.payload, job.payload_base64, "No payload."));
     const steps = this.entries.filter((entry) => entry.what !== "log");
     const lines = this.entries.filter((entry) => entry.what === "log");
     this.cards.logs.hidden = lines.length === 0;
@@ -183,7 +183,7 @@ export class JobView {
     this.#moving();
   }
 
-  /** What changes while it waits or runs. */
+  /** Updates the parts that change while the job waits or runs. */
   #moving() {
     const job = this.found;
     this.cards.life.hidden = this.entries.length === 0;
@@ -202,7 +202,7 @@ export class JobView {
     const trace = typeof failure?.traceback === "string" ? failure.traceback : "";
     this.cards.result.hidden = false;
     const words = result.summary && !trace ? `${shown(result.summary)}\n\n` : "";
-    say(this.result, trace ? shown(`${failure.type}: ${failure.message}`) : words + data(result.output, result.output_base64, words ? "" : "It returned nothing."));
+    say(this.result, trace ? shown(`${failure.type}: ${failure.message}`) : words + data(result.output, result.output_base64, words ? "" : "No output."));
   }
 
   async #act(verb) {
@@ -210,8 +210,8 @@ export class JobView {
     const answer = await confirm({
       title: isCancel ? "Cancel this job?" : "Retry this job?",
       text: isCancel
-        ? "If it waits it never runs; if it runs it is asked to stop. This cannot be undone."
-        : "It is submitted again as a new job of the same type, with the same payload.",
+        ? "A waiting job never runs; a running job is asked to stop. This cannot be undone."
+        : "The job is submitted again as a new job with the same type and payload.",
       act: isCancel ? "Cancel job" : "Retry job",
       isDanger: isCancel,
       asksReason: isCancel,
@@ -220,7 +220,7 @@ export class JobView {
     try {
       const done = await actOn(this.job, verb, answer.reason);
       if (!isCancel) location.hash = `#/jobs/${encodeURIComponent(done.id)}`;
-      toast(isCancel ? (done.was_terminal ? "It had already ended." : done.status === "RUNNING" ? "It was asked to stop." : "The job is canceled.") : "Submitted again; this is the new job.");
+      toast(isCancel ? (done.was_terminal ? "The job had already ended." : done.status === "RUNNING" ? "The job was asked to stop." : "The job was canceled.") : "The job was submitted again; this is the new job.");
       this.#soon();
     } catch (error) {
       toast(error.message, true);
@@ -231,13 +231,13 @@ export class JobView {
 function entryRow(entry) {
   const state = entry.status ? badge(entry.status) : "";
   return {
-    node: h("tr", {}, h("td", { "data-label": "Time", class: "num", title: full(entry.at_ms) }, moment(entry.at_ms)), cell("What", "", cut(entry.what, 60)),
+    node: h("tr", {}, h("td", { "data-label": "Time", class: "num", title: full(entry.at_ms) }, moment(entry.at_ms)), cell("Event", "", cut(entry.what, 60)),
       cell("State", "", state), cell("Worker", "", cut(entry.worker_id, 60)), cell("Reason", "wide", cut(entry.reason, 400))),
     update() {},
   };
 }
 
-/** One attempt: where and when it ran, what came of it, and the traceback if it failed. */
+/** One attempt: its worker, times and outcome, and the traceback if it failed. */
 function attemptItem(one) {
   const state = badge(one.outcome);
   const ran = one.started_at_ms && one.ended_at_ms ? `ran ${span(one.ended_at_ms - one.started_at_ms)}` : "";
@@ -279,9 +279,9 @@ function pairsOf(job, now) {
   return all.filter(([, value]) => value !== "");
 }
 
-/** What a job was given or gave, as text that is never too long for the page. */
+/** Returns a payload or an output as text, cut to a length that the page can show. */
 function data(value, base64, nothing) {
-  if (base64) return `${base64.slice(0, TEXT_SHOWN)}\n\n(base64: it is not JSON)`;
+  if (base64) return `${base64.slice(0, TEXT_SHOWN)}\n\n(base64, because it is not JSON)`;
   if (value === null || value === undefined) return nothing;
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   return text.length > TEXT_SHOWN ? `${shown(text.slice(0, TEXT_SHOWN))}\n\n… ${count(text.length - TEXT_SHOWN)} more characters` : shown(text);

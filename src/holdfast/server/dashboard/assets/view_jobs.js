@@ -1,4 +1,4 @@
-// Jobs that fit some filters, a page at a time; never all of them.
+// The jobs that match the filters, one page at a time; never all of them.
 
 import { forEach, get, post } from "./api.js";
 import { confirm, toast } from "./dialog.js";
@@ -9,9 +9,9 @@ import { badge, button, cell, empty, heading, jobLink, jobsPath, setAgo, setBadg
 const STATES = ["QUEUED", "RUNNING", "DONE", "FAILED", "CANCELED"];
 const ENDED = new Set(["DONE", "FAILED", "CANCELED"]);
 const PAGE = 50;
-// A search looks at many jobs for each that it finds; after so many answers without a full page, a person decides.
+// A search may read many jobs per match; after this many responses without a full page, the user continues it.
 const LOOKS = 20;
-// An answer that took long is not asked for soon again, but one pause of the server does not hold the list up for ever.
+// The longest pause between two reloads; the pause grows with the response time.
 const CALM_MS_MAX = 15_000;
 const TEXTS = [["queue", "Queue"], ["type", "Type"], ["label", "Label", "name:value"]];
 const TIMES = [["created_from", "Created from"], ["created_before", "Created before"]];
@@ -27,6 +27,7 @@ export class JobsView {
     this.tookMs = 0;
     this.askedAt = 0;
     this.asking = null;
+    this.submitted = null; // the filters of the address, if the form has set them
     this.#build();
     this.filters = query;
   }
@@ -54,33 +55,33 @@ export class JobsView {
     this.details.open = matchMedia("(min-width: 761px)").matches;
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#go(this.#said());
+      this.#submit();
     });
     this.form.addEventListener("change", (event) => {
-      if (event.target.type === "checkbox" || event.target === this.order) this.#go(this.#said());
+      if (event.target.type === "checkbox" || event.target === this.order) this.#submit();
     });
     const all = h("input", { type: "checkbox", "aria-label": "Select all jobs on this page" });
     all.addEventListener("change", () => this.#choose(this.jobs.map((job) => job.id), all.checked));
     this.all = all;
-    const { node, body, heads } = table("Jobs", ["", "State", "Type", "Queue", "Id", ["Created", "num"], ["Took", "num"], ["Tries", "num"], "Note"], { class: "jobs stack" });
+    const { node, body, heads } = table("Jobs", ["", "State", "Type", "Queue", "Id", ["Created", "num"], ["Duration", "num"], ["Attempts", "num"], "Note"], { class: "jobs stack" });
     replace(heads[0], all);
     this.table = node;
     this.rows = new Keyed(body, (job) => job.id, (job) => this.#row(job));
-    this.none = empty("No job fits.");
+    this.none = empty("No job matches.");
     this.none.hidden = true;
     this.note = h("p", { class: "hint", role: "status" });
     this.cancel = button("Cancel selected", () => this.#act("cancel"), { class: "danger", "data-scope": "submit" });
     this.retry = button("Retry selected", () => this.#act("retry"), { "data-scope": "submit" });
     this.chosenText = h("span", { role: "status" });
     this.tools = h("div", { class: "tools", role: "toolbar", "aria-label": "Selected jobs" }, this.chosenText, this.cancel, this.retry,
-      button("Select none", () => this.#choose([...this.chosen], false), { class: "quiet" }));
+      button("Deselect all", () => this.#choose([...this.chosen], false), { class: "quiet" }));
     this.tools.hidden = true;
     this.back = button("← Back", () => this.#turn(-1));
     this.next = button("Next →", () => this.#turn(1));
-    this.more = button("Look further", () => this.#load({ isFurther: true }));
+    this.more = button("Continue searching", () => this.#load({ isFurther: true }));
     this.more.hidden = true;
     this.node = h("div", {}, heading("Jobs"), this.form, this.tools,
-      h("section", { class: "card flush", "aria-label": "Found" }, node, this.none, h("div", { class: "pager" }, this.note, this.more, this.back, this.next)));
+      h("section", { class: "card flush", "aria-label": "Jobs found" }, node, this.none, h("div", { class: "pager" }, this.note, this.more, this.back, this.next)));
   }
 
   open() {
@@ -91,14 +92,13 @@ export class JobsView {
     this.asking?.abort();
   }
 
-  /** Other filters, or another page of the same. */
+  /** Applies other filters, or shows another page. */
   filter(query) {
     this.filters = query;
-    const states = new Set(query.getAll("status").flatMap((text) => text.toUpperCase().split(",")));
-    this.states.forEach((box) => { box.checked = states.has(box.value); });
-    this.texts.forEach((input) => { input.value = query.get(input.name) ?? ""; });
-    this.times.forEach((input) => { input.value = local(query.get(input.name)); });
-    this.order.value = query.get("oldest_first") === "true" ? "true" : "";
+    if (query.toString() !== this.submitted) {
+      this.submitted = null;
+      this.#fill(query);
+    }
     const plain = new URLSearchParams(query);
     plain.delete("cursor");
     if (plain.toString() !== this.plain) this.trail = [];
@@ -107,7 +107,23 @@ export class JobsView {
     this.#load({});
   }
 
-  /** Something may have been missed, or is told by nobody. */
+  /** Writes the filters of the address into the form. */
+  #fill(query) {
+    const states = new Set(query.getAll("status").flatMap((text) => text.toUpperCase().split(",")));
+    this.states.forEach((box) => { box.checked = states.has(box.value); });
+    this.texts.forEach((input) => { input.value = query.get(input.name) ?? ""; });
+    this.times.forEach((input) => { input.value = local(query.get(input.name)); });
+    this.order.value = query.get("oldest_first") === "true" ? "true" : "";
+  }
+
+  /** Applies the form. The browser reports the new address later; until then, the form keeps what the user types. */
+  #submit() {
+    const words = this.#said();
+    this.submitted = words.toString();
+    this.#go(words);
+  }
+
+  /** The stream was reconnected, or there is none: changes may be missing. */
   opened() {
     this.#again();
   }
@@ -154,7 +170,7 @@ export class JobsView {
     this.#go(words);
   }
 
-  /** A page; a search that finds little goes on by itself for a while. */
+  /** Loads a page; a search with few matches continues for a while. */
   async #load({ isAgain = false, isFurther = false }) {
     if (isAgain && this.asking !== null) return;
     this.asking?.abort();
@@ -219,7 +235,7 @@ export class JobsView {
     const box = h("input", { type: "checkbox", "aria-label": `Select ${job.id}` });
     box.addEventListener("change", () => this.#choose([job.id], box.checked));
     const state = badge(job.status);
-    const [created, took, tries] = [cell("Created", "num created"), cell("Took", "num took"), cell("Tries", "num tries")];
+    const [created, took, tries] = [cell("Created", "num created"), cell("Duration", "num took"), cell("Attempts", "num tries")];
     const note = cell("Note", "wide note");
     const node = h("tr", {}, cell("", "pick", box), cell("State", "state", state), cell("Type", "type", cut(job.type, 60)), cell("Queue", "queue", cut(job.queue, 60)),
       cell("Id", "id", jobLink(job.id)), created, took, tries, note);
@@ -261,8 +277,8 @@ export class JobsView {
     const answer = await confirm({
       title: `${isCancel ? "Cancel" : "Retry"} ${plural(meant.length, "job")}?`,
       text: isCancel
-        ? "What waits never runs; what runs is asked to stop. This cannot be undone."
-        : "Each is submitted again as a new job of the same type, with the same payload.",
+        ? "Waiting jobs never run; running jobs are asked to stop. This cannot be undone."
+        : "Each job is submitted again as a new job with the same type and payload.",
       act: isCancel ? `Cancel ${plural(meant.length, "job")}` : `Retry ${plural(meant.length, "job")}`,
       isDanger: isCancel,
       asksReason: isCancel,
@@ -293,17 +309,17 @@ function tellOutcomes(outcomes, verb) {
   toast(words.join("; "), refused.length > 0);
 }
 
-/** How long it ran, or has run. */
+/** The run time of the job, up to now if it is running. */
 export function tookOf(job, now) {
   if (!job.started_at_ms) return "–";
   if (job.finished_at_ms) return span(job.finished_at_ms - job.started_at_ms);
   return job.status === "RUNNING" ? span(Math.max(0, now - job.started_at_ms)) : "–";
 }
 
-/** What one wants to know first of a job. */
+/** The failure reason, cancel request, progress or labels of a job. */
 function noteOf(job) {
   if (job.failure_reason) return cut(job.failure_reason, 160);
-  if (job.cancel_requested && !ENDED.has(job.status)) return "asked to stop";
+  if (job.cancel_requested && !ENDED.has(job.status)) return "cancel requested";
   if (job.progress && job.status === "RUNNING") {
     const share = job.progress.permille >= 0 ? `${job.progress.permille / 10} %` : "";
     return cut([share, job.progress.message].filter(Boolean).join(" "), 160);
@@ -311,7 +327,7 @@ function noteOf(job) {
   return cut(Object.entries(job.labels).map(([name, value]) => `${name}:${value}`).join(" "), 160);
 }
 
-/** An instant as the browser's field for times wants it. */
+/** A time in the format of the browser's date and time field. */
 function local(text) {
   const at = text ? new Date(/^\d+$/.test(text) ? Number(text) : text) : null;
   if (at === null || Number.isNaN(at.getTime())) return "";

@@ -1,4 +1,4 @@
-// For servers that ask who it is: a token, which the server keeps in a cookie that no script can read.
+// The login for servers that require a token. The server keeps it in a cookie that scripts cannot read.
 
 import { post } from "./api.js";
 import { h, say } from "./dom.js";
@@ -15,7 +15,7 @@ export class LoginView {
       "form",
       { class: "card login" },
       h("p", { class: "field" }, h("label", { for: "token" }, "Token"), token),
-      h("p", { class: "hint" }, "Made with ", h("code", {}, "holdfast token create"), "; its scopes decide what you may do here."),
+      h("p", { class: "hint" }, "Create one with ", h("code", {}, "holdfast token create"), "; its scopes define what you may do here."),
       trouble,
       h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Log in")),
     );

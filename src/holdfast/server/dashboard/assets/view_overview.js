@@ -1,4 +1,4 @@
-// What a person on call wants first: is it healthy, how deep, how old, how fast, what fails and why.
+// The overview: health, queue depth, age of the oldest job, throughput, latency, and failures by reason.
 
 import { get } from "./api.js";
 import { cut, h, Keyed, replace, say, set } from "./dom.js";
@@ -19,20 +19,20 @@ export class Overview {
     this.groups = [];
     this.failedSeen = -1;
     this.failedAt = 0;
-    this.word = h("strong", {}, "Looking");
+    this.word = h("strong", {}, "Loading");
     this.since = h("span", { class: "muted" });
     this.findings = h("ul", { class: "findings" });
     this.health = h("section", { class: "health", "data-level": "unknown", "aria-label": "Health" },
       h("p", { class: "verdict", role: "status" }, h("i", { class: "lamp", "aria-hidden": "true" }), this.word), this.since, this.findings);
     this.facts = Object.fromEntries(FACTS.map(([key, label, href]) => [key, fact(label, href)]));
     this.plots = {
-      throughput: new Plot("Throughput, jobs a second", [
+      throughput: new Plot("Throughput (jobs per second)", [
         { name: "submitted", tone: "tone-plain" }, { name: "done", tone: "tone-good", isFilled: true }, { name: "failed", tone: "tone-bad" },
       ], rate, 2),
-      latency: new Plot("Latency, 95 of 100 stay below", [
+      latency: new Plot("Latency (95th percentile)", [
         { name: "waiting", tone: "tone-plain" }, { name: "running", tone: "tone-run", isFilled: true },
       ], span, 10),
-      depth: new Plot("Depth, jobs", [
+      depth: new Plot("Queue depth (jobs)", [
         { name: "queued", tone: "tone-plain", isFilled: true }, { name: "running", tone: "tone-run" },
       ], brief, 10),
     };
@@ -49,10 +49,10 @@ export class Overview {
       this.without,
       h("div", { class: "columns" },
         this.queuesCard,
-        h("section", { class: "card", "aria-label": "What fails" }, h("h2", {}, "What fails, and why"), this.failures.node, this.failuresNote)));
+        h("section", { class: "card", "aria-label": "Failures" }, h("h2", {}, "Failures by reason"), this.failures.node, this.failuresNote)));
   }
 
-  /** What the backend cannot say is not shown as if it were nothing. */
+  /** Hides what the backend cannot provide, instead of showing zeros. */
   #leaveOut() {
     const { able } = this.page;
     this.without = h("p", { class: "hint" }, able.lack("totals"));
@@ -81,7 +81,7 @@ export class Overview {
   #health(verdict, stats) {
     set(this.health, "data-level", verdict.level);
     say(this.word, verdict.word);
-    say(this.since, stats ? `running for ${span(stats.now_ms - stats.started_at_ms)}` : "");
+    say(this.since, stats ? `server running for ${span(stats.now_ms - stats.started_at_ms)}` : "");
     const texts = verdict.findings.map((finding) => finding.text).join("\n");
     if (texts === this.findingsShown) return;
     this.findingsShown = texts;
@@ -96,12 +96,12 @@ export class Overview {
     const failed = series.grown("failed", 60_000);
     const since = series.since(60_000);
     const show = (key, value, note = "") => this.facts[key].show(value, note);
-    show("ready", brief(sum("ready")), sum("delayed") ? `${brief(sum("delayed"))} not due yet` : "");
-    show("oldest", oldest ? span(oldest.oldest_age_ms) : "–", oldest ? `in ${oldest.name}` : "nothing waits");
+    show("ready", brief(sum("ready")), sum("delayed") ? `${brief(sum("delayed"))} delayed` : "");
+    show("oldest", oldest ? span(oldest.oldest_age_ms) : "–", oldest ? `in ${oldest.name}` : "no job waits");
     show("running", `${brief(stats.leases)}`, `${plural(stats.slots, "slot")}, ${plural(stats.workers, "worker")}`);
-    show("done", rate(series.rate("done")), "a second");
+    show("done", rate(series.rate("done")), "per second");
     show("failed", brief(failed), since === null ? "in the last minute" : `since ${moment(since, stats.now_ms)}`);
-    show("wait", span(series.quantile("wait", 0.95)), "95 of 100 start sooner");
+    show("wait", span(series.quantile("wait", 0.95)), "95th percentile");
     this.facts.failed.tone(failed ? "bad" : "");
     this.facts.oldest.tone(oldest && oldest.oldest_age_ms > 60_000 ? "warn" : "");
   }
@@ -113,14 +113,14 @@ export class Overview {
     this.plots.depth.show(each((sample) => [sample.queued, sample.running]));
   }
 
-  /** Without numbers: as many as a look finds. */
+  /** Without statistics: counts the jobs that a search returns. */
   async #counting() {
     if (Date.now() - this.failedAt < FAILED_AGAIN_MS) return;
     this.failedAt = Date.now();
     const ask = (status) => get("/jobs", { status, limit: FAILED_LOOKED_AT });
     try {
       const [ready, running, done, failed] = await Promise.all(["QUEUED", "RUNNING", "DONE", "FAILED"].map(ask));
-      const show = (key, found) => this.facts[key].show(`${count(found.jobs.length)}${found.next_cursor ? "+" : ""}`, "found by a look");
+      const show = (key, found) => this.facts[key].show(`${count(found.jobs.length)}${found.next_cursor ? "+" : ""}`, "found by a search");
       show("ready", ready);
       show("running", running);
       show("done", done);
@@ -128,7 +128,7 @@ export class Overview {
       this.facts.failed.tone(failed.jobs.length ? "bad" : "");
       this.#group(failed.jobs, failed.jobs.length, Boolean(failed.next_cursor));
     } catch {
-      // looked for again
+      // the next update tries again
     }
   }
 
@@ -149,7 +149,7 @@ export class Overview {
     this.failures.show(this.groups, this.page.now);
     const all = failed > found.length ? ` of ${count(failed)}` : "";
     const part = isMore ? `the newest ${count(found.length)}${all}` : count(failed);
-    say(this.failuresNote, failed ? `From ${part} failed job${failed === 1 ? "" : "s"} that ${failed === 1 ? "is" : "are"} kept.` : "No failed job is kept.");
+    say(this.failuresNote, failed ? `From ${part} failed job${failed === 1 ? "" : "s"} that ${failed === 1 ? "is" : "are"} kept.` : "There are no failed jobs.");
   }
 }
 
@@ -179,12 +179,12 @@ function fact(label, href) {
 }
 
 function queueTable() {
-  const { node, body } = table("Queues", ["Queue", ["Waiting", "num"], ["Not due", "num"], ["Running", "num"], ["Oldest", "num"]], { class: "tight" });
-  const none = empty("Looking");
+  const { node, body } = table("Queues", ["Queue", ["Waiting", "num"], ["Delayed", "num"], ["Running", "num"], ["Oldest job", "num"]], { class: "tight" });
+  const none = empty("Loading");
   node.hidden = true;
   const rows = new Keyed(body, (queue) => queue.name, (queue) => {
     const mode = h("span", { class: "badge" });
-    const cells = ["Waiting", "Not due", "Running", "Oldest"].map((label) => cell(label, "num"));
+    const cells = ["Waiting", "Delayed", "Running", "Oldest job"].map((label) => cell(label, "num"));
     return {
       node: h("tr", {}, h("th", { scope: "row" }, h("a", { href: jobsPath({ queue: queue.name }) }, cut(queue.name, 60)), " ", mode), cells),
       update(now) {
@@ -208,11 +208,11 @@ function queueTable() {
 }
 
 function failureTable() {
-  const { node, body } = table("Reasons", [["Jobs", "num"], "Type", "Reason", ["Latest", "num"]], { class: "tight" });
+  const { node, body } = table("Reasons", [["Jobs", "num"], "Type", "Reason", ["Last failure", "num"]], { class: "tight" });
   const rows = new Keyed(body, (group) => group.key, (group) => {
     const number = cell("Jobs", "num");
     const reason = h("span", { class: "reason" });
-    const latest = cell("Latest", "num");
+    const latest = cell("Last failure", "num");
     const link = h("td", { "data-label": "Reason", class: "wide" });
     return {
       node: h("tr", {}, number, cell("Type", "", h("a", { href: jobsPath({ status: "FAILED", type: group.type }) }, cut(group.type, 60))), link, latest),

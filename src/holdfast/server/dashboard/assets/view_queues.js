@@ -1,4 +1,4 @@
-// Queues, and what an operator does with them.
+// Queues, with actions to pause, resume, drain and purge them.
 
 import { post } from "./api.js";
 import { confirm, toast } from "./dialog.js";
@@ -7,19 +7,19 @@ import { count, plural, span } from "./format.js";
 import { button, cell, empty, heading, jobsPath, setBadge, table } from "./parts.js";
 
 const VERBS = {
-  pause: { text: "Workers get no more jobs of it; it still takes new ones.", past: "is paused" },
-  resume: { text: "It takes jobs and gives them to workers.", past: "is open" },
-  drain: { text: "It takes no new jobs; workers go on with those that wait.", past: "drains" },
-  purge: { text: "Every job that waits in it is canceled. This cannot be undone.", past: "was purged", isDanger: true },
+  pause: { text: "Workers get no more jobs of this queue; it still accepts new jobs.", past: "is paused" },
+  resume: { text: "The queue accepts jobs, and workers get them.", past: "is open" },
+  drain: { text: "The queue accepts no new jobs; workers still run the waiting ones.", past: "is draining" },
+  purge: { text: "All waiting jobs of the queue are canceled. This cannot be undone.", past: "was purged", isDanger: true },
 };
 
 export class QueuesView {
   constructor(page) {
     this.page = page;
     this.title = "Queues";
-    const { node, body } = table("Queues", ["Queue", "Mode", ["Waiting", "num"], ["Not due", "num"], ["Running", "num"], ["Oldest", "num"], "Reason", ""], { class: "stack" });
+    const { node, body } = table("Queues", ["Queue", "Mode", ["Waiting", "num"], ["Delayed", "num"], ["Running", "num"], ["Oldest job", "num"], "Reason", ""], { class: "stack" });
     this.table = node;
-    this.none = empty("No queue has jobs, and all are open. A queue begins with its first job.");
+    this.none = empty("No queue has jobs, and all queues are open. The first job creates its queue.");
     this.rows = new Keyed(body, (queue) => queue.name, (queue) => this.#row(queue));
     this.node = h("div", {}, heading("Queues"), h("section", { class: "card flush", "aria-label": "All queues" }, node, this.none));
   }
@@ -37,7 +37,7 @@ export class QueuesView {
 
   #row(queue) {
     const mode = h("span", { class: "badge" });
-    const names = ["Waiting", "Not due", "Running", "Oldest"];
+    const names = ["Waiting", "Delayed", "Running", "Oldest job"];
     const cells = names.map((name) => cell(name, "num"));
     const reason = cell("Reason", "wide");
     const verbs = Object.fromEntries(Object.keys(VERBS).map((verb) => [verb,

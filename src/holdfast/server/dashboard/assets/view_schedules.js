@@ -1,4 +1,4 @@
-// Schedules: when each makes its next jobs, what it has made, and how to stop or hasten it.
+// Schedules: their next and last runs, with actions to trigger, pause and resume them.
 
 import { get, post } from "./api.js";
 import { confirm, toast } from "./dialog.js";
@@ -15,10 +15,10 @@ export class SchedulesView {
     this.title = "Schedules";
     this.schedules = null;
     this.askedAt = 0;
-    const { node, body } = table("Schedules", ["Schedule", "State", "When", "Makes", ["Next", "num"], ["Last", "num"], ["Made", "num"], ["Passed over", "num"], ""], { class: "stack" });
+    const { node, body } = table("Schedules", ["Schedule", "State", "Rule", "Job", ["Next run", "num"], ["Last run", "num"], ["Fired", "num"], ["Not fired", "num"], ""], { class: "stack" });
     this.table = node;
     this.table.hidden = true;
-    this.none = empty("Looking");
+    this.none = empty("Loading");
     this.rows = new Keyed(body, (one) => one.name, (one) => this.#row(one));
     this.node = h("div", {}, heading("Schedules"), h("section", { class: "card flush", "aria-label": "All schedules" }, node, this.none));
   }
@@ -36,10 +36,10 @@ export class SchedulesView {
     this.askedAt = Date.now();
     try {
       this.schedules = (await get("/schedules")).schedules;
-      say(this.none, "There are no schedules. `holdfast schedule set` makes one.");
+      say(this.none, "There are no schedules. Create one with `holdfast schedule create`.");
     } catch (error) {
       this.schedules = error.isMissing ? [] : this.schedules;
-      say(this.none, error.isMissing ? "What keeps the jobs here knows no schedules." : error.message);
+      say(this.none, error.isMissing ? "This backend has no schedules." : error.message);
     }
     this.table.hidden = !this.schedules?.length;
     this.none.hidden = !this.table.hidden;
@@ -48,9 +48,9 @@ export class SchedulesView {
 
   #row(schedule) {
     const state = h("span", { class: "badge" });
-    const when = cell("When");
-    const makes = cell("Makes");
-    const [next, last, made, passed] = ["Next", "Last", "Made", "Passed over"].map((name) => cell(name, "num"));
+    const when = cell("Rule");
+    const makes = cell("Job");
+    const [next, last, made, passed] = ["Next run", "Last run", "Fired", "Not fired"].map((name) => cell(name, "num"));
     const nextAt = h("button", { type: "button", class: "quiet", "aria-expanded": "false", "aria-label": `next runs of ${schedule.name}` });
     const ahead = h("ul", { class: "held" });
     ahead.hidden = true;
@@ -86,7 +86,7 @@ export class SchedulesView {
     if (isOpen) return;
     try {
       const { ticks_ms: ticks } = await get(`/schedules/${encodeURIComponent(name)}/preview`, { count: NEXT_SHOWN });
-      replace(list, ticks.length ? ticks.map((tick) => h("li", {}, full(tick))) : h("li", {}, "never again"));
+      replace(list, ticks.length ? ticks.map((tick) => h("li", {}, full(tick))) : h("li", {}, "no further runs"));
     } catch (error) {
       replace(list, h("li", {}, error.message));
     }
@@ -94,16 +94,16 @@ export class SchedulesView {
 
   async #act(name, verb) {
     const texts = {
-      trigger: "It makes a job now, beside those that it makes by time.",
-      pause: "It makes no jobs until it is resumed; what falls into the pause is passed over.",
-      resume: "It goes on from now.",
+      trigger: "The schedule creates a job now, in addition to its other runs.",
+      pause: "The schedule creates no jobs until it is resumed; runs during the pause are skipped.",
+      resume: "The schedule continues from now.",
     };
     const word = verb === "trigger" ? "Run" : verb[0].toUpperCase() + verb.slice(1);
     const answer = await confirm({ title: `${word} ${name}${verb === "trigger" ? " now" : ""}?`, text: texts[verb], act: `${word}${verb === "trigger" ? " now" : " schedule"}` });
     if (answer === null) return;
     try {
       const done = await post(`/schedules/${encodeURIComponent(name)}/${verb}`);
-      toast(verb === "trigger" ? `${name} made the job ${done.id}.` : `${name} is ${verb === "pause" ? "paused" : "active"}.`);
+      toast(verb === "trigger" ? `${name} created the job ${done.id}.` : `${name} is ${verb === "pause" ? "paused" : "active"}.`);
     } catch (error) {
       toast(error.message, true);
     }

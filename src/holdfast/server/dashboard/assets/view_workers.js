@@ -1,4 +1,4 @@
-// Workers, what each holds, and how to let one go.
+// Workers and the jobs that they run, with an action to drain a worker.
 
 import { get, post } from "./api.js";
 import { confirm, toast } from "./dialog.js";
@@ -16,7 +16,7 @@ export class WorkersView {
     this.title = "Workers";
     this.leases = new Map();
     this.askedAt = 0;
-    const { node, body } = table("Workers", ["Worker", "State", ["Busy", "num"], ["Heard", "num"], "Queues", "Types", "Runs now", ""], { class: "stack" });
+    const { node, body } = table("Workers", ["Worker", "State", ["Busy slots", "num"], ["Heartbeat", "num"], "Queues", "Types", "Running jobs", ""], { class: "stack" });
     this.table = node;
     this.none = empty("No worker is connected. Start one with `holdfast worker -A module:app`.");
     this.rows = new Keyed(body, (worker) => worker.worker_id, (worker) => this.#row(worker));
@@ -36,7 +36,7 @@ export class WorkersView {
     if (Date.now() - this.askedAt > AGAIN_MS) this.#held();
   }
 
-  /** Who runs what, from the jobs that run. */
+  /** Loads the running jobs and groups them by worker. */
   async #held() {
     this.askedAt = Date.now();
     try {
@@ -46,14 +46,14 @@ export class WorkersView {
       this.leases = leases;
       this.rows.show(this.page.workers ?? []);
     } catch {
-      // asked again with the next numbers
+      // the next update tries again
     }
   }
 
   #row(worker) {
     const state = h("span", { class: "badge" });
-    const [busy, heard] = [cell("Busy", "num"), cell("Heard", "num")];
-    const [queues, types, held] = [cell("Queues"), cell("Types", "wide"), cell("Runs now", "wide")];
+    const [busy, heard] = [cell("Busy slots", "num"), cell("Heartbeat", "num")];
+    const [queues, types, held] = [cell("Queues"), cell("Types", "wide"), cell("Running jobs", "wide")];
     const drain = button("Drain", () => this.#drain(worker.worker_id), { "aria-label": `drain ${worker.worker_id}`, "data-scope": "admin" });
     let before = "";
     return {
@@ -78,7 +78,7 @@ export class WorkersView {
   }
 
   async #drain(id) {
-    const text = "It takes no more jobs, finishes what it runs, and ends.";
+    const text = "The worker takes no more jobs, finishes its running jobs, and stops.";
     const answer = await confirm({ title: `Drain ${id}?`, text, act: "Drain worker" });
     if (answer === null) return;
     try {

@@ -1,1 +1,1 @@
-"""The two ports over the services of the microservices topology."""
+"""The job port and the work port, as calls to the services of the microservices topology."""

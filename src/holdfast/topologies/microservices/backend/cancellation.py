@@ -1,7 +1,7 @@
-"""Canceling over three owners: what waits is taken out first, so that nobody can be given it any more.
+"""Cancels a job across three owners: a waiting job is removed first, so that no worker can receive it.
 
-Whichever way a cancel races with a dispatch, one of the two finds the other: either the job was still waiting, and ends
-here, or its record says that it should stop before a worker is given it.
+A cancel and a dispatch that race always detect each other: either the job was still waiting and ends here, or its
+record has the cancel flag before a worker receives it.
 """
 
 from holdfast.core.commands import CancelReply
@@ -17,7 +17,7 @@ _ACTOR = "gateway"
 
 
 class Canceling:
-    """One cancel. A step that fails leaves the rest to a repeated cancel, or to the sweep."""
+    """One cancel. If a step fails, a repeated cancel or the sweep does the rest."""
 
     def __init__(self, owners: Owners, job_id: str, reason: str) -> None:
         self._owners = owners
@@ -25,7 +25,7 @@ class Canceling:
         self._reason = reason
 
     async def run(self) -> CancelReply:
-        """The job's state after it; a job that has ended stays as it is."""
+        """Cancels the job and returns its state; a terminal job stays as it is."""
         if refusal := check_reason(self._reason):
             raise refusal.error()
         request = pb.RemoveJobIfPresentRequest(job_id=self._job_id)
@@ -34,13 +34,14 @@ class Canceling:
         return await self._ask_to_stop()
 
     async def _end(self) -> CancelReply:
-        """Nobody can be given it now: its envelope first, then its status."""
+        """Ends a job that no worker can receive any more: stores its envelope, then moves its status."""
         envelope = pb.StoreResultRequest(
             job_id=self._job_id, terminal_status=public_pb.CANCELED, output_summary=self._reason
         )
         stored = await self._owners.result.store(envelope)
         if stored.already_exists and stored.current_terminal_status != public_pb.CANCELED:
-            # It ended before, and came back because that was not written down: dispatch ends it as its envelope says.
+            # It has ended before, but was queued again because its status was not moved: dispatch ends it as its
+            # envelope says.
             reply = await self._ask_to_stop()
             await self._enqueue_again()
             return reply

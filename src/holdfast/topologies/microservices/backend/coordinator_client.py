@@ -1,4 +1,4 @@
-"""The three unary calls of workers, with their deadlines and with our errors."""
+"""The three unary calls of a worker to the coordinator, with deadlines and our errors."""
 
 import secrets
 from collections.abc import Iterable, Mapping
@@ -31,14 +31,14 @@ Leases = Mapping[int, str]
 
 
 class NoAnswerError(UnavailableError):
-    """The coordinator did not answer, or cannot for now: the same call may be made again."""
+    """The coordinator did not answer, or cannot at the moment: the call may be repeated."""
 
 
 class CoordinatorCalls:
-    """One worker's calls to one coordinator. Each raises `NoAnswerError` where it may be repeated.
+    """One worker's calls to one coordinator. Each raises `NoAnswerError` if it may be repeated.
 
-    What no other session could mend, either, is an `InvalidArgumentError` or an `AbortedError`; everything else is an
-    `UnavailableError`, after which a session is worth opening again.
+    An `InvalidArgumentError` or `AbortedError` would also fail in another session; after any other `UnavailableError` a
+    new session may be opened.
     """
 
     def __init__(self, channel: grpc.aio.Channel, introduction: Introduction, metadata: Metadata = ()) -> None:
@@ -48,14 +48,14 @@ class CoordinatorCalls:
         self._clock = system_clock()
         self._worker_id = introduction.worker_id
         self._slots = introduction.slots
-        #: Tells this session from another one under the same name.
+        #: Distinguishes this session from another one of the same worker id.
         self._incarnation = secrets.randbits(63)
         self._wanted = pb.Wanted(routes=sorted(introduction.types), queues=sorted(introduction.queues))
 
     async def heartbeat(
         self, running: Leases, *, released: Leases | None = None, is_arriving: bool = False, is_leaving: bool = False
     ) -> pb.WorkerHeartbeatResponse:
-        """A sign of life, which names every lease that is held."""
+        """Sends a heartbeat, which names every lease that is held."""
         request = pb.WorkerHeartbeatRequest(
             worker_id=self._worker_id,
             heartbeat_at_ms=self._clock.wall_ms(),
@@ -70,18 +70,18 @@ class CoordinatorCalls:
         return answer
 
     async def fetch(self) -> pb.FetchWorkResponse:
-        """One lease, or nothing for now. If the answer is lost, a heartbeat that does not name the lease shows it."""
+        """Requests one lease. If the reply is lost, a heartbeat that does not name the lease reveals that."""
         request = pb.FetchWorkRequest(worker_id=self._worker_id, wanted=self._wanted)
         answer: pb.FetchWorkResponse = await self._ask(self._stub.FetchWork, request, _FETCH_S)
         return answer
 
     async def report(self, request: pb.ReportWorkOutcomeRequest) -> pb.ReportWorkOutcomeResponse:
-        """How an attempt ended; safe to repeat."""
+        """Reports the outcome of an attempt; safe to repeat."""
         answer: pb.ReportWorkOutcomeResponse = await self._ask(self._stub.ReportWorkOutcome, request, _REPORT_S)
         return answer
 
     async def close(self) -> None:
-        """Ends the channel; calls under way fail."""
+        """Closes the channel; calls in flight fail."""
         await self._channel.close(None)
 
     async def _ask(self, method: Any, request: object, deadline_s: float) -> Any:  # noqa: ANN401 - no types in stubs

@@ -12,9 +12,9 @@ from holdfast import limits
 from holdfast.client.views import made
 from holdfast.clock import system_clock
 from holdfast.core.commands import CancelReply, Submitted
-from holdfast.core.lifecycle import TERMINAL, State
+from holdfast.core.lifecycle import RUNNING, TERMINAL, State
 from holdfast.core.model import Template
-from holdfast.core.outcomes import result_summary
+from holdfast.core.outcomes import delay_text, end_text, result_summary
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
 from holdfast.observe.logs import get_logger
@@ -26,9 +26,8 @@ from holdfast.server.internal_messages import extra_of, job_view, summary_view, 
 from holdfast.topologies.microservices.backend.cancellation import Canceling
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.backend.submission import InFlight, OwnerSubmission, check_submission
-from holdfast.topologies.microservices.backend.why import why
 
-#: How often a job is looked at while somebody waits for it: soon at first, then less and less often.
+#: Pauses between reads of a job while a client waits for it: short at first, then longer.
 _POLL_MS_MIN, _POLL_MS_MAX, _POLL_FACTOR = 20, 200, 1.5
 
 T = TypeVar("T")
@@ -76,7 +75,7 @@ class ServiceJobs:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._begun.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at, so that nobody complains where the client is gone
+            task.exception()  # retrieved, so that asyncio does not log it when the client is gone
 
     async def get(self, job_id: str) -> JobView:
         """As its record says."""
@@ -112,7 +111,7 @@ class ServiceJobs:
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
         """One part of the owner's search."""
         if size < 1:
-            message = f"expected the size of a part to be at least 1, got {size}"
+            message = f"the size of a part must be at least 1, got {size}"
             raise InvalidArgumentError(message, reason="PAGE_SIZE_INVALID")
         search = made(
             pb.JobSearch,
@@ -186,3 +185,21 @@ class ServiceJobs:
 
 def _sort(*, newest_first: bool) -> public_pb.JobSort:
     return public_pb.CREATED_AT_DESC if newest_first else public_pb.CREATED_AT_ASC
+
+
+def why(job: JobView, now_ms: int, summary: str = "") -> tuple[str, str]:
+    """A stable reason and a sentence that say why a job is where it is, as far as its record tells.
+
+    The gateway does not see workers, so some reasons of the other backends are missing here. `summary` is that of the
+    result, once the job has ended.
+    """
+    if job.state in TERMINAL:
+        return "ENDED", end_text(job.state, job.attempts, job.failure_reason, summary)
+    if job.state == RUNNING:
+        asked = "; it was asked to stop" if job.cancel_requested else ""
+        return "RUNNING", f"it runs: leased by {job.worker}, attempt {job.attempts}{asked}"
+    wait_ms = job.not_before_ms - now_ms
+    if wait_ms > 0:
+        return "DELAYED", delay_text(wait_ms, job.failures)
+    sentence = f"it waits in the queue {job.template.queue!r} for a free slot of a worker that knows its type"
+    return "WAITING_IN_QUEUE", sentence

@@ -1,8 +1,8 @@
-"""The three services that own jobs, what waits, and results, as gateway and coordinator call them.
+"""Clients of the three owners (job, queue and result service), for the gateway and the coordinator.
 
-Every call has the deadline of internal calls, a second unless told otherwise. What a service refuses is raised as it
-says it. Who does not answer in time, or is not there, raises `UnavailableError`: whether the call took effect is then
-unknown.
+Every call has the deadline of internal calls, one second by default. A refusal by the service is raised as the error
+that it names. If the service does not answer in time or cannot be reached, `UnavailableError` is raised: it is then
+unknown whether the call took effect.
 """
 
 from collections.abc import Awaitable, Callable
@@ -51,7 +51,7 @@ class JobOwner:
 
 
 class QueueOwner:
-    """The owner of what waits."""
+    """The owner of waiting jobs."""
 
     def __init__(
         self, channel: grpc.aio.Channel, metadata: Metadata = (), timeout_ms: int = limits.DEADLINE_MS_INTERNAL
@@ -76,7 +76,7 @@ class ResultOwner:
 
 
 class Owners:
-    """All three, over one channel to each. `metadata` says who calls, where the services ask for that."""
+    """All three owners, over one channel each. `metadata` authenticates the caller, if the services require it."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class Owners:
         self.result = ResultOwner(result, metadata, timeout_ms)
 
     async def close(self) -> None:
-        """Ends the channels; calls under way fail."""
+        """Closes the channels; calls in flight fail."""
         for channel in self._channels:
             await channel.close(None)
 
 
 class _Callables:
-    """Makes methods of a stub callable: with the deadline, with the metadata, with our errors."""
+    """Wraps the methods of a stub: adds deadline and metadata, and converts errors."""
 
     def __init__(self, service: str, metadata: Metadata, timeout_ms: int) -> None:
         self._service = service
@@ -107,7 +107,7 @@ class _Callables:
         self._timeout_s = timeout_ms / 1_000
 
     def __call__(self, method: Callable[..., Awaitable[Any]]) -> Call[Any, Any]:
-        async def call(request: object) -> Any:  # noqa: ANN401 - the stubs carry no types; each use says its own
+        async def call(request: object) -> Any:  # noqa: ANN401 - stubs have no types; each use declares its own
             try:
                 return await method(request, timeout=self._timeout_s, metadata=self._metadata)
             except grpc.aio.AioRpcError as error:
@@ -118,7 +118,7 @@ class _Callables:
     def _explained(self, error: grpc.aio.AioRpcError) -> HoldfastError:
         known = error_of(error)
         if isinstance(known, UnauthenticatedError | PermissionDeniedError):
-            # Our own caller is not to blame, and cannot do anything about it.
+            # A configuration error between services, which the caller of this service cannot fix.
             get_logger().error("caller_refused", service=self._service, message=known.message)
             return UnavailableError(f"the {self._service} service refuses this caller", reason="CALLER_REFUSED")
         is_silent = isinstance(known, UnavailableError | DeadlineExceededError) and known.reason == known.code.value

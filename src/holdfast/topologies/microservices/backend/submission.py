@@ -1,9 +1,9 @@
-"""Submitting over two owners: the record first, then its place among what waits.
+"""Submits jobs across two owners: creates the record first, then enqueues the job.
 
 Invariants:
-- Only who made a record undoes it, and only as long as nobody else can have been told of it.
-- A job that is answered as accepted is QUEUED in the queue, or further; or it existed before, and the sweep sees to it.
-- A submission that was begun is brought to its end, even if whoever asked for it is gone.
+- A record is deleted only by the submission that created it, and only while no other submission has found it.
+- A job that was reported as accepted is in the queue, or has moved on; or it existed before, and the sweep repairs it.
+- A submission that has begun is completed, even if its caller is gone.
 """
 
 import asyncio
@@ -20,35 +20,35 @@ from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.server.internal_messages import create_request, enqueue_again, enqueue_request
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 
-#: Enqueues of one submission that are under way at a time.
+#: Maximum number of concurrent enqueues of one submission.
 _ENQUEUES_MAX = 32
 
 
 class InFlight:
-    """The keys of submissions under way in this gateway, whose outcome is not known yet."""
+    """The keys of submissions in progress in this gateway, whose outcome is not known yet."""
 
     def __init__(self) -> None:
         self._keys: set[str] = set()
 
     def enter(self, keys: frozenset[str]) -> frozenset[str]:
-        """Takes those that nobody else has, and says which."""
+        """Adds the keys that no other submission has, and returns them."""
         mine = keys - self._keys
         self._keys |= mine
         return mine
 
     def leave(self, mine: frozenset[str]) -> None:
-        """Gives them back."""
+        """Removes the keys."""
         self._keys -= mine
 
 
 def check_submission(templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Refusal | None:
-    """What is wrong with a submission as a whole, if anything is."""
+    """Returns the first problem of a submission as a whole, or None."""
     refusal = check_batch([draft.payload for draft in drafts], len(templates))
     return refusal or next(filter(None, map(check_template, templates)), None)
 
 
 class OwnerSubmission:
-    """One submission on its way. Records are made one after the other, so that their order is that of the batch."""
+    """One submission in progress. Records are created one by one, so that they have the order of the batch."""
 
     def __init__(self, owners: Owners, templates: Sequence[Template], drafts: Sequence[JobDraft], now_ms: int) -> None:
         self._owners = owners
@@ -57,20 +57,20 @@ class OwnerSubmission:
         self._ids = [""] * len(drafts)
         self._refusals: dict[int, Refusal] = {}
         self._existing: set[int] = set()
-        #: Who in this batch made the record, by id: its twins share what becomes of it.
+        #: The draft that created each record, by job id: duplicates in the batch share its outcome.
         self._makers: dict[str, int] = {}
         self._created_ms = 0
         self._room = asyncio.Semaphore(_ENQUEUES_MAX)
 
     async def run(self, in_flight: InFlight) -> Submitted:
-        """What becomes of each draft, once that is known."""
+        """Submits all drafts; returns once every outcome is known."""
         mine = in_flight.enter(frozenset(filter(None, map(_key, self._drafts))))
         try:
             async with asyncio.TaskGroup() as enqueues:
                 await self._create_all(mine, enqueues)
         finally:
             in_flight.leave(mine)
-        for index, job_id in enumerate(self._ids):  # twins share their maker's fate
+        for index, job_id in enumerate(self._ids):  # duplicates share the outcome of the draft that created the record
             maker = self._makers.get(job_id, index)
             if maker in self._refusals:
                 self._refusals.setdefault(index, self._refusals[maker])
@@ -87,14 +87,14 @@ class OwnerSubmission:
                     await self._create(index, draft, enqueues)
                 except HoldfastError as error:
                     refusal = Refusal(error.code, error.reason, error.message)
-                    if error.retryable:  # the owner cannot: asking it again for each of the others would only take long
+                    if error.retryable:  # the owner is unavailable: do not try the rest
                         self._refusals.update(dict.fromkeys(range(index, len(self._drafts)), refusal))
                         return
             if refusal is not None:
                 self._refusals[index] = refusal
 
     def _check(self, draft: JobDraft, mine: frozenset[str]) -> Refusal | None:
-        """The first thing wrong with a draft, as far as it can be told without its owner."""
+        """Returns the first problem of a draft that can be found without its owner, or None."""
         due_ms = max(draft.not_before_ms, self._now_ms + draft.delay_ms if draft.delay_ms else 0)
         job = NewJob(draft.id or "new", draft.template, draft.payload, due_ms, draft.extra)
         refusal = check_job(job, len(self._templates), self._now_ms)
@@ -124,7 +124,7 @@ class OwnerSubmission:
         enqueues.create_task(self._enqueue(index, place))
 
     async def _complete(self, job_id: str) -> None:
-        """What exists and waits is put where it waits, in case its maker did not get that far; the sweep does, too."""
+        """Enqueues an existing QUEUED job, in case its creator did not; the sweep would do so later."""
         try:
             async with self._room:
                 asked = pb.GetJobRecordRequest(job_id=job_id, without_payload=True)
@@ -140,13 +140,13 @@ class OwnerSubmission:
             try:
                 answer = await self._owners.queue.enqueue(place)
                 if not answer.accepted:
-                    raise UnavailableError("the queue did not take the job; try again", reason="NOT_ENQUEUED")
+                    raise UnavailableError("the queue service did not accept the job; try again", reason="NOT_ENQUEUED")
             except HoldfastError as error:
                 if refusal := await self._undo(place.job_id, error):
                     self._refusals[index] = refusal
 
     async def _undo(self, job_id: str, error: HoldfastError) -> Refusal | None:
-        """Takes the record away again; None if the job has got further meanwhile, so that the enqueue had worked."""
+        """Deletes the record; returns None if the job has moved on, because then the enqueue had succeeded."""
         refusal = Refusal(Code.UNAVAILABLE, error.reason, error.message)
         request = pb.DeleteJobIfStatusRequest(job_id=job_id, expected_status=public_pb.QUEUED)
         try:
@@ -158,14 +158,14 @@ class OwnerSubmission:
         if answer.deleted:
             return refusal
         if answer.current_status == public_pb.QUEUED:
-            # Somebody else has found it and may rely on it: it stays, and the sweep enqueues it.
-            _anomaly("compensation_refused", job_id, "a job that could not be enqueued was found by somebody else")
+            # Another submission has found it and may rely on it: it stays, and the sweep enqueues it.
+            _anomaly("compensation_refused", job_id, "a job that could not be enqueued was found by another submission")
             return refusal
         return None if answer.current_status else refusal
 
 
 def _key(draft: JobDraft) -> str:
-    """By what a submission is known when it is repeated; empty if it cannot be."""
+    """Returns the key that identifies a repeated submission; empty if it has none."""
     if draft.extra is not None and draft.extra.request_id:
         return f"request {draft.extra.request_id}"
     return f"id {draft.id}" if draft.id else ""

@@ -9,16 +9,16 @@ from holdfast.worker.introduction import check_names
 
 
 class UnaryWork:
-    """Opens sessions with the coordinator at `host:port`. `metadata` says who calls, where it asks for that."""
+    """Opens sessions with the coordinator at `host:port`. `metadata` authenticates the worker, if required."""
 
     def __init__(self, target: str, metadata: Metadata = (), heartbeat_ms: int = 0) -> None:
-        """`heartbeat_ms` is how often to beat at least; 0: as often as the coordinator says."""
+        """`heartbeat_ms` is the longest interval between heartbeats; 0: the interval that the coordinator sets."""
         self._target = target
         self._metadata = metadata
         self._heartbeat_ms = heartbeat_ms
 
     async def open(self, introduction: Introduction) -> UnarySession:
-        """The first heartbeat; each session has a channel of its own, so that none inherits a bad one."""
+        """Opens a session with a heartbeat; each session has its own channel, so that none inherits a broken one."""
         check_names(introduction)
         calls = CoordinatorCalls(open_channel(self._target), introduction, self._metadata)
         session = UnarySession(calls, introduction, self._heartbeat_ms)

@@ -1,8 +1,8 @@
-"""Who may call what: one table of roles and methods, checked before a request is decoded.
+"""The caller matrix: one table of roles and methods, checked before a request is decoded.
 
-A caller shows a bearer token; a service knows hashes of the tokens, by role, and never a token. No token, or one that
-nobody has, is UNAUTHENTICATED; a role without the right is PERMISSION_DENIED. What is not in the table is nobody's
-right. Whether a service is healthy, everybody may ask.
+A caller sends a bearer token; a service knows only hashes of the tokens, by role. A missing or unknown token is
+UNAUTHENTICATED; a role without the right is PERMISSION_DENIED. A method that is not in the table cannot be called.
+Health checks need no token.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ def _of(service: str, *methods: str) -> frozenset[str]:
     return frozenset(_path(service, method) for method in methods)
 
 
-#: What each role may call.
+#: The methods that each role may call.
 RIGHTS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "gateway": _of(
@@ -63,7 +63,7 @@ def _is_canceled_envelope(request: pb.StoreResultRequest) -> bool:
     return bool(request.terminal_status == public_pb.CANCELED)
 
 
-#: Rights that hold for some requests only: the type of the request, which ones, and in words.
+#: Rights that depend on the request: its type, the condition, and its description.
 _CONDITIONS: Mapping[tuple[str, str], tuple[type, Callable[[Any], bool], str]] = MappingProxyType(
     {
         ("gateway", _path("JobInternalService", "TransitionJobStatus")): (
@@ -81,15 +81,15 @@ _CONDITIONS: Mapping[tuple[str, str], tuple[type, Callable[[Any], bool], str]] =
 
 
 def credential(token: str) -> tuple[tuple[str, str], ...]:
-    """The metadata of a call by whoever has this token; none without one."""
+    """Returns the metadata of a call with this token; empty without a token."""
     return ((METADATA_KEY, f"Bearer {token}"),) if token else ()
 
 
 class Callers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not generic at run time
-    """Lets through who has the right. Without any hash nobody could call: such a service goes without."""
+    """Refuses calls without the right. It would refuse every call without hashes; such a service does not use it."""
 
     def __init__(self, hashes: Mapping[str, Sequence[str]]) -> None:
-        """`hashes` are those of each role's tokens."""
+        """`hashes` are the hashes of each role's tokens."""
         self._tokens = ServiceTokens(hashes)
 
     async def intercept_service(
@@ -97,7 +97,7 @@ class Callers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not gene
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:  # noqa: ANN401 - grpc has no type
-        """The handler, if the caller may call it; else one that refuses."""
+        """Returns the handler, if the caller may call it; else a handler that refuses."""
         method = handler_call_details.method
         if method.startswith(f"/{health.SERVICE_NAME}/"):
             return await continuation(handler_call_details)
@@ -109,7 +109,7 @@ class Callers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not gene
         return _conditional(await continuation(handler_call_details), role, method)
 
     def role_of(self, metadata: Any) -> str:  # noqa: ANN401 - pairs; grpc's own types differ between versions
-        """Whose token the call shows; `UnauthenticatedError` if it shows none that is known."""
+        """Returns the role of the call's token; `UnauthenticatedError` if there is no known token."""
         shown = [value for key, value in metadata or () if key == METADATA_KEY]
         if len(shown) != 1 or not isinstance(shown[0], str) or not shown[0].lower().startswith(_SCHEME):
             raise UnauthenticatedError("expected one bearer token, got none", reason="TOKEN_MISSING")
@@ -127,7 +127,7 @@ def _denied(role: str, what: str) -> PermissionDeniedError:
 
 
 def _refusing(error: HoldfastError, method: str) -> Any:  # noqa: ANN401 - grpc has no type
-    """A handler that refuses without reading, whatever the arity of the call."""
+    """Returns a handler that refuses without reading, whatever the arity of the call."""
 
     async def handler(_: object, context: Context) -> None:
         await refuse(context, error, method.rpartition("/")[2][:_METHOD_CHARS_MAX])
@@ -136,7 +136,7 @@ def _refusing(error: HoldfastError, method: str) -> Any:  # noqa: ANN401 - grpc 
 
 
 def _conditional(handler: Any, role: str, method: str) -> Any:  # noqa: ANN401 - grpc has no type
-    """The same handler, which looks at the request first if the right depends on it."""
+    """Returns a handler that checks the request first, if the right depends on it."""
     condition = _CONDITIONS.get((role, method))
     if condition is None or getattr(handler, "unary_unary", None) is None:
         return handler
@@ -144,7 +144,7 @@ def _conditional(handler: Any, role: str, method: str) -> Any:  # noqa: ANN401 -
     go_on: Handler = handler.unary_unary
 
     async def checked(request: object, context: Context) -> object:
-        # What could not be decoded is refused further on, like everywhere.
+        # The handler itself refuses a request that could not be decoded.
         if isinstance(request, kind) and not is_allowed(request):
             await refuse(context, _denied(role, words), method.rpartition("/")[2], getattr(request, "job_id", ""))
         return await go_on(request, context)

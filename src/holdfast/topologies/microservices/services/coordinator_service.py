@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from holdfast import limits
+from holdfast.client.channel import open_channel
+from holdfast.clock import system_clock
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Now
 from holdfast.core.workers import WorkerRegistry, beat_ms
@@ -25,14 +27,18 @@ from holdfast.server.grpc.status import Context, answered
 from holdfast.server.grpc.work_service import checked_worker
 from holdfast.server.internal_messages import report_row
 from holdfast.topologies.microservices.backend.owner_clients import Owners
+from holdfast.topologies.microservices.services.callers import credential
 from holdfast.topologies.microservices.services.dispatch import JobDispatcher, wanted_of
+from holdfast.topologies.microservices.services.environment import CoordinatorEnvironment, hashes_of
 from holdfast.topologies.microservices.services.heartbeats import HeartbeatReply, Heartbeats
+from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.jobs_in_flight import Underway
 from holdfast.topologies.microservices.services.lease_reconciler import Rounds
 from holdfast.topologies.microservices.services.lease_table import LeaseTable
 from holdfast.topologies.microservices.services.outcomes import Settler
 from holdfast.topologies.microservices.services.queue_sweeper import Sweeper, SweepTimer
 from holdfast.topologies.microservices.services.reports import OutcomeReports
+from holdfast.topologies.microservices.services.roles import GRACE_S, Fatal, full_name
 
 #: How often time is looked at; served time counts no longer steps than the timekeeper's.
 _TICK_MS_MAX = 100
@@ -125,7 +131,7 @@ class WorkCoordinator:
             self._dispatcher.undelivered(task.result())
 
     async def _to_its_end(self, protocol: Coroutine[object, object, Answer]) -> Answer:
-        """Steps that were begun are finished, even if nobody waits for the answer any more."""
+        """Finishes steps that have begun, even if the caller no longer waits for the response."""
         return await asyncio.shield(self._spawn(protocol))
 
     def _spawn(self, work: Coroutine[object, object, Answer]) -> "asyncio.Task[Answer]":
@@ -137,7 +143,7 @@ class WorkCoordinator:
     def _done(self, task: "asyncio.Task[Answer]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # told to whoever waited; nobody else is to blame
+            task.exception()  # raised in the waiting caller; retrieved here so that asyncio does not log it
 
     # -- what time brings
 
@@ -172,7 +178,7 @@ class WorkCoordinator:
             self._sweeps.went(self.now(), repaired=repaired)
 
     def _see_to_leases(self) -> Iterable["asyncio.Task[None]"]:
-        """Begins to see to what is over, unless somebody does, or it is too soon after a failure."""
+        """Starts to end expired leases, unless that is in progress, or too soon after a failure."""
         served_ms = self.now().served_ms
         for lease in self.table.over():
             if lease.retry_ms <= served_ms and not lease.lock.locked():
@@ -243,7 +249,7 @@ class CoordinatorServicer(rpc.CoordinatorInternalServiceServicer):
 def heard_message(
     request: pb.WorkerHeartbeatRequest, heard: HeartbeatReply, terms: WorkTerms
 ) -> pb.WorkerHeartbeatResponse:
-    """The answer to a heartbeat; whoever uses more than the frozen fields is told the time of its leases, too."""
+    """Builds the response to a heartbeat; a caller that uses the added fields also gets the lease length."""
     is_frozen = not (request.HasField("running") or request.released or request.is_arriving or request.is_leaving)
     return pb.WorkerHeartbeatResponse(
         accepted=True,
@@ -252,3 +258,45 @@ def heard_message(
         revoked=[pb.RunningJob(job_id=job_id, token=token) for job_id, token in heard.revoked],
         lease_ms=0 if is_frozen else terms.worker_timeout_ms,
     )
+
+
+class CoordinatorRole:
+    """The coordinator service as one process serves it: it calls the owners, and keeps nothing."""
+
+    def __init__(self, environment: CoordinatorEnvironment, fatal: Fatal) -> None:
+        self._port = environment.port
+        self._fatal = fatal
+        self._owners = Owners(
+            job=open_channel(environment.job_address),
+            queue=open_channel(environment.queue_address),
+            result=open_channel(environment.result_address),
+            metadata=credential(environment.token),
+            timeout_ms=environment.internal_timeout_ms,
+        )
+        terms = WorkTerms(heartbeat_ms=environment.heartbeat_ms, worker_timeout_ms=environment.worker_timeout_ms)
+        self._coordinator = WorkCoordinator(self._owners, terms, system_clock())
+        self._server = ServiceServer(full_name("CoordinatorInternalService"), hashes_of(environment))
+        rpc.add_CoordinatorInternalServiceServicer_to_server(
+            CoordinatorServicer(self._coordinator), self._server.handlers
+        )
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self, host: str) -> str:
+        """Listens, whether the owners are there or not."""
+        address = await self._server.start(host, self._port)
+        self._running = asyncio.create_task(self._coordinator.run())
+        self._running.add_done_callback(self._ended)
+        return address
+
+    def _ended(self, running: "asyncio.Task[None]") -> None:
+        """Without it leases would never end: a process that cannot look at the time is replaced."""
+        if not running.cancelled() and (error := running.exception()) is not None:
+            self._fatal(error)
+
+    async def stop(self) -> None:
+        """Calls under way are answered; what else was begun is found by the next process."""
+        await self._server.stop(GRACE_S)
+        if self._running is not None:
+            self._running.cancel()
+        await self._coordinator.stop()
+        await self._owners.close()

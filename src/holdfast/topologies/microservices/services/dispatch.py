@@ -1,14 +1,14 @@
-"""Handing out work: DequeueJob, the guarded move to RUNNING, GetJobRecord.
+"""Hands out work: DequeueJob, the guarded move to RUNNING, GetJobRecord.
 
-A dequeue takes the job out of the queue for good, so whatever happens after it must be made good here or be found
-later:
+A dequeue removes the job from the queue, so every failure after it must be repaired here or be found later:
 
-- The dequeue is not answered: the job is in no queue, and nobody knows which it was. The sweep begins with the oldest.
+- The dequeue has no reply: the job is in no queue, and its id is unknown. The sweep starts with the oldest jobs.
 - The guard is lost: the record is read, and a job that is still QUEUED is enqueued once more (the rescue).
-- The move is not answered: the job may run under a token that nobody knows. It is a stray; until it is known what
-  became of it, nothing else is dequeued. If this process dies, the round and the sweep find the same.
-- The record cannot be read, or the worker no longer waits for the answer: the lease goes back, and spends nothing.
-- A job that should stop is not handed out, but ended as canceled: after an accepted cancel of a queued job it never
+- The move has no reply: the job may run under an unknown token. It is a stray; nothing else is dequeued until its state
+  is known. If this process dies, the round and the sweep find it.
+- The record cannot be read, or the worker no longer waits for the reply: the lease is returned and does not count as a
+  loss.
+- A job with a cancel request is not handed out, but ended as CANCELED: after an accepted cancel a queued job never
   runs.
 """
 
@@ -27,22 +27,22 @@ from holdfast.topologies.microservices.services.jobs_in_flight import Underway
 from holdfast.topologies.microservices.services.lease_table import NOBODY, NOT_RUNNING, HeldJob, LeaseTable
 from holdfast.topologies.microservices.services.outcomes import ACTOR, Settler
 
-#: Dequeued jobs that one fetch may find moved by others before it asks its worker to come back.
+#: A fetch that has dequeued this many already moved jobs tells its worker to fetch again.
 _LOST_GUARDS_MAX = 8
 
 
 def wanted_of(request: pb.FetchWorkRequest) -> pb.Wanted:
-    """What a worker can run; one that knows only the frozen fields runs simulated work."""
+    """Returns the routes and queues of a worker; one that sends only the frozen fields runs simulated work."""
     return request.wanted if request.HasField("wanted") else pb.Wanted(routes=[SIM_TYPE])
 
 
 def nothing(hint_ms: int = limits.FETCH_RETRY_MS_DEFAULT) -> pb.FetchWorkResponse:
-    """The answer to an idle worker: when to ask again."""
+    """Returns the reply to an idle worker: when to fetch again."""
     return pb.FetchWorkResponse(retry_after_ms=fetch_hint_ms(hint_ms))
 
 
 class JobDispatcher:
-    """One job at a time, to whoever asks. `on_empty` hears of every dequeue that brought nothing."""
+    """Grants one job per fetch. `on_empty` is called after every dequeue that returned no job."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class JobDispatcher:
         self._underway = underway
         self._now = now
         self._on_empty = on_empty
-        #: Jobs that were dequeued, and whose move was not answered.
+        #: Dequeued jobs whose move had no reply.
         self.strays: set[str] = set()
-        #: A dequeue was not answered: whichever job was next may be in no queue.
+        #: A dequeue had no reply: the next job of the queue may be in no queue now.
         self.is_in_doubt = False
 
     async def fetch(self, worker: str, wanted: pb.Wanted) -> pb.FetchWorkResponse:
-        """One job that is now the worker's, or when to ask again."""
+        """Grants one job to the worker, or returns when to fetch again."""
         if not wanted.routes:
             return nothing()
         await self._check_strays()
@@ -90,7 +90,7 @@ class JobDispatcher:
             raise
 
     async def _check_strays(self) -> None:
-        """Nothing is dequeued while it is not known what became of the last: an outage would empty the queue."""
+        """Resolves the strays before anything else is dequeued; otherwise an outage would empty the queue."""
         for job_id in list(self.strays):
             await self.look_after(job_id)
         if self.strays:
@@ -105,7 +105,7 @@ class JobDispatcher:
         except HoldfastError:
             self.give_back(lease)
             raise
-        if record is None or record.token != lease.token:  # taken away and given to another meanwhile
+        if record is None or record.token != lease.token:  # revoked and granted again meanwhile
             self._table.drop(lease)
             return None
         if record.summary.cancel_requested:
@@ -121,7 +121,7 @@ class JobDispatcher:
         )
 
     async def take(self, job_id: str, worker: str) -> HeldJob | None:
-        """Moves a job to RUNNING for this worker; None if it was not QUEUED, and then it was seen to."""
+        """Moves a job to RUNNING for this worker; None if it was not QUEUED, and then it was rescued if needed."""
         try:
             moved = await self._owners.job.move(
                 pb.TransitionJobStatusRequest(
@@ -146,7 +146,7 @@ class JobDispatcher:
         return None
 
     async def _rescue(self, job_id: str, worker: str) -> None:
-        """Enqueues a job once if it is QUEUED although its move was refused; leaves any other alone."""
+        """Enqueues a job once if it is still QUEUED although its move was refused; leaves any other alone."""
         try:
             record = await self._settler.record(job_id)
             if record is None or record.summary.status != job_status(QUEUED):
@@ -178,15 +178,15 @@ class JobDispatcher:
         try:
             await self._settler.end_canceled(lease, record)
         except HoldfastError:
-            self.give_back(lease)  # which ends it as canceled, too
+            self.give_back(lease)  # which also ends it as CANCELED
             raise
 
     def give_back(self, lease: HeldJob) -> None:
-        """Nobody will run it under this lease."""
+        """Returns a lease under which the job will not run."""
         self._table.judge(lease, NOT_RUNNING)
 
     def undelivered(self, answer: pb.FetchWorkResponse) -> None:
-        """The worker stopped waiting before this answer was there."""
+        """Returns the lease of a reply that its worker no longer waits for."""
         lease = self._table.get(answer.job_id)
         if answer.assigned and lease is not None and lease.token == answer.token:
             self.give_back(lease)
@@ -194,7 +194,7 @@ class JobDispatcher:
     # -- strays
 
     async def look_after(self, job_id: str) -> None:
-        """Finds out what became of a stray, and sees to it; it stays one while that cannot be known."""
+        """Resolves a stray by its record; it stays a stray while its owner does not answer."""
         try:
             await self._find(job_id)
         except HoldfastError as error:
@@ -218,7 +218,7 @@ class JobDispatcher:
     # -- cancels
 
     async def end_queued(self, record: pb.GetJobRecordResponse) -> None:
-        """Ends a job that waits although it should stop: it is taken like any other, and not handed out."""
+        """Ends a waiting job with a cancel request: takes it like any other job, but does not hand it out."""
         job_id = record.summary.job_id
         with self._underway.holding(job_id):
             lease = await self.take(job_id, NOBODY)

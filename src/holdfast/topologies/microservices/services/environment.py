@@ -1,6 +1,6 @@
-"""What each service is told by its environment: one class a role, one line a variable, read once and validated whole.
+"""Environment variables of the services: one class per role, one line per variable, validated as a whole.
 
-Every problem is a line that names the variable, its value and what was expected; secrets are not shown.
+Every problem is one line, which names the variable, its value and the expected value; secrets are not shown.
 """
 
 import re
@@ -14,13 +14,13 @@ from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 from holdfast.server.auth import service_tokens
 
-#: Roles that call services, and prove who they are; their rights stand in `callers`.
+#: Roles that call services and must authenticate; `callers` has their rights.
 CALLERS = ("gateway", "coordinator", "worker")
 
 _PORT_MAX = 65_535
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
-#: As much of a wrong value as fits into a line that people read.
+#: Maximum number of characters of a wrong value in a message.
 _SHOWN_CHARS_MAX = 200
 
 
@@ -28,9 +28,9 @@ def _whole(minimum: int, maximum: int, unit: str) -> msgspec.Meta:
     return msgspec.Meta(ge=minimum, le=maximum, description=f"a whole number of {unit} from {minimum} to {maximum}")
 
 
-#: Where nothing is said, nothing listens.
+#: The default of an optional port: nothing listens.
 NO_PORT = -1
-Port = Annotated[int, msgspec.Meta(ge=0, le=_PORT_MAX, description="a port, 0 to 65535 (0: any that is free)")]
+Port = Annotated[int, msgspec.Meta(ge=0, le=_PORT_MAX, description="a port, 0 to 65535 (0: any free port)")]
 Milliseconds = Annotated[int, _whole(10, _HOUR_MS, "milliseconds")]
 SpanMs = Annotated[int, _whole(0, 3_660 * _DAY_MS, "milliseconds")]
 Keys = Annotated[int, _whole(1, 1_000_000_000, "keys")]
@@ -69,17 +69,17 @@ TokenHashes = Annotated[
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """What every service is told."""
+    """Variables of every service."""
 
     log_level: Level = msgspec.field(default="INFO", name="LOG_LEVEL")
-    #: What this service shows to those that it calls.
+    #: Sent to the services that this service calls.
     token: Token = msgspec.field(default="", name=service_tokens.OWN)
-    #: How this service knows those who call it.
+    #: Authenticate the callers of this service.
     token_hashes: TokenHashes = msgspec.field(default="", name=service_tokens.KNOWN)
 
 
 class RetainingEnvironment(Environment, frozen=True, kw_only=True):
-    """That of a service which keeps what has ended, and removes it later."""
+    """Variables of a service that removes data of ended jobs after a time."""
 
     retain_ms: SpanMs = msgspec.field(default=limits.RETAIN_MS_DEFAULT, name="RETAIN_MS")
     #: The same for FAILED jobs.
@@ -87,63 +87,63 @@ class RetainingEnvironment(Environment, frozen=True, kw_only=True):
 
 
 class JobEnvironment(RetainingEnvironment, frozen=True, kw_only=True):
-    """That of the service which has the records."""
+    """Variables of the job service."""
 
     port: Port = msgspec.field(default=50_052, name="JOB_PORT")
     dedup_keys_max: Keys = msgspec.field(default=limits.DEDUP_KEYS_DEFAULT, name="MAX_DEDUP_KEYS")
-    #: Above this size of held jobs no new ones are taken.
+    #: New jobs are refused above this size of held jobs.
     memory_bytes: Bytes = msgspec.field(default=limits.BYTES_HELD_MAX, name="MEMORY_BYTES")
 
 
 class QueueEnvironment(Environment, frozen=True, kw_only=True):
-    """That of the service which has what waits."""
+    """Variables of the queue service."""
 
     port: Port = msgspec.field(default=50_053, name="QUEUE_PORT")
 
 
 class ResultEnvironment(RetainingEnvironment, frozen=True, kw_only=True):
-    """That of the service which has the envelopes."""
+    """Variables of the result service."""
 
     port: Port = msgspec.field(default=50_055, name="RESULT_PORT")
     output_bytes_max: OutputBytes = msgspec.field(default=limits.OUTPUT_BYTES_MAX, name="MAX_OUTPUT_BYTES")
 
 
 class GatewayEnvironment(Environment, frozen=True, kw_only=True):
-    """That of the service which clients reach."""
+    """Variables of the gateway."""
 
     port: Port = msgspec.field(default=50_051, name="GATEWAY_PORT")
     http_port: Port = msgspec.field(default=NO_PORT, name="GATEWAY_HTTP_PORT")
     job_address: Address = msgspec.field(name="JOB_SERVICE_ADDR")
     queue_address: Address = msgspec.field(name="QUEUE_SERVICE_ADDR")
     result_address: Address = msgspec.field(name="RESULT_SERVICE_ADDR")
-    #: How long an owner may take to answer; one whose disk is slow is better waited for than asked again.
+    #: Deadline of calls to an owner; for an owner with a slow disk a longer deadline is better than retries.
     internal_timeout_ms: Milliseconds = msgspec.field(default=limits.DEADLINE_MS_INTERNAL, name="INTERNAL_TIMEOUT_MS")
 
 
 class CoordinatorEnvironment(Environment, frozen=True, kw_only=True):
-    """That of the service which has the leases."""
+    """Variables of the coordinator."""
 
     port: Port = msgspec.field(default=50_054, name="COORDINATOR_PORT")
     job_address: Address = msgspec.field(name="JOB_SERVICE_ADDR")
     queue_address: Address = msgspec.field(name="QUEUE_SERVICE_ADDR")
     result_address: Address = msgspec.field(name="RESULT_SERVICE_ADDR")
-    #: How long an owner may take to answer; one whose disk is slow is better waited for than asked again.
+    #: Deadline of calls to an owner; for an owner with a slow disk a longer deadline is better than retries.
     internal_timeout_ms: Milliseconds = msgspec.field(default=limits.DEADLINE_MS_INTERNAL, name="INTERNAL_TIMEOUT_MS")
     heartbeat_ms: Milliseconds = msgspec.field(default=limits.HEARTBEAT_MS, name="HEARTBEAT_INTERVAL_MS")
     worker_timeout_ms: Milliseconds = msgspec.field(default=limits.WORKER_TIMEOUT_MS, name="WORKER_TIMEOUT_MS")
 
 
 class WorkerEnvironment(Environment, frozen=True, kw_only=True):
-    """That of a worker."""
+    """Variables of a worker."""
 
     coordinator_address: Address = msgspec.field(name="COORDINATOR_ADDR")
-    #: Empty: the name of the host.
+    #: Empty: the host name.
     worker_id: WorkerId = msgspec.field(default="", name="WORKER_ID")
     slots: Slots = msgspec.field(default=6, name="WORKER_SLOTS")
     heartbeat_ms: Milliseconds = msgspec.field(default=limits.HEARTBEAT_MS, name="HEARTBEAT_INTERVAL_MS")
 
 
-#: Every role that is a service of its own.
+#: The variables of each role.
 ROLES: Mapping[str, type[Environment]] = MappingProxyType(
     {
         "gateway": GatewayEnvironment,
@@ -157,7 +157,7 @@ ROLES: Mapping[str, type[Environment]] = MappingProxyType(
 
 
 def read(role: str, variables: Mapping[str, str]) -> Environment:
-    """What this role is told; `InvalidArgumentError` has a line for every problem."""
+    """Reads the variables of a role; `InvalidArgumentError` has a line for every problem."""
     kind = ROLES[role]
     problems: list[str] = []
     values: dict[str, Any] = {}
@@ -167,9 +167,9 @@ def read(role: str, variables: Mapping[str, str]) -> Environment:
             if text is not None:
                 values[field.name] = _converted(text, field.type)
             elif field.required:
-                problems.append(f"expected {field.encode_name} to be {_wanted(field.type)}, got none: it is required")
+                problems.append(f"{field.encode_name} must be {_wanted(field.type)}, got none: it is required")
         except (msgspec.ValidationError, UnicodeEncodeError):
-            problems.append(f"expected {field.encode_name} to be {_wanted(field.type)}, got {_shown(text, field.type)}")
+            problems.append(f"{field.encode_name} must be {_wanted(field.type)}, got {_shown(text, field.type)}")
     if not problems:
         environment = kind(**values)
         problems.extend(_contradictions(environment))
@@ -179,7 +179,7 @@ def read(role: str, variables: Mapping[str, str]) -> Environment:
 
 
 def hashes_of(environment: Environment) -> dict[str, list[str]]:
-    """The hashes of the tokens that this service accepts, by role; a role may have several while they are replaced."""
+    """Returns the token hashes that this service accepts, by role; a role has several while tokens are replaced."""
     return service_tokens.hashes_in(environment.token_hashes)
 
 
@@ -189,7 +189,7 @@ _DIGITS = re.compile(r"[0-9]{1,18}")
 def _converted(text: str, kind: Any) -> object:  # noqa: ANN401 - an annotated type
     base = get_args(kind)[0]
     if base is int:
-        # The decoder itself would also take "1e3" and "5.0".
+        # The decoder itself would also accept "1e3" and "5.0".
         return msgspec.convert(int(text) if _DIGITS.fullmatch(text) else text, kind)
     value = msgspec.convert(text.upper() if kind is Level else text, kind)
     if kind is Address and int(text.rpartition(":")[2]) > _PORT_MAX:
@@ -215,6 +215,6 @@ def _shown(text: str | None, kind: Any) -> str:  # noqa: ANN401 - an annotated t
 def _contradictions(environment: Environment) -> Iterator[str]:
     if isinstance(environment, CoordinatorEnvironment) and environment.worker_timeout_ms <= environment.heartbeat_ms:
         yield (
-            f"expected WORKER_TIMEOUT_MS to be more than HEARTBEAT_INTERVAL_MS ({environment.heartbeat_ms}), "
+            f"WORKER_TIMEOUT_MS must be more than HEARTBEAT_INTERVAL_MS ({environment.heartbeat_ms}), "
             f"got {environment.worker_timeout_ms}"
         )

@@ -1,11 +1,11 @@
-"""Heartbeats: who lives, what it still runs, what it should stop, and what it no longer has.
+"""Heartbeats: extend the leases of a worker, and return cancels and revoked leases.
 
-A heartbeat without a list comes from a worker that knows only the frozen fields: it keeps whatever it holds. One with
-a list keeps what it names. What it does not name goes back, unless it is so young that its assignment may still be on
-its way. A worker that has just begun lost whatever else is under its name, and each costs its job a loss. A lease that
-is named and not known here is looked up: this process may have been replaced since.
+A heartbeat without a list comes from a worker that knows only the frozen fields: it extends all leases of the worker.
+One with a list extends the leases that it names. A lease that is not named is returned, unless it is so young that its
+assignment may still be on its way. A worker that has just started has lost its other leases, and each counts as a loss.
+A named lease that is unknown here is looked up, because this process may have been restarted.
 
-Leases are extended before any other service is asked, so that none of them can cost a worker its leases.
+Leases are extended before any other service is called, so that a slow service cannot cost a worker its leases.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ from holdfast.topologies.microservices.services.outcomes import Settler
 
 #: A grant younger than this may still be on its way to a worker whose heartbeat does not name it.
 FETCH_GRACE_MS = 2_000
-#: How long the answer waits for other services; a worker waits no longer than a second.
+#: Maximum time that the reply waits for other services; a worker waits for at most a second.
 _PATIENCE_S = 0.3
-#: Records that are looked up at a time, however many a heartbeat names.
+#: Maximum number of concurrent lookups of records.
 _TOGETHER = 32
 
 Named = tuple[str, int]
@@ -40,14 +40,14 @@ Named = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """What a worker is told: ids of jobs that should stop, and leases that it names and no longer has."""
+    """The reply to a worker: ids of jobs to stop, and named leases that it no longer has."""
 
     cancels: list[str]
     revoked: list[Named]
 
 
 class Heartbeats:
-    """Takes signs of life. `see_to` begins to see to leases that are over, and gives the tasks that do."""
+    """Handles heartbeats. `see_to` starts tasks that settle the leases that are over, and returns them."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Heartbeats:
         self._see_to = see_to
 
     async def hear(self, worker: str, request: pb.WorkerHeartbeatRequest) -> HeartbeatReply:
-        """Everything that one heartbeat says; raises if a worker arrives and it cannot be known what it lost."""
+        """Handles one heartbeat; raises if a worker arrives and its lost leases cannot be determined."""
         named: list[Named] | None = None
         if request.HasField("running"):
             named = [(job.job_id, job.token) for job in request.running.jobs]
@@ -87,7 +87,7 @@ class Heartbeats:
         return HeartbeatReply(cancels, revoked)
 
     def _judge_missing(self, missing: list[HeldJob], *, is_arriving: bool) -> None:
-        if is_arriving:  # its process ended with them, as far as can be known: a job that kills its worker must end
+        if is_arriving:  # its process may have died with them: a loss, so that a job that kills workers ends
             self._judge(missing, LEFT)
             return
         young_ms = self._now().served_ms - FETCH_GRACE_MS
@@ -98,7 +98,7 @@ class Heartbeats:
             self._table.judge(lease, verdict)
 
     async def _look_up(self, worker: str, named: Sequence[Named]) -> list[Named]:
-        """Adopts what is named and not known here; gives what the worker no longer has."""
+        """Adopts named leases that are unknown here; returns those that the worker no longer has."""
         unknown = [job for job in named if self._table.held_by(worker, *job) is None]
         revoked: list[Named] = []
         for start in range(0, len(unknown), _TOGETHER):
@@ -114,7 +114,7 @@ class Heartbeats:
         try:
             record = await self._settler.record(job_id)
         except HoldfastError as error:
-            # It may well have it, and who knows will be asked again; but what cannot be an id is no job.
+            # The worker may have it, and its next heartbeat is checked again; an invalid id belongs to no job.
             return error.code is not Code.INVALID_ARGUMENT
         if record is None or record.summary.status != job_status(RUNNING) or token not in {0, record.token}:
             return False
@@ -132,9 +132,9 @@ class Heartbeats:
                     self._table.judge(lease, RELEASED)
 
     async def _look_around(self) -> None:
-        """A cancel that was accepted before this heartbeat rides on its answer, as long as its owner is quick."""
+        """Starts a round, so that the reply includes every earlier cancel if the job service answers quickly."""
         looking = asyncio.ensure_future(self._rounds.fresh())
         await asyncio.wait([looking], timeout=_PATIENCE_S)
         if looking.done():
-            looking.exception()  # the next round will tell
+            looking.exception()  # retrieve the exception; the next round tries again
         looking.cancel()

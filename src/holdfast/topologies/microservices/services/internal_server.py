@@ -1,4 +1,4 @@
-"""One internal service on one port: who may call it, whether it is healthy, and its orderly end."""
+"""One internal service on one port: authentication, health checks and graceful shutdown."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,12 +14,12 @@ from holdfast.topologies.microservices.services.callers import Callers
 
 
 class ServiceServer:
-    """Takes one servicer (`handlers` is what generated registrations take for a server), then `start`, then `stop`."""
+    """Serves one servicer, registered with `handlers` in place of a server; then `start`, then `stop`."""
 
     def __init__(self, name: str, hashes: Mapping[str, Sequence[str]]) -> None:
-        """`name` is the service's full one; without `hashes` whoever reaches it may call it."""
+        """`name` is the full name of the service; without `hashes` callers are not authenticated."""
         self._name = name
-        # Whoever is refused is not counted either.
+        # `Callers` comes first, so that refused calls are not counted.
         interceptors = (*((Callers(hashes),) if hashes else ()), *counters())
         self._connections = ConnectionTable()
         options = server_options(self._connections.connections_max)
@@ -29,7 +29,7 @@ class ServiceServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, OpenServer(self._server))
 
     async def start(self, host: str, port: int) -> str:
-        """Listens, says SERVING, and returns the address; `UnavailableError` if the port cannot be had."""
+        """Listens, reports SERVING, and returns the address; `UnavailableError` if the port cannot be bound."""
         self._server.add_generic_rpc_handlers((UnknownMethods(),))
         address = bind(self._server, host, port)
         await self._server.start()
@@ -39,7 +39,7 @@ class ServiceServer:
         return address
 
     async def stop(self, grace_s: float) -> None:
-        """Says NOT_SERVING, lets calls under way finish, then closes."""
+        """Reports NOT_SERVING, lets calls in flight finish, then closes."""
         await self._health.enter_graceful_shutdown()
         await self._connections.stop()
         await self._server.stop(grace_s)

@@ -1,4 +1,4 @@
-"""What the job service writes down: every change of state, once it is durable, and every guard that did not hold."""
+"""Log lines of the job service: every durable change of state, and every guard that did not hold."""
 
 from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import Template
@@ -8,7 +8,7 @@ from holdfast.topologies.microservices.state.record_events import CreateReply, M
 
 
 def log_created(reply: CreateReply, template: Template) -> None:
-    """A job that was not there before; one that was found is no change."""
+    """Logs a new job; a job that existed before is not logged."""
     if not reply.is_new:
         return
     get_logger().info(
@@ -24,7 +24,7 @@ def log_created(reply: CreateReply, template: Template) -> None:
 
 
 def log_moved(request: pb.TransitionJobStatusRequest, reply: MoveReply) -> None:
-    """A move, or why there was none."""
+    """Logs a move, or the reason why it was refused."""
     log, reason = get_logger(), request.reason[:200]
     if not reply.applied:
         log.info(
@@ -55,7 +55,7 @@ def log_moved(request: pb.TransitionJobStatusRequest, reply: MoveReply) -> None:
 
 
 def log_deleted(request: pb.DeleteJobIfStatusRequest, reply: MoveReply) -> None:
-    """A job whose submission was undone, or why it was not."""
+    """Logs the deletion of a job whose submission was undone, or the reason why it was refused."""
     log = get_logger()
     if reply.applied:
         log.info(
@@ -80,7 +80,7 @@ def log_deleted(request: pb.DeleteJobIfStatusRequest, reply: MoveReply) -> None:
 
 
 def log_cancel_requested(request: pb.SetCancelRequestedRequest, reply: MoveReply) -> None:
-    """A job that should stop, the first time that somebody says so."""
+    """Logs the first cancel request for a job."""
     get_logger().info(
         "cancel_requested",
         method="SetCancelRequested",

@@ -1,7 +1,6 @@
-"""Forgets finished records in time: those that are too old, too many or too large, oldest first.
+"""Removes finished records that are too old, too many or too large, oldest first.
 
-It looks whenever somebody tells it that a job has ended, and when the oldest one's time is over. It ends by itself with
-its keeper.
+It runs when a job has ended, and when the retention of the oldest record is over. It ends with its keeper.
 """
 
 import asyncio
@@ -12,14 +11,14 @@ from holdfast.errors import HoldfastError, ResourceExhaustedError
 from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
 from holdfast.topologies.microservices.state.records import Records
 
-#: A timer never sleeps longer, because the wall clock may jump meanwhile.
+#: Maximum wait of the timer, because the wall clock may jump meanwhile.
 _RECHECK_MS = 60_000
-#: How long to wait when the disk has no room for the event.
+#: Pause when the disk has no space for the event.
 _STARVED_MS = 1_000
 
 
 class Forgetting:
-    """One at a time; every method belongs to the loop's thread."""
+    """Removes finished records, one pass at a time; every method runs on the loop's thread."""
 
     def __init__(self, keeper: Keeper, records: Records, retention: Evict) -> None:
         self._keeper = keeper
@@ -29,14 +28,14 @@ class Forgetting:
         self._task: asyncio.Task[None] | None = None
 
     def look(self) -> None:
-        """Something may have to be forgotten, now or later."""
+        """Starts a pass, or sets the timer for the next one."""
         wait_ms = self._wait_ms()
         if wait_ms is None or self._task is not None or (self._timer is not None and wait_ms > 0):
             return
         self._sleep(min(wait_ms, _RECHECK_MS))
 
     def _wait_ms(self) -> int | None:
-        """How long until a finished record has to be forgotten; None if there is none."""
+        """Returns the time until a finished record must be removed; None if there is none."""
         wait = wait_ms(self._records.book.finished, self._retention, self._keeper.now_ms())
         return None if wait is None else max(0, wait)
 

@@ -1,4 +1,4 @@
-"""Lists and searches over the records, in slices between which others are served."""
+"""Lists and searches the records, in slices; other requests are served between two slices."""
 
 from holdfast import limits
 from holdfast.core.listing import Place
@@ -12,23 +12,23 @@ from holdfast.topologies.microservices.services.job_views import record_message,
 from holdfast.topologies.microservices.services.owner import Keeper
 from holdfast.topologies.microservices.state.records import Records
 
-#: How many slices one part of a search looks through before it answers with what it has.
+#: Maximum number of slices that one page of a search reads.
 _SLICES_MAX = 20
-#: A part that would be larger ends sooner: labels and headers of many jobs outgrow a message.
+#: Size limit of a page: the labels and headers of many jobs may exceed the limit of a message.
 _PART_BYTES_MAX = limits.MESSAGE_BYTES_MAX // 2
 
 _Part = tuple[list[pb.GetJobRecordResponse], Place | None]
 
 
 class JobListing:
-    """Reads, each of them durable."""
+    """Lists and searches records; every reply contains durable data only."""
 
     def __init__(self, keeper: Keeper, records: Records) -> None:
         self._keeper = keeper
         self._records = records
 
     async def page(self, request: pb.ListJobRecordsRequest) -> pb.ListJobRecordsResponse:
-        """Jobs by creation time, ids ascending within a millisecond."""
+        """Returns jobs by creation time, ids ascending within a millisecond."""
         offset, size = checked_page(request.page)
         states, newest_first = checked_states(request.status_filter), checked_sort(request.sort)
 
@@ -42,7 +42,7 @@ class JobListing:
         return await self._keeper.read(query)
 
     async def search(self, request: pb.ListJobRecordsRequest) -> pb.ListJobRecordsResponse:
-        """Jobs that match, and where to go on; a part may be short, or even empty, and more may follow."""
+        """Returns matching jobs and a cursor; a page may be short, or even empty, although more jobs follow."""
         search = request.search
         query = JobQuery(
             checked_states(request.status_filter),

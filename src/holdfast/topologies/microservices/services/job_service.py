@@ -1,6 +1,6 @@
 """The job service: the records of all jobs, their tokens and their budgets; the only place where a status changes.
 
-It is made and used on the loop's thread. Whoever calls it was let through before (see `callers`).
+It is made and used on the loop's thread. Callers were admitted before (see `callers`).
 
 Invariants: an answer leaves when what it says is durable, and so does the line of the log, whether the caller still
 waits or not; a guard that does not hold is an answer, not an error; what a caller cannot say because it knows only the
@@ -8,7 +8,10 @@ frozen fields has a default.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from holdfast import limits
 from holdfast.core.commands import Evict, Refusal
@@ -23,11 +26,14 @@ from holdfast.proto.enums import job_status
 from holdfast.server.grpc.status import Context, answered
 from holdfast.server.internal_messages import submission_of
 from holdfast.server.request_checks import checked_id, checked_name
+from holdfast.topologies.microservices.services.environment import JobEnvironment, hashes_of
+from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.job_log import log_cancel_requested, log_created, log_deleted, log_moved
 from holdfast.topologies.microservices.services.job_retention import Forgetting
 from holdfast.topologies.microservices.services.job_search import JobListing
 from holdfast.topologies.microservices.services.job_views import record_message
 from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
+from holdfast.topologies.microservices.services.roles import Host, KeptService, Service, full_name, opened
 from holdfast.topologies.microservices.state.record_events import CreateReply, Decided, Move, MoveReply, Spends
 from holdfast.topologies.microservices.state.records import Records
 
@@ -75,7 +81,7 @@ class JobService(rpc.JobInternalServiceServicer):
     async def DeleteJobIfStatus(
         self, request: pb.DeleteJobIfStatusRequest, context: Context
     ) -> pb.DeleteJobIfStatusResponse:
-        """Undoes a submission, if the job is as expected and nobody else may know of it."""
+        """Undoes a submission, if the job is as expected and no other caller may know of it."""
         job_id, expected = checked_id(request.job_id), _state("expected_status", request.expected_status)
 
         def decide(now_ms: int) -> OwnerDecision | Refusal:
@@ -134,7 +140,7 @@ class JobService(rpc.JobInternalServiceServicer):
         """Notes that a job should stop; a job that has ended is left alone, and says so."""
         job_id, reason = checked_id(request.job_id), request.reason
         if not request.cancel_requested:
-            message = "expected cancel_requested to be true: what was asked for is not taken back"
+            message = "cancel_requested must be true: what was asked for is not taken back"
             raise InvalidArgumentError(message, reason="CANCEL_NOT_REVOCABLE")
 
         def decide(now_ms: int) -> OwnerDecision | Refusal:
@@ -151,7 +157,7 @@ def move_of(request: pb.TransitionJobStatusRequest) -> Move:
         spends = Spends(request.spends)
     except ValueError:
         names = ", ".join(known.name for known in Spends)
-        message = f"expected spends to be one of {names}, got {request.spends}"
+        message = f"spends must be one of {names}, got {request.spends}"
         raise InvalidArgumentError(message, reason="SPENDS_INVALID") from None
     worker = request.worker_id
     return Move(
@@ -172,9 +178,7 @@ def _state(what: str, status: int) -> State:
         return State(status)
     except ValueError:
         names = ", ".join(state.name for state in State)
-        raise InvalidArgumentError(
-            f"expected {what} to be one of {names}, got {status}", reason="STATUS_INVALID"
-        ) from None
+        raise InvalidArgumentError(f"{what} must be one of {names}, got {status}", reason="STATUS_INVALID") from None
 
 
 def _verdict(decided: Decided | Refusal, told: Callable[[Any], None], *, spare: int = 0) -> OwnerDecision | Refusal:
@@ -182,3 +186,20 @@ def _verdict(decided: Decided | Refusal, told: Callable[[Any], None], *, spare: 
     if isinstance(decided, Refusal):
         return decided
     return OwnerDecision(decided.event, decided.reply, spare, lambda: told(decided.reply))
+
+
+def open_job(environment: JobEnvironment, data: Path | None, host: Host) -> Service:
+    """Opens the job service: the records of jobs."""
+    # On disk request ids are kept as long as their jobs: the bound is for what is only in memory.
+    machine = Records(0 if data else environment.dedup_keys_max, environment.memory_bytes)
+    keeper = opened(machine, data and data / "job", host)
+    server = ServiceServer(full_name("JobInternalService"), hashes_of(environment))
+    retention = msgspec.structs.replace(
+        RETENTION,
+        retain_ms=environment.retain_ms,
+        retain_failed_ms=environment.retain_failed_ms,
+        # Results give way to jobs that wait: they never fill more than half of the memory.
+        retain_bytes=min(RETENTION.retain_bytes, environment.memory_bytes // 2),
+    )
+    rpc.add_JobInternalServiceServicer_to_server(JobService(keeper, machine, retention=retention), server.handlers)
+    return KeptService(server, environment.port, keeper)

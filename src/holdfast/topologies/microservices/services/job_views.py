@@ -1,7 +1,7 @@
-"""Records of the job service as messages. Each is made at one instant, and shares nothing with the record."""
+"""Converts records of the job service to messages, which share no data with the record."""
 
 from holdfast.core.lifecycle import FAILED, RUNNING
-from holdfast.core.model import Extra, Job
+from holdfast.core.model import Extra, JobRecord
 from holdfast.ports import JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
@@ -10,8 +10,8 @@ from holdfast.server.internal_messages import options_message, spec_message
 from holdfast.topologies.microservices.state.records import Records
 
 
-def summary_message(job: Job) -> public_pb.JobSummary:
-    """One line of a listing."""
+def summary_message(job: JobRecord) -> public_pb.JobSummary:
+    """Returns one line of a listing."""
     return public_pb.JobSummary(
         job_id=job.id,
         status=job_status(job.state),
@@ -23,8 +23,8 @@ def summary_message(job: Job) -> public_pb.JobSummary:
     )
 
 
-def record_message(records: Records, job: Job, *, has_payload: bool) -> pb.GetJobRecordResponse:
-    """Everything that is known of a job; its due time is the present one, and a delay is part of that."""
+def record_message(records: Records, job: JobRecord, *, has_payload: bool) -> pb.GetJobRecordResponse:
+    """Returns all data of a job; the due time is the current one and includes the delay."""
     result = job.result
     draft = JobDraft(payload=job.payload if has_payload else b"", not_before_ms=job.not_before_ms, extra=job.extra)
     return pb.GetJobRecordResponse(

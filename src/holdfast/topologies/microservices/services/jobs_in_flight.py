@@ -1,7 +1,7 @@
-"""Which jobs are between two steps of this process, so that nobody takes them for lost.
+"""Jobs between two steps of this process, so that the sweep does not treat them as lost.
 
-A job that was dequeued and is not RUNNING yet, or that went back to QUEUED and is not enqueued yet, is in no queue for
-a moment, and rightly so. Whoever repairs such jobs watches while it works, and leaves those alone that were seen here.
+A job that was dequeued and is not RUNNING yet, or that went back to QUEUED and is not enqueued yet, is rightly in no
+queue for a moment. The sweep watches this table while it works, and skips the jobs that it has seen here.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 
 
 class Underway:
-    """Jobs in the hands of this process, and dequeues whose answer is not there yet."""
+    """Jobs between two steps of this process, and dequeues without a reply yet."""
 
     def __init__(self) -> None:
         self._jobs: Counter[str] = Counter()
@@ -22,7 +22,7 @@ class Underway:
 
     @contextmanager
     def holding(self, job_id: str) -> Iterator[None]:
-        """The job is in our hands inside this block."""
+        """Marks the job as in flight inside this block."""
         self._jobs[job_id] += 1
         for seen in self._watchers:
             seen.add(job_id)
@@ -34,7 +34,7 @@ class Underway:
                 del self._jobs[job_id]
 
     async def dequeue(self, call: Awaitable[pb.DequeueJobResponse]) -> pb.DequeueJobResponse:
-        """The answer; what it brings is seen by every watcher before anybody else has it."""
+        """Waits for a dequeue; every watcher sees its job before the caller does."""
         task = asyncio.ensure_future(call)
         self._dequeues.add(task)
         try:
@@ -47,18 +47,18 @@ class Underway:
 
     @contextmanager
     def watch(self) -> Iterator[set[str]]:
-        """Every job that is or was in our hands since the block began; grows meanwhile."""
+        """Yields the set of all jobs that were in flight since the block began; it grows meanwhile."""
         seen = set(self._jobs)
         self._watchers.append(seen)
         try:
             yield seen
         finally:
-            # By identity: two watchers may have seen the same.
+            # By identity: two sets may be equal.
             self._watchers = [other for other in self._watchers if other is not seen]
 
     async def dequeues_answered(self) -> None:
-        """Every dequeue that was on its way when this was called has been answered, or has failed."""
+        """Waits until every dequeue that is in flight now has a reply or has failed."""
         waiting = set(self._dequeues)
         if waiting:
             await asyncio.wait(waiting)
-            await asyncio.sleep(0)  # whoever waited for them has taken what they brought
+            await asyncio.sleep(0)  # lets the callers of `dequeue` continue first

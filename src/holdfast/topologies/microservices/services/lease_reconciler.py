@@ -1,7 +1,7 @@
-"""The round: what the owner of the records says is RUNNING, compared with the leases that are known here.
+"""The round: compares the RUNNING records of the job service with the leases in the table.
 
-Unknown ones are adopted with the whole time of a lease: after a restart, and when an answer was lost. Known ones learn
-whether they should stop. Leases whose jobs no longer run are forgotten.
+Unknown leases are adopted with the full lease time: after a restart, and when a reply was lost. Known leases get their
+cancel flag. Leases whose jobs no longer run are dropped.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from holdfast.topologies.microservices.services.lease_table import NOBODY, NOT_R
 
 
 class Rounds:
-    """One walk at a time; whoever needs to know the state of now waits for one that begins after it asked."""
+    """Runs one round at a time; a caller that needs the current state waits for a round that begins after its call."""
 
     def __init__(self, owners: Owners, table: LeaseTable, now: Callable[[], Now]) -> None:
         self._owners = owners
@@ -27,12 +27,12 @@ class Rounds:
         self._now = now
         self._walking: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
-        #: Whether one call is enough for all that runs, as far as is known.
+        #: Whether the last round needed only one page.
         self.is_short = True
         self.is_walked = False
 
     async def fresh(self) -> None:
-        """A round that began after this was called is over; raises what kept it from its end."""
+        """Waits for a round that begins after this call; raises its error."""
         await asyncio.shield(self._begin())
 
     def _begin(self) -> asyncio.Task[None]:
@@ -51,7 +51,7 @@ class Rounds:
         await self._walk()
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What is under way."""
+        """Returns the rounds in progress."""
         return [task for task in (self._walking, self._next) if task is not None]
 
     async def _walk(self) -> None:
@@ -79,12 +79,12 @@ class Rounds:
             get_logger().info(
                 "lease_adopted", job_id=lease.job_id, worker_id=lease.worker, token=lease.token, method="round"
             )
-        if lease.worker == NOBODY:  # taken to be ended, and whoever took it did not get so far
+        if lease.worker == NOBODY:  # taken by this service to be ended, which did not happen
             self._table.judge(lease, NOT_RUNNING)
 
 
 def running_records(cursor: str) -> pb.ListJobRecordsRequest:
-    """One page of all that runs."""
+    """Returns the request for one page of all RUNNING records."""
     return pb.ListJobRecordsRequest(
         status_filter=[job_status(RUNNING)],
         page=public_pb.PageRequest(page_size=limits.PAGE_SIZE_MAX),
@@ -94,6 +94,6 @@ def running_records(cursor: str) -> pb.ListJobRecordsRequest:
 
 
 def _heard(task: asyncio.Task[None]) -> None:
-    """Whoever waited was told; a round that nobody waits for may fail in silence."""
+    """Retrieves the exception so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

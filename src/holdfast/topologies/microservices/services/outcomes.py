@@ -1,11 +1,11 @@
-"""What becomes of a running job: it ends, or it goes back to wait.
+"""Settles running jobs: a job ends, or goes back to the queue.
 
-Every step may be the last one of this process, so each order is chosen for what is left behind:
+This process may die after any step, so the order of the steps leaves a state that can be repaired:
 
-- An end is StoreResult, then the guarded move. An envelope without its move is no end yet: the report comes again, or
-  the job is run again, and the move goes to the status of the first envelope, whoever asks for which.
-- A return is the guarded move, then EnqueueJob. A job that is QUEUED in no queue is found by the sweep.
-- Both moves name the token: of two who move the same run of a job, one is refused by the owner of the record.
+- An end is StoreResult, then the guarded move. An envelope without its move is no end yet: the report is repeated, or
+  the job runs again, and the move goes to the status of the first envelope in any case.
+- A return is the guarded move, then EnqueueJob. The sweep finds a job that is QUEUED in no queue.
+- Both moves name the token: of two moves of the same attempt, the job service refuses one.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ from holdfast.topologies.microservices.services.jobs_in_flight import Underway
 from holdfast.topologies.microservices.services.lease_table import RETURNED, HeldJob, LeaseTable
 
 ACTOR = "coordinator"
-#: How long a lease that is over waits for the next try, while one of the owners is away.
+#: Pause before the next try to settle a lease that is over, while one of the owners is unavailable.
 RETRY_MS = 500
 
 
 class TriedRecord:
-    """A job's record as the rules of outcomes want it."""
+    """The fields of a job's record that the rules for outcomes use."""
 
     __slots__ = (
         "cancel_reason",
@@ -55,7 +55,7 @@ class TriedRecord:
 
 
 class Settler:
-    """Ends and returns jobs, for reports, lost leases and cancels alike."""
+    """Ends and returns jobs, for reports, lost leases and cancels."""
 
     def __init__(self, owners: Owners, table: LeaseTable, underway: Underway, now: Callable[[], Now]) -> None:
         self._owners = owners
@@ -64,20 +64,20 @@ class Settler:
         self._now = now
 
     async def record(self, job_id: str, *, without_payload: bool = True) -> pb.GetJobRecordResponse | None:
-        """What its owner knows of a job; None if there is no such job."""
+        """Returns the record of a job; None if there is no such job."""
         try:
             return await self._owners.job.record(pb.GetJobRecordRequest(job_id=job_id, without_payload=without_payload))
         except NotFoundError:
             return None
 
     async def enqueue(self, record: pb.GetJobRecordResponse) -> bool:
-        """Whether it waited already."""
+        """Enqueues a job; returns whether it was in the queue already."""
         return (await self._owners.queue.enqueue(enqueue_again(record))).existing
 
-    # -- an end
+    # -- ending
 
     async def end(self, lease: HeldJob, result: Result, spends: pb.Spends = pb.SPENDS_NOTHING) -> str:
-        """Ends a running job; says why it could not, or nothing."""
+        """Ends a running job; returns the reason if it could not, or an empty string."""
         output = bytes(result.output)
         stored = await self._owners.result.store(
             pb.StoreResultRequest(
@@ -91,7 +91,7 @@ class Settler:
         )
         state = int(stored.current_terminal_status) if stored.already_exists else result.state
         if state not in TERMINAL:
-            raise InternalError(f"expected a stored result to have ended, got {state}")
+            raise InternalError(f"expected a stored result in a terminal state, got {state}")
         reason = result.summary if state == CANCELED else result.failure_reason
         if state != result.state:
             get_logger().warning(
@@ -100,7 +100,7 @@ class Settler:
                 worker_id=lease.worker,
                 expected_status=name(result.state),
                 current_status=name(state),
-                message="another end was stored before; the first one counts",
+                message="another result was stored before; the first one counts",
             )
             reason = "an end that was stored before"
         moved = await self._move(lease, state, reason=reason, spends=spends)
@@ -110,7 +110,7 @@ class Settler:
     def _lost_move(self, lease: HeldJob, state: int, moved: pb.TransitionJobStatusResponse) -> str:
         current = int(moved.current_status)
         if current == state:
-            return ""  # moved before, and the answer was lost
+            return ""  # moved before; the reply was lost
         get_logger().info(
             "terminal_race" if current in TERMINAL else "guard_lost",
             job_id=lease.job_id,
@@ -118,7 +118,7 @@ class Settler:
             token=lease.token,
             expected_status=name(state),
             current_status=name(current),
-            message="somebody else moved the job first; nothing was changed",
+            message="another caller moved the job first; nothing was changed",
         )
         return "ALREADY_FINISHED" if current in TERMINAL else "STALE_TOKEN"
 
@@ -144,10 +144,10 @@ class Settler:
             )
         )
 
-    # -- a return
+    # -- returns to the queue
 
     async def try_again(self, lease: HeldJob, result: Result) -> str:
-        """A failed attempt goes back to wait until it is due; says why it could not, or nothing."""
+        """Queues a failed job for its retry; returns the reason if it could not, or an empty string."""
         with self._underway.holding(lease.job_id):
             moved = await self._move(
                 lease,
@@ -156,17 +156,17 @@ class Settler:
                 not_before_ms=result.not_before_ms,
                 spends=pb.SPENDS_FAILURE,
             )
-            # QUEUED without being applied: moved before, and the answer was lost; this lease was nobody else's to end.
+            # QUEUED although not applied: moved before, and the reply was lost; no other task may end this lease.
             if not moved.applied and moved.current_status != job_status(QUEUED):
                 self._table.drop(lease)
                 return self._lost_move(lease, QUEUED, moved)
-            # The failure counts from here on. If the queue is away, the job is enqueued as soon as it is back.
+            # The failure counts from here on. If the queue service is unavailable, the job is enqueued later.
             self._table.judge(lease, RETURNED)
             await self._guarded(lease, self._enqueue_returned(lease))
         return ""
 
     async def take_back(self, lease: HeldJob) -> None:
-        """Sees to the job of a lease that is over; tried again later if an owner is away."""
+        """Settles the job of a lease that is over; tried again later if an owner is unavailable."""
         async with lease.lock:
             if lease in self._table:
                 with self._underway.holding(lease.job_id):
@@ -182,7 +182,7 @@ class Settler:
                 job_id=lease.job_id,
                 worker_id=lease.worker,
                 reason=error.reason,
-                message=f"what became of its job cannot be written down now: {error.message}",
+                message=f"its job cannot be settled now: {error.message}",
             )
 
     async def _settle(self, lease: HeldJob) -> None:
@@ -212,23 +212,23 @@ class Settler:
         )
 
     async def _enqueue_returned(self, lease: HeldJob, record: pb.GetJobRecordResponse | None = None) -> None:
-        """The second half of a return: what is QUEUED since this lease waits again."""
+        """Completes a return: enqueues the job if it is QUEUED since this lease."""
         record = record or await self.record(lease.job_id)
         if record is not None and record.token == lease.token and record.summary.status == job_status(QUEUED):
             await self.enqueue(record)
         self._table.drop(lease)
 
-    # -- a cancel
+    # -- canceling
 
     async def end_canceled(self, lease: HeldJob, record: pb.GetJobRecordResponse) -> None:
-        """A job that should stop and was not handed out ends as canceled."""
+        """Ends a job as CANCELED that has a cancel request and was not handed out."""
         async with lease.lock:
             if lease in self._table:
                 await self.end(lease, Result(0, CANCELED, summary=record.cancel_reason))
 
 
 def _ended_by(lease: HeldJob, tried: TriedRecord, revocation: Revocation) -> Result:
-    """The result of a job whose lost lease was its last."""
+    """Returns the result of a job that ends with this lost lease."""
     assert lease.verdict is not None
     attempts = tried.failures + tried.losses + revocation.is_spent
     summary = f"its lease ended ({lease.verdict.reason}) after {attempts} attempts"

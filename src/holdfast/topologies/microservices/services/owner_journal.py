@@ -1,11 +1,11 @@
-"""What an owner keeps on disk: frames of its events, snapshots of its state, and the way back from both.
+"""The journal of an owner: frames of events, snapshots of the state, and recovery from both.
 
-A frame's body is the log time of its last event (8 bytes), then each event behind its size (4 bytes); so what a frame
-will take is known exactly before it is written.
+A frame's body is the log time of its last event (8 bytes), then each event after its size (4 bytes); so the size of a
+frame is known exactly before it is written.
 
-Invariants: nothing but the journal and its snapshots is read; after each frame the state's digest equals the one that
-was written with it, or the start is refused; a damaged snapshot is never silent, and never fatal while the journal
-still reaches back far enough to do without it.
+Invariants: recovery reads only the journal and its snapshots; after each frame the digest of the state equals the
+stored one, or the start is refused; a damaged snapshot is always reported, and is not fatal as long as the journal
+reaches back far enough.
 """
 
 import struct
@@ -29,34 +29,34 @@ from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snaps
 
 _TIME = struct.Struct(">Q")
 _SIZE = struct.Struct(">I")
-#: What a frame adds to the events in it, and what each event adds to itself.
+#: Overhead of a frame, and of each event in it.
 FRAME_BYTES = FRAME_OVERHEAD + _TIME.size
 EVENT_BYTES = _SIZE.size
 
 
 class Machine(Protocol):
-    """The state of one owner: pure, and changed by `apply` alone."""
+    """The state of one owner: pure, and changed only by `apply`."""
 
     @property
     def digest(self) -> int:
-        """64 bits that follow from all events so far; cheap, and equal in every process."""
+        """A 64-bit hash that depends on all events so far; cheap, and equal in every process."""
         ...
 
     @property
     def digest_version(self) -> int:
-        """What the digest is computed by."""
+        """The version of the digest's computation."""
         ...
 
     def rehash(self, version: int) -> None:
-        """Goes over to a version of the digest, which also images are then read under; see core/digest.py."""
+        """Switches to a version of the digest, under which images are then read, too; see core/digest.py."""
         ...
 
     def encode(self, event: Any) -> bytes:  # noqa: ANN401 - each machine has events of its own
-        """One event, for the journal."""
+        """Encodes an event for the journal."""
         ...
 
     def decode(self, data: bytes) -> Any:  # noqa: ANN401
-        """The event that `encode` was given; `msgspec.MsgspecError` for what no version ever wrote."""
+        """Decodes an event; `msgspec.MsgspecError` for bytes that no version ever wrote."""
         ...
 
     def apply(self, event: Any) -> None:  # noqa: ANN401
@@ -64,20 +64,20 @@ class Machine(Protocol):
         ...
 
     def empty(self) -> "Machine":
-        """Another machine of this kind, without any event."""
+        """Returns another machine of this kind, without any event."""
         ...
 
     def image(self) -> Iterator[bytes]:
-        """The whole state, digest included, in parts of some hundred kilobytes."""
+        """Yields the whole state, including the digest, in parts of a few hundred kilobytes."""
         ...
 
     def restore(self, chunks: Iterable[bytes]) -> None:
-        """Becomes the state of an image, whatever it was before."""
+        """Replaces the state by that of an image."""
         ...
 
 
 def join(last_ms: int, events: list[bytes]) -> bytes:
-    """The body of one frame."""
+    """Returns the body of one frame."""
     parts = [_TIME.pack(last_ms)]
     for data in events:
         parts += (_SIZE.pack(len(data)), data)
@@ -85,7 +85,7 @@ def join(last_ms: int, events: list[bytes]) -> bytes:
 
 
 def split(body: bytes) -> tuple[int, list[bytes]]:
-    """The log time of the last event of a frame, and its events; `msgspec.ValidationError` for any other body."""
+    """Returns the log time of a frame's last event, and its events; `msgspec.ValidationError` for other bodies."""
     events, at = [], _TIME.size
     try:
         while at < len(body):
@@ -102,7 +102,7 @@ def split(body: bytes) -> tuple[int, list[bytes]]:
 
 
 class RecoveredOwner(msgspec.Struct):
-    """An open journal under a new epoch, whose whole content the machine has seen."""
+    """An open journal under a new epoch, replayed into the machine as a whole."""
 
     journal: FileJournal
     last_ms: int
@@ -110,11 +110,11 @@ class RecoveredOwner(msgspec.Struct):
 
     @classmethod
     def of(cls, machine: Machine, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes) -> Self:
-        """Opens the journal and rebuilds the state; raises a `JournalError` that says what to do, changing nothing."""
+        """Opens the journal and rebuilds the state; a `JournalError` says what to do, and then nothing was changed."""
         restored = RestoredOwner([])
 
         def position_restored() -> int:
-            # Once the directory is ours: nobody deletes the snapshot while it is read.
+            # Called once the directory is locked, so that no process deletes the snapshot while it is read.
             restored.begin(machine, disk)
             return restored.position
 
@@ -137,7 +137,7 @@ class RecoveredOwner(msgspec.Struct):
 
 
 class RestoredOwner(msgspec.Struct):
-    """How far the newest good snapshot reaches; without one, the beginning."""
+    """The position of the newest intact snapshot; without one, the beginning."""
 
     warnings: list[str]
     position: int = 0
@@ -145,11 +145,11 @@ class RestoredOwner(msgspec.Struct):
     last_ms: int = 0
 
     def begin(self, machine: Machine, disk: Disk) -> None:
-        """Gives the machine the state of that snapshot."""
+        """Loads the newest intact snapshot into the machine."""
         for position in reversed(list_snapshots(disk)):
             try:
                 header = read_snapshot_header(disk, position)
-                # Twice: a machine is not given a part of a state.
+                # Read twice, so that a damaged snapshot is never loaded in part.
                 for _ in read_snapshot(disk, position):
                     pass
             except SnapshotDamagedError as error:
@@ -161,7 +161,7 @@ class RestoredOwner(msgspec.Struct):
 
 
 def read_into(machine: Machine, disk: Disk, reader: JournalReader, progress: Callable[[int, int], None]) -> int:
-    """Gives a machine all that a directory holds, which may be another's; returns its log time."""
+    """Replays all data of a directory, possibly of another process, into a machine; returns its log time."""
     restored = RestoredOwner([])
     restored.begin(machine, disk)
     last_ms = restored.last_ms
@@ -177,12 +177,13 @@ def _restore(machine: Machine, disk: Disk, header: SnapshotHeader) -> None:
         machine.restore(read_snapshot(disk, header.position))
     except msgspec.MsgspecError as error:
         raise UnreadableEventError(
-            f"the snapshot at position {header.position} holds what this version does not know ({error});"
+            f"the snapshot at position {header.position} holds data that this version does not know ({error});"
             " start the version that wrote it",
             reason="SNAPSHOT_UNKNOWN",
         ) from error
     if header.digest != machine.digest:
-        raise _diverged(f"the snapshot at position {header.position}", machine.digest, header.digest)
+        what = f"the snapshot at position {header.position}"
+        raise ReplayDivergedError(what, found=machine.digest, written=header.digest)
 
 
 def replay_frame(machine: Machine, frame: Frame) -> int:
@@ -193,19 +194,8 @@ def replay_frame(machine: Machine, frame: Frame) -> int:
         for data in events:
             machine.apply(machine.decode(data))
     except msgspec.MsgspecError as error:
-        raise UnreadableEventError(
-            f"the frame at position {frame.first_position} holds events that this version does not know ({error});"
-            " start the version that wrote them",
-            reason="EVENT_UNKNOWN",
-        ) from error
+        raise UnreadableEventError.in_frame(frame.first_position, error) from error
     if len(events) != frame.count or frame.digest != machine.digest:
-        raise _diverged(f"the frame that ends at position {frame.last_position}", machine.digest, frame.digest)
+        what = f"the frame that ends at position {frame.last_position}"
+        raise ReplayDivergedError(what, found=machine.digest, written=frame.digest)
     return last_ms
-
-
-def _diverged(what: str, found: int, written: int) -> ReplayDivergedError:
-    return ReplayDivergedError(
-        f"replaying {what} gives digest {found:016x}, but {written:016x} was written with it; nothing was changed."
-        " This is a bug: keep the directory.",
-        reason="REPLAY_DIVERGED",
-    )

@@ -1,9 +1,8 @@
-"""The state of one owner, read from its directory or from a backup of it, and a journal that goes on from there.
+"""Reads the state of one owner from its directory or a backup, and starts a new journal with it.
 
-Invariants, as for a ledger (docs/decisions/0011): what ran goes back to QUEUED, and no token is given out again. Only
-the owner of the records has tokens. What the owners then disagree about is what they disagree about after a crash: the
-sweep enqueues jobs that wait in no queue, an entry without a job that waits is dropped, and the first envelope of a
-job stays.
+Invariants, as for a ledger (docs/decisions/0011): running jobs go back to QUEUED, and no token is issued twice. Only
+the job service has tokens. The owners may then disagree in the same ways as after a crash: the sweep enqueues jobs that
+are in no queue, an entry of a job that does not wait is dropped, and the first envelope of a job stays.
 """
 
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from holdfast.topologies.microservices.services.owner_journal import Machine, re
 from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
 from holdfast.topologies.microservices.state.record_events import Decided, Move
 
-#: The machine of each owner, empty, by the names of their directories.
+#: The empty machine of each owner, by directory name.
 OWNERS: dict[str, Callable[[], Machine]] = {
     "job": records.Records,
     "queue": lambda: waiting_jobs.WaitingJobs(limits.AGING_MS_DEFAULT),
@@ -30,7 +29,7 @@ OWNERS: dict[str, Callable[[], Machine]] = {
 
 
 class OwnerState(msgspec.Struct, frozen=True):
-    """A machine that has seen all that a directory holds."""
+    """A machine into which all data of a directory was replayed."""
 
     machine: Machine
     position: int
@@ -38,11 +37,11 @@ class OwnerState(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> int:
-        """That of the machine."""
+        """The digest of the machine."""
         return self.machine.digest
 
     def counts(self) -> dict[str, int]:
-        """What it keeps, by state where it has any."""
+        """Returns the number of entries, by state if they have one."""
         machine = self.machine
         if isinstance(machine, records.Records):
             counted = {state.name: machine.book.listing.count([state]) for state in State}
@@ -56,9 +55,9 @@ class OwnerState(msgspec.Struct, frozen=True):
 def owner_state(
     kind: str, disk: Disk, progress: Callable[[int, int], None], digest_version: int = DIGEST_VERSION
 ) -> OwnerState:
-    """Replays all that is there, comparing the digest after each frame; a `JournalError` names what is wrong.
+    """Replays all data and compares the digest after each frame; a `JournalError` names the problem.
 
-    The state's digest is then of the version that is asked for, whatever versions the files are of.
+    The digest of the state then has the requested version, whatever the versions of the files are.
     """
     machine = OWNERS[kind]()
     with pin(disk, 1):
@@ -69,7 +68,7 @@ def owner_state(
 
 
 def restore_owner(state: OwnerState, target: Disk, *, now_ms: int, cluster_id: bytes, epoch: int) -> int:
-    """Begins a journal in an empty directory with this state; says how many jobs were running."""
+    """Starts a journal in an empty directory with this state; returns the number of jobs that were running."""
     machine, at_ms = state.machine, max(now_ms, state.last_ms)
     token = machine.book.next_token if isinstance(machine, records.Records) else 0
     origin = Origin.at(at_ms, cluster_id=cluster_id, position=state.position, token=token, epoch=epoch)
@@ -89,7 +88,7 @@ def restore_owner(state: OwnerState, target: Disk, *, now_ms: int, cluster_id: b
 
 
 def _end_grants(machine: records.Records, now_ms: int) -> int:
-    """Every running job waits again, at nobody's cost."""
+    """Moves every running job to QUEUED, without counting a failure or a loss."""
     running = [job.id for job in machine.book.jobs.values() if job.state == RUNNING]
     for job_id in running:
         decided = machine.move(Move(job_id, State(RUNNING), State(QUEUED), reason="restored"), now_ms)

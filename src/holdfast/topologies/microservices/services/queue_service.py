@@ -1,11 +1,13 @@
 """The queue service: what waits, and nothing else.
 
-Whoever calls it was let through before (see `callers`).
+Callers were admitted before (see `callers`).
 
 Invariants: an answer leaves when what it says is durable; a job that was dequeued or removed is gone at once, and comes
-back only if somebody enqueues it again. A caller that knows only the frozen fields enqueues a simulated job of the
+back only if a caller enqueues it again. A caller that knows only the frozen fields enqueues a simulated job of the
 default queue, and dequeues whatever is next.
 """
+
+from pathlib import Path
 
 from holdfast import limits
 from holdfast.core.commands import Refusal
@@ -16,7 +18,10 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.server.grpc.status import Context, answered
 from holdfast.server.request_checks import checked_id, checked_name, checked_new_id
+from holdfast.topologies.microservices.services.environment import QueueEnvironment, hashes_of
+from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
+from holdfast.topologies.microservices.services.roles import Host, KeptService, Service, full_name, opened
 from holdfast.topologies.microservices.state.waiting_jobs import WaitingJobs, WaitingTicket
 
 
@@ -75,7 +80,7 @@ def ticket_of(request: pb.EnqueueJobRequest) -> WaitingTicket:
     priority = request.priority if request.HasField("priority") else limits.PRIORITY_DEFAULT
     if not limits.PRIORITY_MIN <= priority <= limits.PRIORITY_MAX:
         rule = f"from {limits.PRIORITY_MIN} to {limits.PRIORITY_MAX}"
-        raise InvalidArgumentError(f"expected priority to be {rule}, got {priority}", reason="OPTION_OUT_OF_RANGE")
+        raise InvalidArgumentError(f"priority must be {rule}, got {priority}", reason="OPTION_OUT_OF_RANGE")
     return WaitingTicket(
         checked_new_id(request.job_id),
         checked_name("queue", request.queue or limits.QUEUE_DEFAULT, reason="QUEUE_NAME_INVALID"),
@@ -89,19 +94,28 @@ def ticket_of(request: pb.EnqueueJobRequest) -> WaitingTicket:
 
 def _checked_time(what: str, at_ms: int) -> int:
     if at_ms < 0:
-        message = f"expected {what} to be milliseconds since 1970, got {at_ms}"
+        message = f"{what} must be milliseconds since 1970, got {at_ms}"
         raise InvalidArgumentError(message, reason="OPTION_OUT_OF_RANGE")
     return at_ms
 
 
 def wanted_of(wanted: pb.Wanted) -> Wanted:
-    """What somebody can run, checked; without a route that is nothing."""
+    """Returns the validated routes and queues of a worker; nothing without a route."""
     if len(wanted.routes) * max(1, len(wanted.queues)) > limits.LANES_MAX:
         raise InvalidArgumentError(
-            f"expected routes times queues to be at most {limits.LANES_MAX},"
+            f"routes times queues must be at most {limits.LANES_MAX},"
             f" got {len(wanted.routes)} routes and {len(wanted.queues)} queues; name no queue to serve all of them",
             reason="WANTED_TOO_LARGE",
         )
     routes = frozenset(checked_name("route", name, reason="ROUTE_INVALID") for name in wanted.routes)
     queues = frozenset(checked_name("queue", name, reason="QUEUE_NAME_INVALID") for name in wanted.queues)
     return Wanted(routes, queues)
+
+
+def open_queue(environment: QueueEnvironment, data: Path | None, host: Host) -> Service:
+    """Opens the queue service: the jobs that wait."""
+    machine = WaitingJobs(limits.AGING_MS_DEFAULT)
+    keeper = opened(machine, data and data / "queue", host)
+    server = ServiceServer(full_name("QueueInternalService"), hashes_of(environment))
+    rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, machine), server.handlers)
+    return KeptService(server, environment.port, keeper)

@@ -1,12 +1,12 @@
-"""The sweep: jobs that are QUEUED and due, and wait in no queue, are enqueued again.
+"""The sweep: enqueues jobs again that are QUEUED and due, but in no queue.
 
-It walks the QUEUED records, oldest first, a bounded part at a go, and enqueues what has been there for a while: that
-changes nothing for a job that waits, and the answer tells whether it did. Only what was repaired is logged. A queue
-that lost its memory is rebuilt by the same walk. A job that waits although it should stop is ended.
+It walks the QUEUED records, oldest first, in bounded parts, and enqueues those that have existed for a while. That
+changes nothing for a job that already waits, and the reply shows whether it did. Only repairs are logged. The same walk
+refills a queue service that has lost its state. A waiting job with a cancel request is ended.
 
-Invariants: a go makes at most `_PAGES_MAX` listings, and stops at the first page with something to repair or to end; a
-walk that found nothing to repair is not begun again before its time, however often somebody finds the queue empty. A
-job in the hands of this process is left alone.
+Invariants: one part reads at most `_PAGES_MAX` pages, and stops after the first page with due jobs; a walk that
+repaired nothing is not started again before its time, however often a dequeue finds no job. A job that is in flight in
+this process is skipped.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from holdfast.topologies.microservices.services.dispatch import JobDispatcher
 from holdfast.topologies.microservices.services.jobs_in_flight import Underway
 from holdfast.topologies.microservices.services.outcomes import Settler
 
-#: Younger records may be on their way to the queue.
+#: Records younger than this may be on their way to the queue.
 SETTLED_MS = 2_000
-#: Listings in one go, where nothing on a page is due.
+#: Maximum number of pages in one part, if no job on them is due.
 _PAGES_MAX = 5
-#: Calls to the queue at a time.
+#: Maximum number of concurrent calls to the queue service.
 _TOGETHER = 16
 
 
 class Sweeper:
-    """Walks the QUEUED records, a part at a go."""
+    """Walks the QUEUED records, in parts."""
 
     def __init__(
         self, owners: Owners, settler: Settler, dispatcher: JobDispatcher, underway: Underway, now: Callable[[], Now]
@@ -44,13 +44,14 @@ class Sweeper:
         self._dispatcher = dispatcher
         self._underway = underway
         self._now = now
-        #: Where the walk goes on, and which records it looks at: those that were there for a while when it began.
+        #: The cursor of the walk, and the creation time before which it reads records: those that existed for a while
+        #: when the walk began.
         self._cursor = ""
         self._before_ms = 0
 
     async def go(self) -> bool:
-        """One part of the walk; whether it repaired something, so that the next part should follow at once."""
-        if self._dispatcher.is_in_doubt:  # what is missing was next in line, so it is among the oldest
+        """Runs one part of the walk; returns whether it repaired a job, so that the next part should follow at once."""
+        if self._dispatcher.is_in_doubt:  # the missing job was next in the queue, so it is among the oldest
             self._dispatcher.is_in_doubt = False
             self._cursor = ""
         with self._underway.watch() as seen:
@@ -90,7 +91,7 @@ class Sweeper:
             return True
         if await self._settler.enqueue(record):
             return False
-        # It was in no queue. If it was dequeued since the listing, that was in order, and the entry is one too many.
+        # It was in no queue. If it was dequeued since the listing, that was correct, and the new entry is removed.
         await self._underway.dequeues_answered()
         job_id = record.summary.job_id
         if job_id in seen:
@@ -101,7 +102,7 @@ class Sweeper:
             method="sweep",
             job_id=job_id,
             reason="QUEUED_IN_NO_QUEUE",
-            message="the job was QUEUED and waited in no queue; it waits again",
+            message="the job was QUEUED but in no queue; it was enqueued again",
         )
         return True
 
@@ -116,7 +117,7 @@ def _queued_records(cursor: str, created_before_ms: int) -> pb.ListJobRecordsReq
 
 
 class SweepTimer:
-    """When to go: in its own time, sooner if a queue was found empty, at once while there is something to repair."""
+    """Decides when to sweep: at an interval, sooner after an empty dequeue, and at once after a repair."""
 
     def __init__(self, heartbeat_ms: int) -> None:
         self._soon_ms = heartbeat_ms
@@ -126,17 +127,17 @@ class SweepTimer:
         self._is_urgent = False
 
     def hint(self) -> None:
-        """A dequeue found nothing."""
+        """Notes that a dequeue found no job."""
         self._is_hinted = True
 
     def is_due(self, now: Now) -> bool:
-        """Whether to go now."""
+        """Whether to sweep now."""
         if self._went_ms is None or self._is_urgent:
             return True
         return now.served_ms - self._went_ms >= (self._soon_ms if self._is_hinted else self._calm_ms)
 
     def went(self, now: Now, *, repaired: bool) -> None:
-        """A go is over."""
+        """Notes that a part of the sweep has ended."""
         self._went_ms = now.served_ms
         self._is_urgent = repaired
         self._is_hinted = False

@@ -1,8 +1,8 @@
-"""Reports: whether one counts, and what it leads to.
+"""Decides whether a report counts, and applies it.
 
-A report counts under the current lease of its worker. It is checked before anything is stored, for an envelope cannot
-be taken back; the token in the move is what decides in the end. A report that repeats the end of its job is accepted
-again, so that a worker that did not hear the answer may say the same once more.
+A report counts under the current lease of its worker. That is checked before anything is stored, because an envelope
+cannot be removed; the token in the move is the final check. A report that repeats the end of its job is accepted again,
+so that a worker may repeat a report whose reply was lost.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from holdfast.topologies.microservices.services.outcomes import Settler, TriedRe
 
 
 class OutcomeReports:
-    """Takes the outcomes of attempts. Outputs over `output_bytes_max` make their jobs fail."""
+    """Applies the outcomes of attempts. A job whose output is larger than `output_bytes_max` fails."""
 
     def __init__(self, table: LeaseTable, settler: Settler, now: Callable[[], Now], output_bytes_max: int) -> None:
         self._table = table
@@ -29,7 +29,7 @@ class OutcomeReports:
         self._output_bytes_max = min(output_bytes_max, limits.OUTPUT_BYTES_MAX)
 
     async def report(self, worker: str, row: ReportRow) -> str:
-        """An empty string if the report counts, or why it does not."""
+        """Applies a report; returns an empty string if it counts, or the reason why it does not."""
         refused = await self._report(worker, row)
         if refused:
             get_logger().warning(
@@ -53,18 +53,18 @@ class OutcomeReports:
                 return refused
         async with lease.lock:
             refused = self._refused(lease, worker, row)
-            if refused == "GONE":  # ended while this report waited for its turn
+            if refused == "GONE":  # the lease ended while this report waited for the lock
                 record = await self._settler.record(row.job_id)
                 return self._adopted(record, row)[0] or "STALE_TOKEN"
             if refused:
                 return refused
-            # How a success ends does not depend on the job, and it is by far the most common end.
+            # A success needs no record, and is by far the most common outcome.
             if record is None and row.state != DONE:
                 record = await self._settler.record(row.job_id)
             return await self._settle(lease, row, record or pb.GetJobRecordResponse())
 
     def _adopted(self, record: pb.GetJobRecordResponse | None, row: ReportRow) -> tuple[str, HeldJob | None]:
-        """The lease that the record speaks of, or why there is none."""
+        """Returns the lease of the record, or the reason why there is none."""
         if record is None:
             return "UNKNOWN_JOB", None
         status = int(record.summary.status)
@@ -101,7 +101,7 @@ class OutcomeReports:
         except InvalidArgumentError as error:
             if error.reason != OUTPUT_TOO_LARGE:
                 raise
-            # The owner of the results holds a lower limit than this service was told of.
+            # The result service has a lower limit than this service.
             summary = f"{OUTPUT_TOO_LARGE}: {error.message}"
             return await self._settler.end(
                 lease, Result(lease.token, FAILED, b"", summary, OUTPUT_TOO_LARGE, result.runtime_ms)

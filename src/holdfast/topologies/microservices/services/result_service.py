@@ -1,12 +1,13 @@
 """The result service: how jobs ended, with their outputs.
 
-Whoever calls it was let through before (see `callers`).
+Callers were admitted before (see `callers`).
 
 Invariants: an answer leaves when what it says is durable; the first envelope of a job stays; a checksum is always that
 of the bytes that are kept.
 """
 
 import hashlib
+from pathlib import Path
 
 from holdfast import limits
 from holdfast.core.lifecycle import TERMINAL
@@ -16,8 +17,11 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto.enums import job_status
 from holdfast.server.grpc.status import Context, answered
 from holdfast.server.request_checks import checked_id, checked_new_id
+from holdfast.topologies.microservices.services.environment import ResultEnvironment, hashes_of
+from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
-from holdfast.topologies.microservices.state.envelopes import Envelope, Envelopes
+from holdfast.topologies.microservices.services.roles import Host, KeptService, Service, full_name, opened
+from holdfast.topologies.microservices.state.envelopes import Envelope, EnvelopeRetention, Envelopes
 
 
 class ResultService(rpc.ResultInternalServiceServicer):
@@ -70,18 +74,29 @@ class ResultService(rpc.ResultInternalServiceServicer):
         job_id, output, state = checked_new_id(request.job_id), request.output_bytes, int(request.terminal_status)
         if state not in TERMINAL:
             raise InvalidArgumentError(
-                f"expected terminal_status to be DONE, FAILED or CANCELED, got {state}",
+                f"terminal_status must be DONE, FAILED or CANCELED, got {state}",
                 reason="STATUS_NOT_TERMINAL",
             )
         if len(output) > self._output_bytes_max:
             raise InvalidArgumentError(
-                f"expected output_bytes to be at most {self._output_bytes_max} bytes, got {len(output)}",
+                f"output_bytes must be at most {self._output_bytes_max} bytes, got {len(output)}",
                 reason="OUTPUT_TOO_LARGE",
             )
         if request.checksum and request.checksum != hashlib.sha256(output).hexdigest():
             raise InvalidArgumentError(
-                "expected checksum to be the SHA-256 of output_bytes in lower-case hex, or empty",
+                "checksum must be the SHA-256 of output_bytes in lower-case hex, or empty",
                 reason="CHECKSUM_MISMATCH",
             )
         summary = request.output_summary[: limits.SUMMARY_CHARS_MAX]
         return Envelope(job_id, state, request.runtime_ms, summary, output)
+
+
+def open_result(environment: ResultEnvironment, data: Path | None, host: Host) -> Service:
+    """Opens the result service: the results of jobs."""
+    retention = EnvelopeRetention.beyond(retain_ms=environment.retain_ms, retain_failed_ms=environment.retain_failed_ms)
+    machine = Envelopes(retention)
+    keeper = opened(machine, data and data / "result", host)
+    service = ResultService(keeper, machine, output_bytes_max=environment.output_bytes_max)
+    server = ServiceServer(full_name("ResultInternalService"), hashes_of(environment))
+    rpc.add_ResultInternalServiceServicer_to_server(service, server.handlers)
+    return KeptService(server, environment.port, keeper)

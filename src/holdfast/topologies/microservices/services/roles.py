@@ -1,7 +1,7 @@
-"""What every service is made of that one process serves: a server, and for owners a keeper.
+"""The parts of every service process: a server, and for owners a keeper.
 
-Each role has a module of its own (`role_job`, ...), so that a process loads what it serves and nothing else. Every
-owner has a directory of its own within the one that is named, so that one name serves all of them.
+Each service has a module of its own (`job_service`, ...), so that a process loads what it serves and nothing else.
+Every owner has a directory of its own within the one that is named, so that one name serves all of them.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.owner import Keeper
 from holdfast.topologies.microservices.services.owner_journal import Machine
-from holdfast.topologies.microservices.services.owner_snapshots import SnapshotMaker
 
 #: How long calls under way may take when a service stops.
 GRACE_S = 2.0
@@ -30,8 +29,8 @@ class Host(msgspec.Struct, frozen=True):
 
     #: Hears that the service cannot go on.
     fatal: Fatal
-    #: Makes snapshots of a directory; None: the service does that itself, on a thread.
-    maker: Callable[[Path], SnapshotMaker] | None = None
+    #: The command that makes a snapshot of a directory; None: the service does that itself, on a thread.
+    snapshot_command: Callable[[Path], list[str]] | None = None
 
 
 class Service(Protocol):
@@ -73,18 +72,17 @@ def full_name(service: str) -> str:
     return pb.DESCRIPTOR.services_by_name[service].full_name
 
 
-def opened(machine: Machine, data: Path | None, digest_version: int, host: Host) -> Keeper:
+def opened(machine: Machine, data: Path | None, host: Host) -> Keeper:
     """What this directory keeps (None: in memory); errors say what to do, and change nothing."""
     loop = asyncio.get_running_loop()
     try:
         return Keeper.open(
             machine,
             data,
-            digest_version=digest_version,
             clock=system_clock(),
             loop=loop,
             fatal=host.fatal,
-            maker=host.maker(data) if data is not None and host.maker is not None else None,
+            command=host.snapshot_command(data) if data is not None and host.snapshot_command is not None else None,
         )
     except OSError as error:
         raise FailedPreconditionError(

@@ -1,1 +1,1 @@
-"""The state machines of the three owners: records, waiting jobs, results. Pure, as `core` is."""
+"""The state machines of the three owners: records, waiting jobs and envelopes. Pure, like `core`."""

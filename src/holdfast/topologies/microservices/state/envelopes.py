@@ -1,14 +1,14 @@
-"""Envelopes: how jobs ended, with their outputs; the state of the result service.
+"""Envelopes: the terminal states and outputs of jobs; the state of the result service.
 
 Invariants:
-- The first envelope of a job stays as it is for as long as it is kept. Whoever stores one again only renews its time.
-- An envelope is kept somewhat longer than its job, for a job ends right after its envelope was stored or stored again:
-  by age, which is longer for failed jobs, and by number. The bound on bytes is there for memory alone; only outputs as
-  large as that make it bite first.
-- Each new envelope makes room for itself, so that the state is bounded without a timer; what is old and in nobody's way
-  may stay.
-- Only `apply` changes envelopes; replay of the same events gives equal ones. `digest` is a sum over all of a hash
-  that is equal in every process.
+- The first envelope of a job is never changed while it is kept. Storing another one only renews its time.
+- An envelope is kept somewhat longer than its job, because a job ends right after its envelope was stored or renewed.
+  The bounds are age, which is longer for failed jobs, and number. The bound on bytes only protects the memory; it is
+  reached first only if outputs are very large.
+- Each new envelope evicts old ones, so that the state is bounded without a timer; an expired envelope may stay until
+  then.
+- Only `apply` changes envelopes; replay of the same events gives equal ones. `digest` is the sum of a hash of each
+  envelope that is equal in every process.
 """
 
 import hashlib
@@ -25,20 +25,21 @@ from holdfast.core.lifecycle import FAILED
 from holdfast.core.retention import RetentionLine, RetentionRoom, take_from
 from holdfast.core.unreadable import reading, unreadable
 
-#: Between an envelope and the end of its job lies one call; the rest is for clocks that differ.
+#: An envelope and the end of its job are one call apart; the rest allows for differences between clocks.
 _LEEWAY_MS = 3_600_000
-#: Jobs do not end quite in the order of their envelopes.
+#: Jobs do not end exactly in the order of their envelopes.
 _LEEWAY_JOBS = 1_000
-#: The owner of the jobs does not count outputs.
+#: The job service does not count outputs.
 _LEEWAY_BYTES_FACTOR = 4
-#: What one new envelope forgets at most: several, so that a lowered bound is reached; few, so that nobody waits for it.
+#: Maximum number of evictions per new envelope: several, so that a lowered bound is reached; few, so that the call is
+#: not delayed.
 _FORGET_MAX = 100
 _ROWS_PER_CHUNK = 2_000
 _BYTES_PER_CHUNK = 4 * 1024 * 1024
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How one job ended. Two are the same only if everything is."""
+    """The end of one job. Two envelopes are equal only if all fields are."""
 
     job_id: str
     state: int
@@ -48,17 +49,17 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def checksum(self) -> str:
-        """Always that of the bytes that are here."""
+        """The checksum of `output`."""
         return hashlib.sha256(self.output).hexdigest()
 
     @property
     def bytes_held(self) -> int:
-        """What it counts against the bound on bytes."""
+        """The size that counts against the bound on bytes."""
         return len(self.output) + len(self.summary)
 
 
 class EnvelopeRetention(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be forgotten: envelopes older than this, and the oldest beyond so many, or beyond so many bytes."""
+    """The bounds of age, number and bytes; envelopes beyond them are evicted, oldest first."""
 
     age_ms: int
     envelopes: int
@@ -74,7 +75,7 @@ class EnvelopeRetention(msgspec.Struct, frozen=True, kw_only=True):
         retain_jobs: int = limits.RETAIN_JOBS_DEFAULT,
         retain_bytes: int = limits.RETAIN_BYTES_DEFAULT,
     ) -> Self:
-        """Somewhat more than what the owner of the jobs retains of those that have ended."""
+        """Returns bounds somewhat above the retention of the job service."""
         return cls(
             age_ms=retain_ms + _LEEWAY_MS,
             failed_age_ms=retain_failed_ms + _LEEWAY_MS,
@@ -86,12 +87,12 @@ class EnvelopeRetention(msgspec.Struct, frozen=True, kw_only=True):
 # The tags and the order of fields are part of the format on disk, as in core/events.py.
 
 
-class _Event(msgspec.Struct, frozen=True, array_like=True):
+class _EnvelopeChange(msgspec.Struct, frozen=True, array_like=True):
     at_ms: int
 
 
-class Stored(_Event, frozen=True, tag=1):
-    """The first envelope of a job, for which so many of the oldest are forgotten, whatever the state of their jobs.
+class Stored(_EnvelopeChange, frozen=True, tag=1):
+    """The first envelope of a job; the `forgets` oldest envelopes are evicted, whatever the state of their jobs.
 
     Earlier versions wrote this instead of `Filed`.
     """
@@ -100,14 +101,14 @@ class Stored(_Event, frozen=True, tag=1):
     forgets: int
 
 
-class Confirmed(_Event, frozen=True, tag=2):
-    """Somebody stored an envelope of this job again: the first one stays, and its time begins anew."""
+class Confirmed(_EnvelopeChange, frozen=True, tag=2):
+    """Another envelope of this job was stored: the first one stays, and its time starts again."""
 
     job_id: str
 
 
-class Filed(_Event, frozen=True, tag=3):
-    """The first envelope of a job; for it the oldest are forgotten, of jobs that did not fail and of those that did."""
+class Filed(_EnvelopeChange, frozen=True, tag=3):
+    """The first envelope of a job, and the numbers of evicted ones: of jobs that failed, and of all others."""
 
     envelope: Envelope
     forgets_others: int
@@ -118,7 +119,7 @@ EnvelopeEvent = Stored | Confirmed | Filed
 
 
 class Storing(msgspec.Struct, frozen=True):
-    """The event to apply, and the envelope that stands after it."""
+    """The event to apply, and the envelope that is valid after it."""
 
     event: EnvelopeEvent
     standing: Envelope
@@ -128,33 +129,33 @@ class Storing(msgspec.Struct, frozen=True):
         return not isinstance(self.event, Confirmed)
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _KeptEnvelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
     envelope: Envelope
     kept_ms: int
 
 
-#: With its place in the order of all.
-_Placed = tuple[int, _Kept]
+#: An envelope with its place in the order of all.
+_Placed = tuple[int, _KeptEnvelope]
 
 
 def _place(placed: _Placed) -> int:
     return placed[0]
 
 
-class _Chunk(msgspec.Struct, frozen=True, array_like=True):
-    """The digest alone, or rows. Parts are only ever added at the end, with a default."""
+class _EnvelopesChunk(msgspec.Struct, frozen=True, array_like=True):
+    """The digest alone, or rows. Fields are only added at the end, with a default."""
 
     digest: int | None = None
-    rows: list[_Kept] = []
+    rows: list[_KeptEnvelope] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
 _event_decoder: msgspec.msgpack.Decoder[EnvelopeEvent] = msgspec.msgpack.Decoder(EnvelopeEvent)
-_chunk_decoder = msgspec.msgpack.Decoder(_Chunk)
+_chunk_decoder = msgspec.msgpack.Decoder(_EnvelopesChunk)
 
 
 class Envelopes:
-    """All envelopes that are kept, those first that will be forgotten first."""
+    """All envelopes, in the order of their eviction."""
 
     __slots__ = (
         "_failed",
@@ -175,9 +176,9 @@ class Envelopes:
         self._clear()
 
     def _clear(self) -> None:
-        # Not a dict: taking the first out of a large one, again and again, looks at all that were taken before.
+        # Not a dict: removing the first key of a large dict repeatedly scans all entries removed before.
         self._kept: OrderedDict[str, _Placed] = OrderedDict()
-        #: Those of failed jobs, in an order of their own.
+        #: Envelopes of failed jobs, in an order of their own.
         self._failed: OrderedDict[str, _Placed] = OrderedDict()
         self._places = 0
         self._sum = 0
@@ -187,8 +188,8 @@ class Envelopes:
     def __len__(self) -> int:
         return len(self._kept) + len(self._failed)
 
-    def __iter__(self) -> Iterator[_Kept]:
-        """All of them, in the order in which they were stored."""
+    def __iter__(self) -> Iterator[_KeptEnvelope]:
+        """Yields all envelopes in the order in which they were stored."""
         return (kept for _, kept in heapq.merge(self._kept.values(), self._failed.values(), key=_place))
 
     @property
@@ -197,26 +198,26 @@ class Envelopes:
         return self._sum & DIGEST_MASK
 
     def rehash(self, version: int) -> None:
-        """Goes over to a version of the digest."""
+        """Switches to a version of the digest."""
         if version == self.digest_version:
             return
         self.digest_version = version
         self._terms = terms_of(version)
         self._sum = sum(map(self._term, self))
 
-    def _term(self, kept: _Kept) -> int:
+    def _term(self, kept: _KeptEnvelope) -> int:
         of = kept.envelope
         return self._terms.envelope((of.job_id, of.summary), of.output, (of.state, of.runtime_ms, kept.kept_ms))
 
     def find(self, job_id: str) -> Envelope | None:
-        """The envelope of a job, as long as it is kept."""
+        """Returns the envelope of a job, as long as it is kept."""
         placed = self._kept.get(job_id) or self._failed.get(job_id)
         return placed[1].envelope if placed else None
 
     # -- decisions
 
     def decide_store(self, envelope: Envelope, now_ms: int) -> Storing:
-        """The first envelope of a job stays, whatever comes after it."""
+        """Decides to store an envelope; the first envelope of a job stays."""
         known = self.find(envelope.job_id)
         if known is not None:
             return Storing(Confirmed(now_ms, envelope.job_id), known)
@@ -243,25 +244,25 @@ class Envelopes:
     # -- application
 
     def apply(self, event: EnvelopeEvent) -> None:
-        """What was decided happens."""
+        """Applies an event."""
         match event:
             case Stored():
                 for _ in range(event.forgets):
                     self._take(self._oldest())
-                self._keep(_Kept(event.envelope, event.at_ms))
+                self._keep(_KeptEnvelope(event.envelope, event.at_ms))
             case Filed():
                 for line, count in ((self._kept, event.forgets_others), (self._failed, event.forgets_failed)):
                     for _ in range(count):
                         self._take(next(iter(line)))
-                self._keep(_Kept(event.envelope, event.at_ms))
+                self._keep(_KeptEnvelope(event.envelope, event.at_ms))
             case Confirmed():
-                self._keep(_Kept(self._take(event.job_id), event.at_ms))
+                self._keep(_KeptEnvelope(self._take(event.job_id), event.at_ms))
 
     def _oldest(self) -> str:
         heads = [next(iter(line.values())) for line in (self._kept, self._failed) if line]
         return min(heads, key=_place)[1].envelope.job_id
 
-    def _keep(self, kept: _Kept) -> None:
+    def _keep(self, kept: _KeptEnvelope) -> None:
         envelope = kept.envelope
         assert envelope.job_id not in self._kept
         assert envelope.job_id not in self._failed
@@ -286,37 +287,37 @@ class Envelopes:
     # -- bytes
 
     def encode(self, event: EnvelopeEvent) -> bytes:
-        """An event for the journal."""
+        """Encodes an event for the journal."""
         return _encoder.encode(event)
 
     def decode(self, data: bytes) -> EnvelopeEvent:
-        """Raises `msgspec.ValidationError` for what no version ever wrote."""
+        """Decodes an event; `msgspec.ValidationError` for bytes that no version ever wrote."""
         try:
             return _event_decoder.decode(data)
         except (UnicodeDecodeError, RecursionError) as error:
             raise unreadable(error) from error
 
     def empty(self) -> "Envelopes":
-        """Others, without any event."""
+        """Returns another instance, without any event."""
         return Envelopes(self._retention)
 
     def image(self) -> Iterator[bytes]:
-        """The state in chunks of bounded size; equal states give equal bytes."""
-        yield _encoder.encode(_Chunk(self.digest))
-        rows: list[_Kept] = []
+        """Yields the state in chunks of bounded size; equal states give equal bytes."""
+        yield _encoder.encode(_EnvelopesChunk(self.digest))
+        rows: list[_KeptEnvelope] = []
         size = 0
         for kept in self:
             rows.append(kept)
             size += kept.envelope.bytes_held
             if len(rows) == _ROWS_PER_CHUNK or size >= _BYTES_PER_CHUNK:
-                yield _encoder.encode(_Chunk(rows=rows))
+                yield _encoder.encode(_EnvelopesChunk(rows=rows))
                 rows, size = [], 0
         if rows:
-            yield _encoder.encode(_Chunk(rows=rows))
+            yield _encoder.encode(_EnvelopesChunk(rows=rows))
 
     @reading()
     def restore(self, chunks: Iterable[bytes]) -> None:
-        """The state becomes that of the image; raises `msgspec.ValidationError` for bytes it never wrote."""
+        """Replaces the state by that of the image; `msgspec.ValidationError` for bytes it never wrote."""
         self._clear()
         digest: int | None = None
         for data in chunks:
@@ -325,7 +326,7 @@ class Envelopes:
             for kept in chunk.rows:
                 self._keep(kept)
         if self.digest != digest:
-            raise msgspec.ValidationError("the image does not give the state that it was made from")
+            raise msgspec.ValidationError("the content of the image does not match its digest")
 
     def audit(self) -> None:
         """Checks every cross-reference; slow, for tests."""

@@ -1,4 +1,4 @@
-"""What can be asked of the records, what is answered, and what happened: the entries of the job service's journal.
+"""Commands, replies and events of the records; the events are the entries of the job service's journal.
 
 The tags and the order of fields are part of the format on disk, as in core/events.py, whose `Created`, `Evicted` and
 `Retired` are used here too.
@@ -13,7 +13,7 @@ from holdfast.core.lifecycle import State
 
 
 class Spends(IntEnum):
-    """Which budget of a job an attempt has used; the numbers are those of the internal contract."""
+    """The budget of a job that an attempt has used; the numbers are those of the internal contract."""
 
     NOTHING = 0
     FAILURE = 1
@@ -21,32 +21,32 @@ class Spends(IntEnum):
 
 
 class Shared(Event, frozen=True, tag=101):
-    """A second submission found this job: somebody else may have been told that it exists."""
+    """A second submission found this job: another client may know that it exists."""
 
     job_id: str
 
 
 class Deleted(Event, frozen=True, tag=102):
-    """Whoever made this job has undone that."""
+    """The submission that created this job was undone."""
 
     job_id: str
 
 
 class Moved(Event, frozen=True, tag=103):
-    """A job changed its state; `token` is that of the grant that begins or ends here, 0 where there was none."""
+    """A job changed its state; `token` is that of the grant that begins or ends, 0 if there was none."""
 
     job_id: str
     state: int
     token: int = 0
     worker: str = ""
     reason: str = ""
-    #: When it is due, if it comes back; 0 leaves that as it was.
+    #: The due time of a returned job; 0 leaves it as it was.
     not_before_ms: int = 0
     spends: Spends = Spends.NOTHING
 
 
 class CancelRequested(Event, frozen=True, tag=104):
-    """Somebody wants this job to stop."""
+    """A cancel was requested for this job."""
 
     job_id: str
     reason: str
@@ -56,7 +56,7 @@ RecordEvent = Created | Evicted | Retired | Shared | Deleted | Moved | CancelReq
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Take a job from one state to another, if it is in the first and this is its current grant (0: whichever is)."""
+    """Moves a job from `source` to `target`, if it is in `source` and the token is current (0: any token)."""
 
     job_id: str
     source: State
@@ -69,9 +69,9 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class MoveReply(msgspec.Struct, frozen=True):
-    """Whether the job moved, its state now, and the token that the move made; `why_not` is for programs.
+    """Whether the job moved, its current state, and the token of a new grant; `why_not` is for programs.
 
-    The rest is for the log: what the job was before, whose grant it is about, and the number of that attempt.
+    The other fields are for the log: the state before, the worker of the grant, and the number of the attempt.
     """
 
     applied: bool
@@ -85,7 +85,7 @@ class MoveReply(msgspec.Struct, frozen=True):
 
 
 class CreateReply(msgspec.Struct, frozen=True):
-    """The record that stands for the submission; `is_new` if it was made by it."""
+    """The record of a submission; `is_new` if the submission created it."""
 
     job_id: str
     state: State
@@ -95,7 +95,7 @@ class CreateReply(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """One event or none, and what to say once it is durable."""
+    """One event or none, and the reply once it is durable."""
 
     event: RecordEvent | None
     reply: object = None

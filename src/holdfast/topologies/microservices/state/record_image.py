@@ -1,7 +1,7 @@
 """Records as bytes: the content of the job service's snapshots.
 
-Only what events made is written; indexes and keys are rebuilt from the jobs, as in core/image.py. Parts of a chunk are
-only ever added at the end, with a default, so that images of before can be read.
+Only the state made by events is written; indexes and keys are rebuilt from the jobs, as in core/image.py. Fields of a
+chunk are only added at the end, with a default, so that older images can be read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from holdfast.core.digest import DIGEST_VERSION
-from holdfast.core.image import AnyJob, dump_jobs, load_jobs, prove, put_templates
-from holdfast.core.model import Job, Template
+from holdfast.core.image import AnyJob, dump_jobs, load_jobs, prove
+from holdfast.core.model import JobRecord, Template
 from holdfast.core.state import Book
 from holdfast.core.unreadable import reading
 
@@ -21,17 +21,17 @@ T = TypeVar("T")
 _ROWS_PER_CHUNK = 2_000
 
 
-class _Head(msgspec.Struct, frozen=True, array_like=True):
+class _RecordsHead(msgspec.Struct, frozen=True, array_like=True):
     last_ms: int
     next_number: int
     next_token: int
     digest: int
 
 
-class _Chunk(msgspec.Struct, Generic[AnyJob], frozen=True, array_like=True):
+class _RecordsChunk(msgspec.Struct, Generic[AnyJob], frozen=True, array_like=True):
     """Exactly one part is filled, in the order head, jobs, workers, shared, finished."""
 
-    head: _Head | None = None
+    head: _RecordsHead | None = None
     templates: list[Template] = []
     jobs: list[AnyJob] = []
     workers: list[tuple[str, str]] = []
@@ -40,35 +40,34 @@ class _Chunk(msgspec.Struct, Generic[AnyJob], frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Chunk[Job])
+_decoder = msgspec.msgpack.Decoder(_RecordsChunk[JobRecord])
 
 
 def dump(book: Book, workers: Mapping[str, str], shared: AbstractSet[str]) -> Iterator[bytes]:
-    """The state in chunks of bounded size; equal states give equal bytes."""
-    head = _Head(book.last_ms, book.next_number, book.next_token, book.digest)
-    yield _encoder.encode(_Chunk(head=head))
+    """Yields the state in chunks of bounded size; equal states give equal bytes."""
+    head = _RecordsHead(book.last_ms, book.next_number, book.next_token, book.digest)
+    yield _encoder.encode(_RecordsChunk(head=head))
     for templates, rows in dump_jobs(book.jobs.values()):
-        yield _encoder.encode(_Chunk(templates=templates, jobs=rows))
+        yield _encoder.encode(_RecordsChunk(templates=templates, jobs=rows))
     for pairs in _parts(sorted(workers.items())):
-        yield _encoder.encode(_Chunk(workers=pairs))
+        yield _encoder.encode(_RecordsChunk(workers=pairs))
     for ids in _parts(sorted(shared)):
-        yield _encoder.encode(_Chunk(shared=ids))
+        yield _encoder.encode(_RecordsChunk(shared=ids))
     for ids in _parts([job.id for job in book.finished]):
-        yield _encoder.encode(_Chunk(finished=ids))
+        yield _encoder.encode(_RecordsChunk(finished=ids))
 
 
 @reading()
 def load(
     chunks: Iterable[bytes], dedup_keys_max: int, digest_version: int = DIGEST_VERSION
 ) -> tuple[Book, dict[str, str], list[str]]:
-    """What `dump` was given, under this digest version; `msgspec.ValidationError` for bytes it never wrote."""
+    """Loads the output of `dump`, under this digest version; `msgspec.ValidationError` for bytes it never wrote."""
     book, workers, shared = Book(dedup_keys_max, digest_version), dict[str, str](), list[str]()
-    head: _Head | None = None
+    head: _RecordsHead | None = None
     for data in chunks:
         chunk = _decoder.decode(data)
         head = chunk.head or head
-        put_templates(chunk.jobs, list(map(book.intern, chunk.templates)))
-        load_jobs(book, chunk.jobs)
+        load_jobs(book, chunk.jobs, chunk.templates, into_lanes=False)
         workers.update(chunk.workers)
         shared += chunk.shared
         for job_id in chunk.finished:

@@ -1,11 +1,11 @@
-"""Records: what the job service knows of every job; the state machine behind it.
+"""Records: all data of the job service about its jobs, as a state machine.
 
-It is the ledger's book without leases and without an order of waiting: who runs a job is a name and a token here, and
-when that ends somebody else decides. Submissions are judged by the ledger's own intake.
+It is the ledger's book without leases and lanes: the worker of a job is only a name and a token, and the coordinator
+service decides when an attempt ends. The ledger's own intake checks submissions.
 
 Invariants:
 - A state changes by `move` alone: from the state that the caller expects, along the table of the lifecycle, and out of
-  RUNNING only under the token that the last move into it made (0 stands for that one).
+  RUNNING only under the token that the last move into it made (0 matches any token).
 - Tokens and order numbers only grow, and deletion frees neither.
 - A job that a second submission has found is not deleted any more.
 - Deciding changes nothing; `apply` decides nothing and cannot fail. Replay is `apply` alone.
@@ -23,7 +23,7 @@ from holdfast.core.footprint import text_bytes
 from holdfast.core.ledger import wanted_states
 from holdfast.core.lifecycle import CANCELED, FAILED, LEGAL, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.listing import Place, Scan
-from holdfast.core.model import Job, NewJob, Now, Result, Template
+from holdfast.core.model import JobRecord, NewJob, Now, Result, Template
 from holdfast.core.outcomes import is_endless
 from holdfast.core.state import Book, unique_name
 from holdfast.core.tasks import TaskManager, end, unknown_job
@@ -49,12 +49,12 @@ _decoder: msgspec.msgpack.Decoder[RecordEvent] = msgspec.msgpack.Decoder(RecordE
 
 
 class Records:
-    """All records, as the events so far have made them."""
+    """All records: the state after all events so far."""
 
     def __init__(self, dedup_keys_max: int = 0, memory_bytes: int = 0) -> None:
-        """`dedup_keys_max` bounds the memory of request ids; 0 lets each live as long as its job.
+        """`dedup_keys_max` bounds the number of remembered request ids; 0: each as long as its job.
 
-        Above `memory_bytes` of held jobs no new ones are taken; 0 sets no limit.
+        New jobs are refused above `memory_bytes` of held jobs; 0: no limit.
         """
         self._keys_max = dedup_keys_max
         self._memory_bytes = memory_bytes
@@ -63,7 +63,7 @@ class Records:
     def _begin(self, book: Book) -> None:
         self.book = book
         self._tasks = TaskManager(book, self._memory_bytes)
-        #: Who runs a job, by its id, while it runs.
+        #: The worker of each running job, by job id.
         self.workers: dict[str, str] = {}
         #: Jobs that a second submission has found.
         self.shared: set[str] = set()
@@ -78,11 +78,11 @@ class Records:
 
     @property
     def digest_version(self) -> int:
-        """What the digest is computed by."""
+        """The version of the digest's computation."""
         return self.book.digest_version
 
     def rehash(self, version: int) -> None:
-        """Goes over to a version of the digest."""
+        """Switches to a version of the digest."""
         if version == self.digest_version:
             return
         self.book.rehash(version)
@@ -91,27 +91,27 @@ class Records:
         self._sum += sum(terms.shared(jobs[job_id].number) for job_id in self.shared)
 
     def encode(self, event: RecordEvent) -> bytes:
-        """One event, for the journal."""
+        """Encodes an event for the journal."""
         return _encoder.encode(event)
 
     def decode(self, data: bytes) -> RecordEvent:
-        """The same back; `msgspec.MsgspecError` for what no version ever wrote."""
+        """Decodes an event; `msgspec.MsgspecError` for bytes that no version ever wrote."""
         try:
             return _decoder.decode(data)
         except (UnicodeDecodeError, RecursionError) as error:
             raise unreadable(error) from error
 
     def empty(self) -> "Records":
-        """Others, without any event."""
+        """Returns another instance, without any event."""
         return Records(self._keys_max, self._memory_bytes)
 
     def image(self) -> Iterator[bytes]:
-        """The whole state."""
+        """Yields the whole state."""
         return dump(self.book, self.workers, self.shared)
 
     @reading()
     def restore(self, chunks: Iterable[bytes]) -> None:
-        """Becomes the state of an image."""
+        """Replaces the state by that of an image."""
         book, workers, shared = load(chunks, self._keys_max, self.digest_version)
         self._begin(book)
         for job_id, worker in workers.items():
@@ -120,7 +120,7 @@ class Records:
             self._share(book.jobs[job_id])
 
     def apply(self, event: RecordEvent) -> None:
-        """Makes the event part of the state."""
+        """Applies an event."""
         book = self.book
         assert event.at_ms >= book.last_ms, "events must be in log time order"
         book.last_ms = event.at_ms
@@ -128,7 +128,7 @@ class Records:
         match event:
             case Created():
                 self._tasks.apply_created(event)
-                for row in event.jobs:  # what waits, waits in the queue service
+                for row in event.jobs:  # waiting jobs are in the queue service
                     book.ready.take(book.jobs[row.id])
             case Evicted() | Retired():
                 self._apply_forgotten(event)
@@ -142,13 +142,13 @@ class Records:
                 job = book.jobs[event.job_id]
                 book.lift(job)
                 job.cancel_requested, job.cancel_reason = True, event.reason
-                book.grow(job, text_bytes(event.reason))
+                book.grow(text_bytes(event.reason))
                 book.touch(job)
 
     # -- decisions
 
     def create(self, template: Template, new: NewJob, now_ms: int, *, is_id_given: bool) -> Decided | Refusal:
-        """Makes a record, or finds the one that is there and marks it as shared."""
+        """Creates a record, or finds the existing one and marks it as shared."""
         decision = self._tasks.submit(Submit([template], [new], is_id_given), Now(now_ms, 0))
         if isinstance(decision, Refusal):
             return decision
@@ -165,7 +165,7 @@ class Records:
         return Decided(event, CreateReply(job.id, State(job.state), job.created_ms, job.number, is_new=False))
 
     def delete(self, job_id: str, expected: State, now_ms: int) -> Decided | Refusal:
-        """Undoes a submission, unless the job has moved on or somebody else may know of it."""
+        """Undoes a submission, unless the job has moved on or another submission has found it."""
         job = self.book.jobs.get(job_id)
         if job is None:
             return unknown_job(job_id)
@@ -177,7 +177,7 @@ class Records:
         return Decided(Deleted(now_ms, job.id), MoveReply(applied=True, state=state, priority=job.template.priority))
 
     def move(self, command: Move, now_ms: int) -> Decided | Refusal:
-        """A guarded change of state; a guard that does not hold is an answer, and changes nothing."""
+        """Changes the state if the guard holds; otherwise the reply says why not, and nothing changes."""
         refusal = _check_move(command, now_ms)
         if refusal:
             return refusal
@@ -190,7 +190,7 @@ class Records:
         if state == RUNNING and command.token not in (0, job.token):
             return Decided(None, MoveReply(applied=False, state=state, why_not="STALE_TOKEN"))
         if command.target == RUNNING and job.not_before_ms > now_ms:
-            # A queue may have it from an older record, as of before it was to wait.
+            # The queue service may have an older entry, from before the job was delayed.
             return Decided(None, MoveReply(applied=False, state=state, why_not="NOT_DUE"))
         event = self._moved(job, command, now_ms)
         is_try = state == RUNNING and (event.state != QUEUED or event.spends != Spends.NOTHING)
@@ -205,7 +205,7 @@ class Records:
         )
         return Decided(event, reply)
 
-    def _moved(self, job: Job, command: Move, now_ms: int) -> Moved:
+    def _moved(self, job: JobRecord, command: Move, now_ms: int) -> Moved:
         if command.target == RUNNING:
             return Moved(now_ms, job.id, RUNNING, self.book.next_token, command.worker)
         reason = as_text(command.reason[: limits.REASON_CHARS_MAX])
@@ -217,7 +217,7 @@ class Records:
         return Moved(now_ms, job.id, command.target, job.token, "", reason, command.not_before_ms, spends)
 
     def request_cancel(self, job_id: str, reason: str, now_ms: int) -> Decided | Refusal:
-        """Notes that a job should stop; the first reason stays, and what has ended stays as it is."""
+        """Sets the cancel flag; the first reason stays, and a terminal job stays as it is."""
         refusal = check_reason(reason)
         if refusal:
             return refusal
@@ -240,19 +240,21 @@ class Records:
             self._unshare(job)
 
     def evict(self, command: Evict, now_ms: int) -> Decided:
-        """Forgets, oldest first, what is too old, too many or too large; the reply is how many."""
+        """Removes finished records that are too old, too many or too large, oldest first; replies with their number."""
         decision = self._tasks.evict(command, Now(now_ms, 0))
         assert decision.event is None or isinstance(decision.event, Retired)
         return Decided(decision.event, decision.reply)
 
     # -- reads
 
-    def job(self, job_id: str) -> Job | None:
-        """The record, as long as it is kept."""
+    def job(self, job_id: str) -> JobRecord | None:
+        """Returns the record, as long as it is kept."""
         return self.book.jobs.get(job_id)
 
-    def page(self, states: Collection[int], offset: int, size: int, *, newest_first: bool) -> tuple[list[Job], bool]:
-        """A page of records by creation, and whether more follow; no states means all of them."""
+    def page(
+        self, states: Collection[int], offset: int, size: int, *, newest_first: bool
+    ) -> tuple[list[JobRecord], bool]:
+        """Returns a page of records by creation, and whether more follow; no states means all of them."""
         return self.book.listing.page(wanted_states(states), offset, size, newest_first=newest_first)
 
     def scan(
@@ -262,17 +264,17 @@ class Records:
         size: int,
         *,
         newest_first: bool,
-        wants: Callable[[Job], bool],
+        wants: Callable[[JobRecord], bool],
         created_from_ms: int = 0,
         created_before_ms: int = 0,
-    ) -> tuple[list[Job], Place | None]:
-        """Wanted records by creation, past a place, and the place to go on from; see `Listing.scan`."""
+    ) -> tuple[list[JobRecord], Place | None]:
+        """Returns wanted records by creation, after a place, and the place to continue from; see `Listing.scan`."""
         scan = Scan(wanted_states(states), wants, newest_first, created_from_ms, created_before_ms)
         return self.book.listing.scan(scan, after, size, limits.SCAN_JOBS_MAX)
 
     # -- application
 
-    def _apply_deleted(self, job: Job) -> None:
+    def _apply_deleted(self, job: JobRecord) -> None:
         book = self.book
         if job.state in TERMINAL:
             book.finished.remove(job)
@@ -303,27 +305,27 @@ class Records:
             job.cancel_requested |= before == QUEUED
             end(book, job, _result(event), event.at_ms)
 
-    # -- what a book has no place for
+    # -- state that a book does not have
 
-    def _set_worker(self, job: Job, worker: str) -> None:
+    def _set_worker(self, job: JobRecord, worker: str) -> None:
         before = self.workers.pop(job.id, "")
         if worker:
             self.workers[job.id] = worker
         term = self.book.terms.worker
         self._sum += (term(job.number, worker) if worker else 0) - (term(job.number, before) if before else 0)
 
-    def _share(self, job: Job) -> None:
+    def _share(self, job: JobRecord) -> None:
         self.shared.add(job.id)
         self._sum += self.book.terms.shared(job.number)
 
-    def _unshare(self, job: Job) -> None:
+    def _unshare(self, job: JobRecord) -> None:
         if job.id in self.shared:
             self.shared.remove(job.id)
             self._sum -= self.book.terms.shared(job.number)
 
 
 def _result(event: Moved) -> Result:
-    """Under no token where no worker has reported it, so that it counts as no attempt of its own."""
+    """Returns the result; its token is 0 if no worker has reported it, so that it does not count as an attempt."""
     token = 0 if event.spends == Spends.LOSS else event.token
     if event.state == FAILED:
         return Result(token, FAILED, failure_reason=event.reason)
@@ -331,14 +333,16 @@ def _result(event: Moved) -> Result:
 
 
 def _check_move(command: Move, now_ms: int) -> Refusal | None:
-    """What is wrong with a move whatever state its job is in."""
+    """Returns the problem of a move that does not depend on the state of its job, or None."""
     source, target = command.source, command.target
     if (source, target) not in LEGAL:
         return invalid("TRANSITION_ILLEGAL", f"there is no transition from {source.name} to {target.name}")
     if command.spends != Spends.NOTHING and source != RUNNING:
-        return invalid("SPENDS_INVALID", f"only a job that runs spends something, got {command.spends.name}")
+        return invalid(
+            "SPENDS_INVALID", f"only a move from RUNNING may count as {command.spends.name}, got {source.name}"
+        )
     if command.not_before_ms and target != QUEUED:
-        return invalid("DELAY_INVALID", f"a job that goes to {target.name} is due at no time")
+        return invalid("DELAY_INVALID", f"only a move to QUEUED may have a due time, got {target.name}")
     if not 0 <= command.not_before_ms <= now_ms + limits.DELAY_MS_MAX:
-        return invalid("DELAY_TOO_LONG", "expected the job to be due within a year")
+        return invalid("DELAY_TOO_LONG", "the job must be due within a year")
     return None

@@ -1,1 +1,1 @@
-"""The ports of the pipeline: jobs are rows of one database; between it and the workers, tickets are carried."""
+"""The ports of the pipeline: jobs are rows of one database, and tickets carry them to the workers."""

@@ -1,4 +1,4 @@
-"""`AdminApi` over a store: what operators ask a scheduler."""
+"""`AdminApi` over a store: the operators' requests to a scheduler."""
 
 import asyncio
 from contextlib import suppress
@@ -9,18 +9,18 @@ from holdfast.errors import NotFoundError
 from holdfast.ports import QueueView, Stats, WorkerView
 from holdfast.topologies.pipeline.backend.store import Store
 
-#: How often a worker is looked for that is not written down.
+#: How often, and at what interval, an unknown worker is looked up.
 _LOOKS, _LOOK_S = 10, 0.1
 
 
 class PipelineAdmin:
-    """Numbers and switches, all of them in the database."""
+    """Statistics and controls, all of them in the database."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def stats(self) -> Stats:
-        """There is no position: nobody writes everything down one after the other."""
+        """Returns the statistics; `position` is 0, because the pipeline has no journal."""
         states = await self._store.queue_book.states()
         places = await self._store.places.all()
         return Stats(
@@ -36,19 +36,19 @@ class PipelineAdmin:
         )
 
     async def queues(self) -> list[QueueView]:
-        """By name."""
+        """Returns the queues by name."""
         return await self._store.queue_book.queues()
 
     async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
-        """What runs, and what has just been started, goes on."""
+        """Sets the mode; running jobs continue."""
         await self._store.queue_book.set_mode(queue, mode, reason)
 
     async def purge(self, queue: str, reason: str) -> int:
-        """In several transactions."""
+        """Cancels the waiting jobs in several transactions."""
         return await self._store.queue_book.purge(queue, reason)
 
     async def workers(self) -> list[WorkerView]:
-        """As their coordinator last wrote down; what they run, as it is."""
+        """Returns the workers as last saved by their coordinator, with the present number of their running jobs."""
         places, leases = await self._store.places.all(), await self._store.places.leases()
         return [
             WorkerView(
@@ -58,7 +58,7 @@ class PipelineAdmin:
                 slots=place.slots,
                 running=leases.get(place.worker, 0),
                 is_draining=place.is_draining,
-                # Each keeps a question at its coordinator, and hears at once.
+                # Each worker keeps a long poll open at its coordinator, and is notified at once.
                 is_streaming=True,
                 heard_ms_ago=place.heard_ms_ago,
             )
@@ -66,7 +66,7 @@ class PipelineAdmin:
         ]
 
     async def drain_worker(self, worker_id: str) -> None:
-        """Told by its coordinator, who writes down who has just come a moment later."""
+        """Marks the worker; its coordinator notifies it. Tries repeatedly: a new worker is saved with a short delay."""
         for _ in range(_LOOKS - 1):
             with suppress(NotFoundError):
                 return await self._store.places.ask_to_drain(worker_id)

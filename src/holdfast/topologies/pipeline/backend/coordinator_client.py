@@ -1,9 +1,9 @@
-"""A worker's word with its coordinator: it asks for queue processes, says that it lives, and hears of changes.
+"""A worker's client of its coordinator: it requests queue processes, sends heartbeats and receives changes.
 
-While the coordinator is away, the worker keeps the queue processes that it has, and says by itself that it lives: else
-another coordinator would take it for gone, and nobody would claim what only this worker can run.
+While the coordinator is unavailable, the worker keeps its queue processes, and records in the database that it is
+alive. Otherwise another coordinator would consider it lost, and watchers would not claim jobs that only it can run.
 
-Beside its heartbeats the worker keeps one silent connection open. The kernel closes it when the process dies, and not
+Beside its heartbeats the worker keeps one idle connection open. The kernel closes it when the process dies, but not
 while the process is stopped: the coordinator notices a dead worker at once and never takes a stopped one for dead.
 """
 
@@ -20,12 +20,12 @@ from holdfast.topologies.pipeline.backend.messages import REPLACED, UNKNOWN, WAI
 
 _DEADLINE_S = 2.0
 _RETRY_S = 0.5
-#: A coordinator that answers sooner than this has something to say, or is not to be asked at once.
+#: A response without news that comes sooner than this is followed by a pause.
 _SOON_S = 0.05
 
 
 class Attendance:
-    """One session's talk with the coordinator at `host:port`."""
+    """The requests of one session to the coordinator at `host:port`."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Attendance:
         placed: Callable[[Placed], None],
         live: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`placed` hears of every answer that is news, `live` of the session whose coordinator hears of nothing."""
+        """`placed` receives every response with news; `live` records in the database that the session is alive."""
         self._lines = lines
         self._address = address
         self._introduction = introduction
@@ -49,15 +49,15 @@ class Attendance:
         self._last = Placed(status=UNKNOWN, heartbeat_ms=1_000)
         self._is_draining = False
         self._absence = Absence("coordinator")
-        #: Set from the time that the silent connection drops until there is a new one.
+        #: Set from the time that the idle connection drops until there is a new one.
         self._dropped = asyncio.Event()
-        #: What was said in the database before this time is said again.
+        #: A record in the database that was made before this time is repeated.
         self._urgent_until_s = float("-inf")
 
     async def begin(self) -> None:
-        """Asks for queue processes; if nobody answers, `run` goes on asking.
+        """Requests queue processes; if the coordinator does not respond, `run` repeats the request.
 
-        `UnauthenticatedError` if the coordinator does not know this worker by its token.
+        Raises `UnauthenticatedError` if the coordinator refuses the worker's token.
         """
         try:
             self._hear(await self._request())
@@ -67,7 +67,7 @@ class Attendance:
             self._absence.missed(self._address, error)
 
     async def run(self) -> None:
-        """Says that the worker lives, until it is replaced; may be canceled at any time."""
+        """Sends heartbeats until the worker is replaced; may be canceled at any time."""
         while self._last.status != REPLACED:
             began_s = time.monotonic()
             try:
@@ -83,11 +83,11 @@ class Attendance:
                 await asyncio.sleep(self._last.heartbeat_ms / 1_000)
 
     async def stay(self) -> None:
-        """Keep a connection open until the worker is replaced; may be canceled at any time.
+        """Keeps a connection open until the worker is replaced; may be canceled at any time.
 
-        The coordinator takes a worker for lost whose connection dropped and which was not heard of since. So the worker
-        connects again at once, and says in the database that it lives until it is connected. Neither waits for the
-        other: the database may be slow while the coordinator can be reached, and the other way round.
+        The coordinator considers a worker lost if its connection dropped and nothing was received from it since. So the
+        worker reconnects at once, and records in the database that it is alive until it is connected. The two do not
+        wait for each other: the database may be slow while the coordinator can be reached, and vice versa.
         """
         async with asyncio.TaskGroup() as tasks:
             speaking = tasks.create_task(self._speak_while_dropped())
@@ -97,7 +97,7 @@ class Attendance:
     async def _keep_connection(self) -> None:
         present = {"worker_id": self._introduction.worker_id, "session": self._session}
         while self._last.status != REPLACED:
-            with suppress(HoldfastError):  # the heartbeat's task logs that the coordinator is away
+            with suppress(HoldfastError):  # the heartbeat task logs that the coordinator is away
                 await self._lines.hold(
                     self._address, "/coordinator/presence", present, begun=self._dropped.clear, deadline_s=_DEADLINE_S
                 )
@@ -115,25 +115,25 @@ class Attendance:
             await asyncio.sleep(_RETRY_S)
 
     async def _say_by_itself(self) -> None:
-        """Once a heartbeat, in the row where the coordinator writes down when it heard of the worker.
+        """Records once per heartbeat, in the row where the coordinator saves the last heartbeat, that the worker lives.
 
-        At first more often: a word that precedes the moment in which the coordinator notices the drop does not count.
+        More often at first: a record from before the coordinator notices the dropped connection does not count.
         """
         now_s = time.monotonic()
         if self._said_s < self._urgent_until_s or now_s - self._said_s >= self._last.heartbeat_ms / 1_000:
             self._said_s = now_s
             try:
                 await self._live(self._session)
-            except HoldfastError:  # it was not heard, so it is said again
+            except HoldfastError:  # not recorded, so repeat it
                 self._said_s = float("-inf")
 
     async def drain(self) -> None:
-        """The worker takes nothing more; what it took from goes to others."""
+        """Reports that the worker drains; its queue processes are assigned to other workers."""
         self._is_draining = True
         await self._say("/coordinator/heartbeat", self._beat_now(0))
 
     async def leave(self) -> None:
-        """The worker goes; if nobody hears it, missed heartbeats say the same."""
+        """Reports that the worker leaves; if the request fails, missed heartbeats have the same effect."""
         leaving = Leaving(worker_id=self._introduction.worker_id, session=self._session)
         await self._say("/coordinator/release-assignment", leaving)
 
@@ -179,7 +179,7 @@ class Attendance:
         )
 
     def _hear(self, placed: Placed) -> bool:
-        """Whether it is news."""
+        """Processes a response; returns whether it has news."""
         if placed.status == self._last.status and placed.version == self._last.version:
             return False
         heartbeat_ms = placed.heartbeat_ms or self._last.heartbeat_ms

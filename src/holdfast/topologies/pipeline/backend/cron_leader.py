@@ -1,7 +1,7 @@
-"""The cron leader: of many schedulers, one fires ticks, and another one as soon as it does not.
+"""The cron leader: one of the schedulers fires ticks, and another one takes over when it fails.
 
-Invariants: what this process believes of its leadership, or of time, decides nothing: the store compares holder, epoch
-and lease with its own clock for every tick. So whoever is late, stopped or cut off does no harm, and asks again.
+Invariants: neither this process's view of its leadership nor its clock decides anything: for every tick, the store
+checks holder, epoch and lease by its own clock. So a scheduler that is late, stopped or cut off does no harm.
 """
 
 import asyncio
@@ -13,23 +13,23 @@ from holdfast.errors import FailedPreconditionError, HoldfastError
 from holdfast.observe.logs import get_logger
 from holdfast.topologies.pipeline.backend.store import Leadership, Plans
 
-#: When whoever leads dies or stands still, another one fires before this is over.
+#: When the leader dies or stalls, another scheduler fires within this time.
 TAKEOVER_MS = 3_000
 
-#: How soon it is asked what is due next, once nothing is.
+#: The pause between the last due tick and the next query.
 _AGAIN_S = 0.01
 
 
 def terms(takeover_ms: int) -> tuple[int, float]:
-    """How long a lease lasts and how often it is asked for, in seconds, so that it changes hands within this time.
+    """Returns the lease in milliseconds and the interval of requests in seconds for a takeover within this time.
 
-    The next one asks up to an interval after the lease has run out; a sixth is left for the asking itself.
+    The next leader requests the lease up to one interval after it has expired; a sixth is left for the request itself.
     """
     return takeover_ms * 2 // 3, takeover_ms / 6 / 1_000
 
 
 class CronLeader:
-    """A task that competes for the leadership, and fires what is due while it leads. No other has the same `holder`."""
+    """A task that competes for the leadership, and fires due ticks while it leads. Each one has its own `holder`."""
 
     def __init__(self, plans: Plans, holder: str, *, interval_s: float, lease_ms: int) -> None:
         self._plans = plans
@@ -41,32 +41,32 @@ class CronLeader:
         self._is_away = False
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        #: How many ticks of each outcome came up here.
+        #: The number of ticks that were processed here, by outcome.
         self.ticks: Counter[str] = Counter()
 
     @property
     def is_leading(self) -> bool:
-        """Whether it had the leadership when it last heard of it, and may have it still."""
+        """Whether the last request got the leadership, and its lease may still last."""
         return self._leadership is not None and time.monotonic() - self._asked_s < self._lease_ms / 1_000
 
     @property
     def epoch(self) -> int:
-        """Of its leadership; 0: it does not lead."""
+        """The epoch of its leadership; 0 if it does not lead."""
         return self._leadership.epoch if self._leadership is not None and self.is_leading else 0
 
     def start(self) -> None:
-        """Competes from now on."""
+        """Starts to compete for the leadership."""
         self._task = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
-        """Fires no more, and lets another one at once."""
+        """Stops firing, and resigns so that another scheduler can take over at once."""
         self._stopping.set()
         if self._task is not None:
             await self._task
             self._task = None
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
-            with contextlib.suppress(HoldfastError):  # then the lease runs out
+            with contextlib.suppress(HoldfastError):  # the lease expires instead
                 await self._plans.resign(leadership)
 
     async def _keep(self) -> None:
@@ -80,13 +80,13 @@ class CronLeader:
                 pause_s = 0
             except HoldfastError as error:
                 self._bear(error)
-            except Exception as error:  # noqa: BLE001 - a mistake in the program; schedules must not end in silence
-                get_logger().error("bug", message="a tick could not be decided", exc_info=error)
+            except Exception as error:  # noqa: BLE001 - a bug must not stop all schedules silently
+                get_logger().error("bug", message="a tick could not be processed", exc_info=error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
 
     async def _take_part(self) -> float:
-        """Asks for the leadership when it is time to, and fires what is due if it has it; how long there is to wait."""
+        """Requests the leadership if it is time to, and fires due ticks while it leads; returns the time to wait."""
         if self._until_asking_s() <= 0:
             await self._compete()
         if self._leadership is None:
@@ -98,7 +98,7 @@ class CronLeader:
         return wait_s if due_ms is None else min(wait_s, due_ms / 1_000)
 
     async def _fire(self, leadership: Leadership) -> float:
-        """One tick after the other, until it is time to extend the lease."""
+        """Fires one tick after the other, until it is time to extend the lease."""
         while self._until_asking_s() > 0 and not self._stopping.is_set():
             outcome = await self._plans.tick(leadership)
             if not outcome:
@@ -114,7 +114,7 @@ class CronLeader:
         leadership = await self._plans.lead(self._holder, self._lease_ms)
         self._asked_s = asked_s
         if leadership is None:
-            self._lose("somebody else has it")
+            self._lose("another scheduler has the leadership")
         elif leadership != self._leadership:
             self._leadership = leadership
             get_logger().info("cron_leading", holder=self._holder, epoch=leadership.epoch, message="fires schedules")
@@ -125,7 +125,7 @@ class CronLeader:
             get_logger().warning("cron_leadership_lost", holder=self._holder, epoch=epoch, message=why)
 
     def _bear(self, error: HoldfastError) -> None:
-        """What is due stays due; said once, not every second of an outage."""
+        """Logs the first error of an outage; due ticks stay due."""
         if not self._is_away:
             self._is_away = True
             get_logger().warning("cron_cannot_fire", holder=self._holder, message=error.message)

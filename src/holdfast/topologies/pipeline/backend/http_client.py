@@ -1,14 +1,14 @@
-"""HTTP between the roles: connections that are kept, a deadline for every call, and errors that are ours.
+"""HTTP between the roles: persistent connections, a deadline for every call, and errors as `HoldfastError`.
 
-    lines = Lines()
-    view = await lines.ask("127.0.0.1:7001", "/queue/stats", kind=QueueStats)
-    made = await lines.ask("127.0.0.1:7001", "/queue/push", Pushing(tickets), kind=Pushed, deadline_s=1.0)
+    lines = RoleConnections()
+    view = await lines.ask("127.0.0.1:7001", "/queue/stats")
+    made = await lines.ask("127.0.0.1:7001", "/queue/push", push, kind=ShelvedReply, deadline_s=1.0)
     raw = await lines.carry("127.0.0.1:8081", "/ports/jobs.get", packed_bytes, deadline_s=1.0)
     await lines.hold("127.0.0.1:3000", "/coordinator/presence", {"worker_id": "w-1"}, begun=on_begun)
 
-Invariants: after `NotDeliveredError` nobody has heard of the call, and it may go to somebody else; after any other
-`UnavailableError` it may have been heard. What the other side refused is the error that it raised there, unless it does
-not know this process by its token: then nothing was heard, and no client is to blame.
+Invariants: after `NotDeliveredError` no process has received the call, and it may be sent to another one; after any
+other `UnavailableError` it may have been received. A refusal is raised as the error that the server raised. If the
+server refuses this process's token, it is a `NotDeliveredError`: the call was not processed.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from holdfast.errors import Code, HoldfastError, UnavailableError, error_class
 
 T = TypeVar("T")
 
-#: How long a call may take when nobody says.
+#: The default deadline of a call.
 DEADLINE_S = 2.0
-#: How long a connection may take to be made: processes of one network answer in milliseconds, or are away.
+#: How long connecting may take: processes of one network respond in milliseconds, or are unavailable.
 _CONNECT_S = 1.0
-#: The reason of a `NotDeliveredError` that may be due to a busy moment of this very process.
+#: The reason of a `NotDeliveredError` that may be caused by load of this process itself.
 LATE = "CONNECTION_LATE"
-#: The reason of one that is due to the token of this process.
+#: The reason of a `NotDeliveredError` that is caused by the token of this process.
 REFUSED = "SERVICE_TOKEN_REFUSED"
-#: Less than the other side keeps an idle connection, so that it is never closed under a call.
+#: Shorter than the server keeps an idle connection, so that the server does not close it during a call.
 _IDLE_S = 20.0
 _JSON = "application/json"
 _MSGPACK = "application/msgpack"
@@ -45,7 +45,7 @@ _ERROR_STATUS = HTTPStatus.BAD_REQUEST.value
 
 
 class NotDeliveredError(UnavailableError):
-    """Nobody was there to hear the call: it may be made elsewhere, whatever it asks for."""
+    """The call was not delivered: it may be sent to another process, even if it is not repeatable."""
 
 
 class _Problem(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class _Problem(msgspec.Struct, frozen=True):
 
 
 class RoleConnections:
-    """Connections to any number of roles. May be used from many tasks at a time; made and closed on one loop."""
+    """Connections to any number of roles. May be used from many tasks of one event loop concurrently."""
 
     def __init__(self, *, token: str = "", tls: ssl.SSLContext | None = None) -> None:
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -75,7 +75,7 @@ class RoleConnections:
     async def ask(
         self, address: str, path: str, content: object = None, *, kind: Any = None, deadline_s: float = DEADLINE_S
     ) -> Any:
-        """A GET, or a POST where there is content, both in JSON; `kind` is the type of the answer."""
+        """Sends a GET, or a POST if there is content, both in JSON; `kind` is the type of the response."""
         if content is None:
             body = await self._call("GET", address, path, None, _JSON, deadline_s)
         else:
@@ -88,7 +88,7 @@ class RoleConnections:
     async def tell(
         self, address: str, path: str, content: object, *, kind: type[T], deadline_s: float = DEADLINE_S
     ) -> T:
-        """A POST of MessagePack, for what is large; the answer is JSON."""
+        """Sends a POST of MessagePack, for large content; the response is JSON."""
         body = await self.carry(address, path, _PACKER.encode(content), deadline_s=deadline_s)
         try:
             return msgspec.json.decode(body, type=kind)
@@ -96,7 +96,7 @@ class RoleConnections:
             raise _strange(address, path, str(error)) from None
 
     async def carry(self, address: str, path: str, body: bytes, *, deadline_s: float = DEADLINE_S) -> bytes:
-        """A POST of MessagePack; the answer is what came, to be decoded by whoever knows its type."""
+        """Sends a POST of MessagePack, and returns the body of the response without decoding it."""
         return await self._call("POST", address, path, body, _MSGPACK, deadline_s)
 
     async def hold(
@@ -108,10 +108,10 @@ class RoleConnections:
         begun: Callable[[], None],
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """Keep a GET open whose answer says nothing, and return when the other side ends it.
+        """Keeps a GET open whose response has no content, and returns when the server ends it.
 
-        `begun` is called once the other side has accepted it. `UnavailableError` if it did not within the deadline, or
-        if the connection broke.
+        `begun` is called once the server has accepted it. Raises `UnavailableError` if the server did not do so within
+        the deadline, or if the connection broke.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, deadline_s))
         url = self._url(address, f"{path}?{urlencode(query)}")
@@ -124,12 +124,12 @@ class RoleConnections:
                 await answer.read()
 
     async def close(self) -> None:
-        """Ends every connection; calls under way fail, and so does every later one."""
+        """Closes every connection; calls in progress fail, and so does every later one."""
         self._is_closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-            await asyncio.sleep(0)  # the connections are closed by then
+            await asyncio.sleep(0)  # lets the transports close
 
     async def _call(
         self, method: str, address: str, path: str, body: bytes | None, kind: str, deadline_s: float
@@ -149,13 +149,13 @@ class RoleConnections:
         return f"{'http' if self._tls is None else 'https'}://{address}{path}"
 
     def _open(self) -> aiohttp.ClientSession:
-        """The session, made when it is first needed: it belongs to the loop that runs then."""
+        """Returns the session; creates it on first use, because it belongs to the running event loop."""
         if self._is_closed:
-            raise NotDeliveredError("this process makes no more calls", reason="NOT_DELIVERED")
+            raise NotDeliveredError("the connections of this process are closed", reason="NOT_DELIVERED")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    # Whoever calls bounds itself; a call must never wait behind others that are kept waiting.
+                    # Callers limit themselves; a call must never wait for a connection that a long poll occupies.
                     limit=0,
                     keepalive_timeout=_IDLE_S,
                     ssl=True if self._tls is None else self._tls,
@@ -169,11 +169,11 @@ class RoleConnections:
 
 @contextmanager
 def _our_errors(address: str, path: str, deadline_s: float) -> Iterator[None]:
-    """Translate the errors of aiohttp."""
+    """Translates the errors of aiohttp."""
     try:
         yield
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        message = f"nobody answers at {address}: {_words(error)}"
+        message = f"no process answers at {address}: {_words(error)}"
         reason = LATE if isinstance(error, TimeoutError) else "NOT_DELIVERED"
         raise NotDeliveredError(message, reason=reason, details={"address": address}) from error
     except TimeoutError as error:
@@ -185,7 +185,7 @@ def _our_errors(address: str, path: str, deadline_s: float) -> Iterator[None]:
 
 
 def _refusal(address: str, path: str, answer: aiohttp.ClientResponse, body: bytes) -> HoldfastError:
-    """What the other side raised; a stranger's words are no refusal of ours."""
+    """Returns the error that the server raised; a response that is not a problem document is unexpected."""
     if answer.content_type != _PROBLEM:
         return _strange(address, path, f"HTTP status {answer.status}")
     try:
@@ -199,7 +199,7 @@ def _refusal(address: str, path: str, answer: aiohttp.ClientResponse, body: byte
 
 
 def _strange(address: str, path: str, what: str) -> UnavailableError:
-    message = f"what answers {path} at {address} is not what was expected there: {what[:200]}"
+    message = f"the response of {address} to {path} is not the expected one: {what[:200]}"
     return UnavailableError(message, reason="NOT_UNDERSTOOD", details={"address": address})
 
 

@@ -1,4 +1,4 @@
-"""`JobApi` and `HistoryApi` over a store: what a scheduler answers."""
+"""`JobApi` and `HistoryApi` over a store, for a scheduler."""
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 
@@ -15,7 +15,7 @@ from holdfast.topologies.pipeline.backend.why import why
 
 
 class PipelineJobs:
-    """What clients ask for, answered by the database; `close` ends what waits."""
+    """The clients' requests, answered from the database; `close` ends the waiting ones."""
 
     def __init__(self, store: Store) -> None:
         self._rows, self._places = store.rows, store.places
@@ -23,44 +23,44 @@ class PipelineJobs:
         self._waiters = StoreWaiters(store.rows)
 
     async def close(self) -> None:
-        """Whoever waits for an answer is told, and asks another scheduler."""
+        """Fails the waiting calls, so that their clients call another scheduler."""
         await self._joiner.close()
         await self._waiters.close()
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """What comes while others are being written is written together, as one transaction."""
+        """Batches the submissions that arrive during a write into one transaction."""
         return await self._joiner.submit(templates, drafts)
 
     async def get(self, job_id: str) -> JobView:
-        """As committed."""
+        """Returns the job as committed."""
         return await self._rows.get(job_id)
 
     async def result(self, job_id: str) -> ResultView:
-        """State and result together, so that they cannot disagree."""
+        """Returns state and result of one moment, so that they are consistent."""
         return await self._rows.result(job_id)
 
     async def payload(self, job_id: str) -> bytes:
-        """As it was submitted."""
+        """Returns the payload as submitted."""
         return await self._rows.payload(job_id)
 
     async def history(self, job_id: str) -> list[Entry]:
-        """From the job's row and those of its attempts."""
+        """Returns the history, from the job's row and the rows of its attempts."""
         return await self._rows.history(job_id)
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
-        """Decided by the row, like the right to run."""
+        """Cancels the job; decided under the lock of its row."""
         return await self._rows.cancel(job_id, reason)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """At one instant."""
+        """Returns a page, read in one statement."""
         return await self._rows.page(states, offset, size, newest_first=newest_first)
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """In parts; each looks at a bounded number of jobs."""
+        """Searches in parts, each of which reads a bounded number of jobs."""
         return await self._rows.find(query, cursor, size)
 
     async def explain(self, job_id: str) -> Explanation:
-        """From the row, and from what the coordinator has written down of workers."""
+        """Explains the job's state by its row and the places that coordinators have saved."""
         standing = await self._rows.standing(job_id)
         places = await self._places.all() if standing.view.state == State.QUEUED else []
         summary = (await self._rows.result(job_id)).summary if standing.view.state in TERMINAL else ""
@@ -68,7 +68,7 @@ class PipelineJobs:
         return Explanation(standing.view.state, reason, sentence)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
-        """The job now and after each change that is noticed, until it is terminal."""
+        """Yields the job now and after each noticed change, until it is terminal."""
         changed = self._waiters.watch(job_id)
         try:
             before: JobView | None = None
@@ -85,11 +85,11 @@ class PipelineJobs:
             self._waiters.unwatch(job_id, changed)
 
     async def settled(self, job_id: str) -> Settled:
-        """Looked up together with whatever else has ended."""
+        """Waits for the end of the job; waiting calls share their lookups."""
         return await self._waiters.end_of(job_id)
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
-        """Same template, payload, labels and headers; under a request id the same call finds the same job."""
+        """Submits a copy of the job; a call with the same request id returns the same copy."""
         view = await self._rows.get(job_id)
         refusal = refusal_to_repeat(job_id, view.state)
         if refusal:

@@ -1,9 +1,9 @@
-"""The load balancer: which scheduler is asked, and who is asked next when that one does not answer.
+"""The load balancer: selects the scheduler for a call, and the next one if that does not respond.
 
-Every scheduler is asked for its health once an interval; those that are well are asked in turn. Invariants: a call that
-was not delivered goes to the next one at once, one that may have been goes on only where doing it twice is as good as
-once; nobody waits for a scheduler that was found to be away; every call has a deadline, and where nobody is well that
-is said at once, with a hint when to try again.
+It checks the health of every scheduler once per interval; the healthy ones are called in turn. Invariants: a call that
+was not delivered goes to the next scheduler at once; one that may have been delivered does so only if it is repeatable;
+no repeatable call waits for a scheduler that was found to be unavailable; every call has a deadline; and if no
+scheduler is healthy, the call fails at once with a hint when to retry.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ from holdfast.topologies.pipeline.backend.role_loops import going_on
 T = TypeVar("T")
 
 HEALTH_PATH = "/health"
-#: A scheduler that is busy may be slow to say that it is well: so many intervals, and at least so long.
+#: The deadline of a health check, in intervals, and its minimum: a busy scheduler may be slow to respond.
 _HEALTH_DEADLINES, _HEALTH_S_MIN = 2, 1.0
-#: When somebody who was refused may try again.
+#: When a client whose call failed may retry.
 RETRY_AFTER_S = "1"
 
 
 class SchedulerCalls(Protocol):
-    """What is needed of `http.Lines`."""
+    """The methods of `RoleConnections` that the balancer needs."""
 
     async def ask(self, address: str, path: str, *, deadline_s: float) -> object:
-        """A GET."""
+        """Sends a GET."""
         ...
 
     async def carry(self, address: str, path: str, body: bytes, *, deadline_s: float) -> bytes:
-        """A POST."""
+        """Sends a POST."""
         ...
 
 
@@ -47,16 +47,16 @@ class SchedulerView(msgspec.Struct, frozen=True):
 
     address: str
     is_well: bool
-    #: Why it is not.
+    #: Why it is not healthy; empty if it is.
     trouble: str = ""
 
 
 class _Scheduler:
-    """One scheduler; `away` is set as long as it is not well."""
+    """One scheduler; `away` is set while it is not healthy."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.trouble = "not asked yet"
+        self.trouble = "not checked yet"
         self.away = asyncio.Event()
         self.away.set()
 
@@ -78,7 +78,7 @@ class _Scheduler:
 
 
 class Balancer:
-    """Round robin over the schedulers that are well. `start`, then `close`."""
+    """Round robin over the healthy schedulers. `start`, then `close`."""
 
     def __init__(self, schedulers: Sequence[str], line: SchedulerCalls, interval_s: float = 1.0) -> None:
         self._schedulers = [_Scheduler(address) for address in schedulers]
@@ -88,25 +88,25 @@ class Balancer:
         self._checking: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Asks everybody once, and from then on every interval."""
+        """Checks every scheduler once, and from then on every interval."""
         await asyncio.gather(*map(self._check, self._schedulers))
         self._checking = [asyncio.create_task(going_on(partial(self._keep_checking, one))) for one in self._schedulers]
 
     async def close(self) -> None:
-        """Asks nobody any more; the line is not closed."""
+        """Stops the health checks; the connections are not closed."""
         for task in self._checking:
             task.cancel()
         await asyncio.gather(*self._checking, return_exceptions=True)
 
     @property
     def schedulers(self) -> list[SchedulerView]:
-        """Who is well, and what is wrong with the others."""
+        """The state of every scheduler."""
         return [SchedulerView(one.address, one.is_well, one.trouble) for one in self._schedulers]
 
     async def call(
         self, method: PortMethod, body: bytes, *, is_repeatable: bool | None = None, wait_s: float = 0
     ) -> bytes:
-        """The answer of one scheduler; `wait_s` is how long it may wait for something before it answers."""
+        """Returns the response of one scheduler, which may take `wait_s` longer than the method's timeout."""
         ends = time.monotonic() + method.timeout_s + wait_s
         may_repeat = method.is_repeatable if is_repeatable is None else is_repeatable
         error: HoldfastError | None = None
@@ -122,7 +122,7 @@ class Balancer:
             except NotDeliveredError as unheard:
                 error = unheard
                 if unheard.reason == LATE:
-                    await self._check(scheduler)  # one late connection of many says little
+                    await self._check(scheduler)  # a single late connection does not prove that it is unavailable
                 else:
                     scheduler.leave_out(unheard)
             except UnavailableError as unanswered:
@@ -136,7 +136,7 @@ class Balancer:
         raise self._nobody(error)
 
     def _in_turn(self) -> list[_Scheduler]:
-        """Those that are well, each call beginning with another; the first one gets a second chance."""
+        """The healthy schedulers, starting with another one at each call; the first one is also the last resort."""
         well = [one for one in self._schedulers if one.is_well]
         self._turn += 1
         start = self._turn % max(1, len(well))
@@ -145,7 +145,7 @@ class Balancer:
     async def _ask(
         self, scheduler: _Scheduler, method: PortMethod, body: bytes, deadline_s: float, *, may_repeat: bool
     ) -> bytes:
-        """Its answer; where somebody else may be asked, not after it was found to be away."""
+        """Returns its response; a repeatable call gives up once the scheduler is found to be unavailable."""
         asking = self._line.carry(scheduler.address, method.path, body, deadline_s=deadline_s)
         if not may_repeat:
             return await asking
@@ -154,7 +154,7 @@ class Balancer:
             await asyncio.wait([answer, away], return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
-            message = f"the scheduler at {scheduler.address} went away before it answered: {scheduler.trouble}"
+            message = f"the scheduler at {scheduler.address} failed before it responded: {scheduler.trouble}"
             raise UnavailableError(message, reason="SCHEDULER_AWAY")
         finally:
             away.cancel()
@@ -166,7 +166,7 @@ class Balancer:
     def _nobody(self, error: HoldfastError | None) -> UnavailableError:
         troubles = [f"{one.address}: {one.trouble}" for one in self._schedulers if one.trouble]
         why = error.message if error is not None else "; ".join(troubles) or "there is none"
-        message = f"no scheduler can answer just now ({why}); try again in a moment"
+        message = f"no scheduler is available ({why}); try again in a moment"
         return UnavailableError(message, reason="SCHEDULERS_AWAY", details={"retry_after_s": RETRY_AFTER_S})
 
     async def _keep_checking(self, scheduler: _Scheduler) -> None:
@@ -179,9 +179,9 @@ class Balancer:
         try:
             await self._line.ask(scheduler.address, HEALTH_PATH, deadline_s=deadline_s)
         except HoldfastError as error:
-            # Who answers, but not that it is well, has said why in its own log.
+            # A scheduler that responds but is not ready has logged the cause itself.
             is_there = error.reason == "NOT_UNDERSTOOD"
-            scheduler.leave_out(UnavailableError("it says that it cannot do its work") if is_there else error)
+            scheduler.leave_out(UnavailableError("it reports that it is not ready") if is_there else error)
         else:
             scheduler.find_well()
 

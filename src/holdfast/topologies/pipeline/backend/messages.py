@@ -1,7 +1,7 @@
-"""What roles of the pipeline say to each other, apart from calls of ports.
+"""Messages between the roles of the pipeline, except calls of ports.
 
-Every field has a default, so that a request without a body is one that names nothing; and an answer is readable for
-whoever asks with curl. Requests travel as JSON or MessagePack, answers as JSON.
+Every field has a default, so that a request may have no body. Requests are JSON or MessagePack; responses are JSON,
+which is readable with curl.
 """
 
 from typing import Any, Literal
@@ -13,13 +13,13 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.topologies.pipeline.backend.store import FullLane, Number, Ticket
 from holdfast.topologies.pipeline.roles.shelf import Lane
 
-#: How long a row or a ticket is out of sight for others while somebody has it.
+#: Visibility timeout: how long a claimed row or a taken ticket is hidden from others.
 VISIBILITY_MS = 30_000
-#: How long one question may be kept waiting for its answer: well under what a connection may be silent for.
+#: The longest wait of a long poll: well below the idle timeout of a connection.
 WAIT_MS_MAX = 20_000
 
 
-#: A job pushed in the words in which jobs are submitted: these say when it runs, and not what.
+#: Values of `type` in the short form of a submission that say when a job runs, and are not a job type.
 _WHEN = ("once", "cron")
 _PRIORITIES = {"low": 2, "normal": limits.PRIORITY_DEFAULT, "high": 8}
 
@@ -32,10 +32,10 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PushTickets(_Request, frozen=True):
-    """Tickets, or one by its fields: `type` says the same as `route`; a payload is left aside, as the row has it."""
+    """Tickets, or one ticket by its fields: `type` is an alias of `route`; a payload is ignored, the row has it."""
 
     jobs: list[Ticket] = []
-    #: How long they are worth keeping; 0: until they are deleted.
+    #: How long the queue process keeps them; 0: until they are deleted.
     keep_ms: Number = 0
     job_id: str = ""
     type: str = ""
@@ -49,7 +49,7 @@ class PushTickets(_Request, frozen=True):
     payload: Any = None
 
     def tickets(self) -> list[Ticket]:
-        """All that are named, one way or the other; `InvalidArgumentError` for one that nobody could run."""
+        """Returns all tickets of the request. Raises `InvalidArgumentError` if one lacks a job id, type or queue."""
         tickets = self.jobs
         route = self.route or (self.job_type if self.type in _WHEN else self.type)
         if self.job_id or route:
@@ -58,23 +58,23 @@ class PushTickets(_Request, frozen=True):
             tickets = [*tickets, one]
         for ticket in tickets:
             if not ticket.job_id or not ticket.route or not ticket.queue:
-                message = "expected every ticket to name a job_id, a type and a queue"
+                message = "every ticket must have a job_id, a type and a queue"
                 raise InvalidArgumentError(message, reason="TICKET_INVALID")
         return tickets
 
 
 class ShelvedReply(msgspec.Struct, frozen=True):
-    """What a queue process did with tickets: those that it knew before are accepted, too."""
+    """The reply of a queue process to pushed tickets; tickets that it already has count as accepted."""
 
     accepted: int = 0
-    #: Jobs whose lane is full here.
+    #: Jobs that were refused because their lane is full.
     full: list[str] = []
-    #: Other lanes that have enough for now.
+    #: Other lanes that want no more tickets for now.
     crowded: list[Lane] = []
 
 
 class Take(_Request, frozen=True):
-    """Some tickets of these types and queues, any if none is named; wait for them so long."""
+    """A request for tickets of these types and queues, or of any; waits up to `wait_ms` for them."""
 
     worker_id: str = ""
     types: list[str] = []
@@ -85,20 +85,20 @@ class Take(_Request, frozen=True):
 
 
 class TakenTickets(msgspec.Struct, frozen=True):
-    """Tickets that are nobody else's for a while."""
+    """Tickets that are hidden from other workers until their visibility timeout ends."""
 
     jobs: list[Ticket] = []
 
 
 class Named(_Request, frozen=True):
-    """Tickets by the ids of their jobs; a worker's name: only what that worker has."""
+    """Tickets by the ids of their jobs; with `worker_id`, only those that this worker has."""
 
     job_id: str = ""
     job_ids: list[str] = []
     worker_id: str = ""
 
     def ids(self) -> list[str]:
-        """All that are named."""
+        """Returns all ids of the request."""
         return [*self.job_ids, self.job_id] if self.job_id else self.job_ids
 
 
@@ -109,24 +109,24 @@ class Lanes(_Request, frozen=True):
 
 
 class FullLanesReply(_Request, frozen=True):
-    """Lanes, each with the kind of its priority."""
+    """Lanes, each with its kind of priority (high or normal)."""
 
     lanes: list[FullLane] = []
 
 
 class Rooms(msgspec.Struct, frozen=True):
-    """How many more tickets there is room for, of each lane that was asked for."""
+    """The free capacity of each lane of the request."""
 
     rooms: list[int] = []
 
 
 class RoutedTickets(msgspec.Struct, frozen=True):
-    """What an exchange could do with tickets: who is in neither list was taken."""
+    """The reply of an exchange to tickets; jobs in neither list were accepted."""
 
     taken: int = 0
-    #: Jobs whose queue process is away.
+    #: Jobs whose queue process is unavailable.
     away: list[str] = []
-    #: Jobs whose lane is full, and lanes that are, or have enough for now.
+    #: Jobs whose lane is full, and lanes that are full or want no more tickets for now.
     full: list[str] = []
     lanes: list[FullLane] = []
 
@@ -135,7 +135,7 @@ class RoutedTickets(msgspec.Struct, frozen=True):
 
 
 class Asking(_Request, frozen=True):
-    """A worker that asks for queue processes; `session` tells it from another one of the same name."""
+    """A worker's request for queue processes; `session` distinguishes it from others of the same name."""
 
     worker_id: str = ""
     session: str = ""
@@ -145,7 +145,7 @@ class Asking(_Request, frozen=True):
 
 
 class Beat(_Request, frozen=True):
-    """A worker lives, knows this version of its queue processes, and waits so long to hear of another."""
+    """A heartbeat of a worker that knows this version of its queue processes; waits up to `wait_ms` for a newer one."""
 
     worker_id: str = ""
     session: str = ""
@@ -156,14 +156,14 @@ class Beat(_Request, frozen=True):
 
 
 class Present(_Request, frozen=True):
-    """A worker that keeps a connection open for as long as its process lives."""
+    """A worker's request for a connection that stays open while its process lives."""
 
     worker_id: str = ""
     session: str = ""
 
 
 class Leaving(_Request, frozen=True):
-    """A worker goes."""
+    """The goodbye of a worker."""
 
     worker_id: str = ""
     session: str = ""
@@ -171,18 +171,18 @@ class Leaving(_Request, frozen=True):
 
 #: The worker has its queue processes.
 ASSIGNED = "assigned"
-#: Nobody of this name is known: ask for an assignment.
+#: No worker of this name is known: it must request an assignment.
 UNKNOWN = "unknown"
-#: Another session goes on under this name.
+#: Another session of the worker has replaced this one.
 REPLACED = "replaced"
-#: No worker was named.
+#: The request has no worker id.
 NOBODY = "nobody"
-#: It is gone.
+#: The worker has left.
 RELEASED = "released"
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a worker takes its tickets from; whenever that changes, the version does."""
+    """The queue processes of a worker; the version changes whenever they do."""
 
     status: str
     high: list[str] = []

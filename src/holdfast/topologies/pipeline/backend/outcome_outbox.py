@@ -1,4 +1,4 @@
-"""Outcomes on their way to the store: together, in order, and again until they are answered."""
+"""The outbox of outcomes: sends them to the store in batches, in order, and repeats until the store has replied."""
 
 import asyncio
 import random
@@ -14,12 +14,12 @@ from holdfast.topologies.pipeline.backend.store import Runs
 _FIRST_S = 0.1
 _DELAY_S_MAX = 2.0
 
-#: The number of a report, and one of its rows.
+#: The id of a report, and one of its rows.
 Numbered = tuple[int, ReportRow]
 
 
 class OutcomeOutbox:
-    """What was not answered yet. `answered` hears of each row, and why it does not count, if it does not."""
+    """The outcomes without a reply. `answered` receives each row, with the reason if it was refused."""
 
     def __init__(
         self,
@@ -37,17 +37,17 @@ class OutcomeOutbox:
         self._ending = Ending()
 
     def add(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        """These go out with the next batch."""
+        """Adds rows to the next batch."""
         self._rows.extend((report_id, row) for row in rows)
         self._stirred.set()
 
     def end(self) -> None:
-        """What is under way is answered or not; nothing else is sent."""
+        """Ends `run` after the batch in progress; no other batch is sent."""
         self._ending.begin()
         self._stirred.set()
 
     async def run(self) -> None:
-        """Reports until it is ended; an error that no repetition can mend is raised."""
+        """Sends reports until `end`; raises an error that is not retryable."""
         while not self._ending.is_on:
             self._stirred.clear()
             while not self._ending.is_on and (batch := self._batch()):
@@ -66,7 +66,7 @@ class OutcomeOutbox:
         return batch
 
     async def _send(self, rows: Sequence[ReportRow]) -> list[str]:
-        """What is answered; nothing, if it has to end before."""
+        """Returns the reply; an empty list if `end` was called before it came."""
         delay_s = _FIRST_S
         while not self._ending.is_on:
             try:

@@ -1,8 +1,7 @@
-"""The ports on the wire: `POST /ports/<port>.<method>`, with MessagePack both ways.
+"""The ports on the wire: `POST /ports/<port>.<method>`, with MessagePack in both directions.
 
-The table is made from the signatures of the ports, so that it cannot say anything else than they do. A refusal travels
-as the problem that it is, as with every role. No request waits without bound: what a port waits for is asked for again
-and again, in polls of at most `WAIT_MS_MAX`.
+The table is generated from the signatures of the ports, so that the two cannot differ. A refusal is sent as a problem
+document, as by every role. No request waits without a limit: a wait is a sequence of polls of at most `WAIT_MS_MAX`.
 """
 
 import asyncio
@@ -26,33 +25,33 @@ Handle = Callable[[bytes], Awaitable[bytes]]
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A job after a change, and what to name as seen in order to hear of the next one."""
+    """A job after a change, and the value of `seen` for the next poll."""
 
     seen: int
     job: JobView
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A job that has ended, and how."""
+    """A job that has ended, and its result."""
 
     job: JobView
     result: ResultView
 
 
 class WaitApi(Protocol):
-    """What the ports wait for, in polls of a bounded length."""
+    """The waiting methods of the ports, as polls of a limited length."""
 
     async def changed(self, job_id: str, seen: int, wait_ms: int) -> Changed | None:
-        """The job, as soon as it is not what was seen (0: nothing was); None after so long."""
+        """Returns the job as soon as it differs from what was `seen` (0: nothing); None after `wait_ms`."""
         ...
 
     async def ended(self, job_id: str, wait_ms: int) -> Ended | None:
-        """The end of the job; None if it takes longer."""
+        """Returns the job when it has ended; None after `wait_ms`."""
         ...
 
 
 class PortMethod(msgspec.Struct, frozen=True):
-    """One method of a port: what goes in, what comes out, and whether doing it twice is as good as doing it once."""
+    """One method of a port: its arguments, its response, its timeout, and whether it may be repeated."""
 
     name: str
     arguments: type[msgspec.Struct]
@@ -62,11 +61,11 @@ class PortMethod(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Where it is asked for."""
+        """The path of its requests."""
         return f"{PREFIX}{self.name}"
 
 
-#: How long the answer to a read or to a small change may take, to a submission, and to a walk over many jobs.
+#: The timeouts of reads and small changes, of submissions and listings, and of changes of many jobs.
 _SHORT_S, _LONG_S, _WALK_S = 5.0, 10.0, 30.0
 
 
@@ -87,7 +86,7 @@ METHODS: Mapping[str, PortMethod] = MappingProxyType(
     {
         method.name: method
         for method in (
-            # A submission is safe to repeat because every draft that is sent has an id.
+            # A submission is repeatable because every draft that is sent has an id.
             _method(JobApi.submit, "jobs.submit", _LONG_S),
             _method(JobApi.get, "jobs.get", _SHORT_S),
             _method(JobApi.result, "jobs.result", _SHORT_S),
@@ -96,7 +95,7 @@ METHODS: Mapping[str, PortMethod] = MappingProxyType(
             _method(JobApi.explain, "jobs.explain", _SHORT_S),
             _method(JobApi.payload, "jobs.payload", _SHORT_S),
             _method(JobApi.find, "jobs.find", _LONG_S),
-            # Under a request id it is; whoever sends it looks at that.
+            # Repeatable only with a request id, which the sender checks.
             _method(JobApi.retry, "jobs.retry", _SHORT_S, is_repeatable=False),
             _method(WaitApi.changed, "jobs.changed", _SHORT_S),
             _method(WaitApi.ended, "jobs.ended", _SHORT_S),
@@ -122,24 +121,24 @@ _ARGUMENTS = {name: msgspec.msgpack.Decoder(method.arguments) for name, method i
 _ANSWERS = {name: msgspec.msgpack.Decoder(method.answer) for name, method in METHODS.items()}
 
 
-# -- whoever asks
+# -- the client
 
 
 def question(*arguments: object) -> bytes:
-    """The arguments, in the order of the signature."""
+    """Encodes the arguments, which are in the order of the signature."""
     return _ENCODER.encode(arguments)
 
 
 def answer_of(method: PortMethod, body: bytes) -> Any:  # noqa: ANN401 - of the method's type
-    """The answer; `UnavailableError` if it is none."""
+    """Decodes the response. Raises `UnavailableError` if it is not of the method's type."""
     try:
         return _ANSWERS[method.name].decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = f"whoever answered {method.name} is no scheduler of this version: {error}"
+        message = f"the response to {method.name} is not from a scheduler of this version: {error}"
         raise UnavailableError(message, reason="ANSWER_INVALID") from None
 
 
-# -- whoever answers
+# -- the server
 
 
 def routes(
@@ -149,7 +148,7 @@ def routes(
     histories: HistoryApi,
     waits: "LongPolls | None" = None,
 ) -> dict[str, Handle]:
-    """Who answers what, by path."""
+    """Returns the handlers by path."""
     ports: dict[str, object] = {"jobs": jobs, "admin": admin, "schedules": schedules, "histories": histories}
     waits = waits or LongPolls(jobs)
     found = {}
@@ -183,7 +182,7 @@ def _decoded(decoder: "msgspec.msgpack.Decoder[Any]", method: PortMethod, body: 
 
 
 class LongPolls:
-    """`WaitApi` over a port that waits for as long as it takes."""
+    """`WaitApi` over a port that waits without a limit."""
 
     def __init__(self, jobs: JobApi) -> None:
         self._jobs = jobs
@@ -191,14 +190,14 @@ class LongPolls:
         self._is_stopping = False
 
     def let_go(self) -> None:
-        """Whoever waits is answered now, with nothing; so is whoever comes."""
+        """Ends all present and later polls at once, without a result."""
         self._is_stopping = True
         for timer in self._timers:
             timer.reschedule(asyncio.get_running_loop().time())
 
     @asynccontextmanager
     async def _for_a_while(self, wait_ms: int) -> AsyncIterator[None]:
-        """Ends the block without a word when its time is over."""
+        """Ends the block silently after `wait_ms`."""
         wait_s = 0 if self._is_stopping else min(wait_ms, WAIT_MS_MAX) / 1_000
         try:
             async with asyncio.timeout(wait_s) as timer:
@@ -211,7 +210,7 @@ class LongPolls:
             pass
 
     async def changed(self, job_id: str, seen: int, wait_ms: int) -> Changed | None:
-        """Looks at the job as it is first, so that nothing is missed between two polls."""
+        """Checks the present state of the job first, so that no change is missed between two polls."""
         async with self._for_a_while(wait_ms), aclosing(cast("Any", self._jobs.watch(job_id))) as views:
             async for view in views:
                 mark = _mark_of(view)
@@ -220,7 +219,7 @@ class LongPolls:
         return None
 
     async def ended(self, job_id: str, wait_ms: int) -> Ended | None:
-        """The end, if it comes soon."""
+        """Waits for the end of the job."""
         ended: list[Ended] = []
         async with self._for_a_while(wait_ms):
             ended = [Ended(*await self._jobs.settled(job_id))]
@@ -228,5 +227,5 @@ class LongPolls:
 
 
 def _mark_of(view: JobView) -> int:
-    """A number that two views share only if they are the same; never 0."""
+    """Returns a hash of the view; never 0."""
     return int.from_bytes(blake2b(_ENCODER.encode(view), digest_size=7).digest(), "big") + 1

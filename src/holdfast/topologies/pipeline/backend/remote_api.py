@@ -1,4 +1,4 @@
-"""The ports of the pipeline where its clients are: every call goes to one of the schedulers."""
+"""The ports of the pipeline in a gateway: every call goes to one of the schedulers."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
@@ -26,8 +26,8 @@ from holdfast.ports import (
 from holdfast.topologies.pipeline.backend.load_balancer import Balancer
 from holdfast.topologies.pipeline.backend.port_rpc import METHODS, WAIT_MS_MAX, Changed, Ended, answer_of, question
 
-#: How many polls one scheduler is asked to keep: each costs it a connection, and others need some, too. With more that
-#: wait, they take turns, and each turn is shorter.
+#: The most concurrent polls per scheduler, because each needs a connection. If more calls wait, they take turns, and
+#: each poll is shorter.
 _POLLS_MAX = 300
 _POLL_MS_MIN = 500
 
@@ -49,11 +49,11 @@ class BalancedJobs:
         self._polling = _Polling(_POLLS_MAX * max(1, len(balancer.schedulers)))
 
     async def close(self) -> None:
-        """Nobody submits any more."""
+        """Ends the batching of submissions."""
         await self._joiner.close()
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """Submissions that come while others are on their way travel together."""
+        """Batches the submissions that arrive while others are being sent."""
         return await self._joiner.submit(templates, drafts)
 
     async def _send(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
@@ -61,54 +61,54 @@ class BalancedJobs:
         return submitted
 
     async def get(self, job_id: str) -> JobView:
-        """The job."""
+        """Returns the job."""
         view: JobView = await _call(self._balancer, "jobs.get", job_id)
         return view
 
     async def result(self, job_id: str) -> ResultView:
-        """Its result, if it has one yet."""
+        """Returns the job's state, and its result if it has ended."""
         view: ResultView = await _call(self._balancer, "jobs.result", job_id)
         return view
 
     async def history(self, job_id: str) -> list[Entry]:
-        """All that happened to it, oldest first."""
+        """Returns the job's history, oldest first."""
         entries: list[Entry] = await _call(self._balancer, "histories.history", job_id)
         return entries
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
-        """Ends it, or asks it to stop."""
+        """Ends a waiting job, or requests that a running one stops."""
         reply: CancelReply = await _call(self._balancer, "jobs.cancel", job_id, reason)
         return reply
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """Some jobs of a listing."""
+        """Returns one page of a listing."""
         page: Page = await _call(self._balancer, "jobs.page", list(states), offset, size, newest_first)
         return page
 
     async def explain(self, job_id: str) -> Explanation:
-        """Why it is where it is."""
+        """Explains the state of the job."""
         explanation: Explanation = await _call(self._balancer, "jobs.explain", job_id)
         return explanation
 
     async def payload(self, job_id: str) -> bytes:
-        """What its handler is given."""
+        """Returns the payload."""
         payload: bytes = await _call(self._balancer, "jobs.payload", job_id)
         return payload
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """Jobs that match."""
+        """Returns jobs that match."""
         found: Found = await _call(self._balancer, "jobs.find", query, cursor, size)
         return found
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
-        """A new job like one that has ended; asked for again by itself only under a request id."""
+        """Submits a copy of a finished job; the call is repeated automatically only with a request id."""
         new_id: str = await _call(
             self._balancer, "jobs.retry", job_id, request_id, is_repeatable=True if request_id else None
         )
         return new_id
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
-        """The job now and after each change: one poll after the other."""
+        """Yields the job now and after each change, by consecutive polls."""
         seen = 0
         while True:
             changed: Changed | None = await self._poll("jobs.changed", job_id, seen)
@@ -119,7 +119,7 @@ class BalancedJobs:
                     return
 
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
-        """The job and its result, after as many polls as that takes."""
+        """Polls until the job has ended, and returns it with its result."""
         while True:
             ended: Ended | None = await self._poll("jobs.ended", job_id)
             if ended is not None:
@@ -131,7 +131,7 @@ class BalancedJobs:
 
 
 class _Polling:
-    """Turns for polls, and how long each may be, by how many wait."""
+    """Limits concurrent polls; each gets a length that depends on the number of waiting calls."""
 
     def __init__(self, polls_max: int) -> None:
         self._polls_max = polls_max
@@ -159,12 +159,12 @@ class BalancedAdmin:
         self._balancer = balancer
 
     async def stats(self) -> Stats:
-        """The numbers."""
+        """Returns the statistics."""
         stats: Stats = await _call(self._balancer, "admin.stats")
         return stats
 
     async def queues(self) -> list[QueueView]:
-        """Every queue, by name."""
+        """Returns every queue, by name."""
         queues: list[QueueView] = await _call(self._balancer, "admin.queues")
         return queues
 
@@ -173,17 +173,17 @@ class BalancedAdmin:
         await _call(self._balancer, "admin.set_queue_mode", queue, mode, reason)
 
     async def purge(self, queue: str, reason: str) -> int:
-        """Cancels what waits; not repeated by itself, because the number would be that of the last try alone."""
+        """Cancels the waiting jobs; not repeated automatically, because the number would be that of the last try."""
         canceled: int = await _call(self._balancer, "admin.purge", queue, reason)
         return canceled
 
     async def workers(self) -> list[WorkerView]:
-        """Every worker that was heard of lately."""
+        """Returns every connected worker."""
         workers: list[WorkerView] = await _call(self._balancer, "admin.workers")
         return workers
 
     async def drain_worker(self, worker_id: str) -> None:
-        """Asks a worker to finish and end."""
+        """Requests that a worker finishes its jobs and ends."""
         await _call(self._balancer, "admin.drain_worker", worker_id)
 
 
@@ -194,35 +194,35 @@ class BalancedSchedules:
         self._balancer = balancer
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
-        """Makes or replaces it."""
+        """Creates or replaces a schedule."""
         view: ScheduleView = await _call(self._balancer, "schedules.set", spec)
         return view
 
     async def get(self, name: str) -> ScheduleView:
-        """One of them."""
+        """Returns a schedule."""
         view: ScheduleView = await _call(self._balancer, "schedules.get", name)
         return view
 
     async def all(self) -> list[ScheduleView]:
-        """All of them, by name."""
+        """Returns all schedules, by name."""
         views: list[ScheduleView] = await _call(self._balancer, "schedules.all")
         return views
 
     async def delete(self, name: str) -> None:
-        """Forgets it; not repeated by itself, because the second time it is not there."""
+        """Deletes a schedule; not repeated automatically, because the second try would not find it."""
         await _call(self._balancer, "schedules.delete", name)
 
     async def pause(self, name: str, *, is_paused: bool) -> ScheduleView:
-        """Pauses it, or lets it go on."""
+        """Pauses or resumes a schedule."""
         view: ScheduleView = await _call(self._balancer, "schedules.pause", name, is_paused)
         return view
 
     async def trigger(self, name: str) -> str:
-        """A job now; not repeated by itself, because that could make two."""
+        """Creates a job now; not repeated automatically, because that could create two."""
         job_id: str = await _call(self._balancer, "schedules.trigger", name)
         return job_id
 
     async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
-        """The next ticks."""
+        """Returns the next ticks."""
         ticks: list[int] = await _call(self._balancer, "schedules.preview", spec, after_ms, count)
         return ticks

@@ -1,7 +1,7 @@
-"""Loops that a process does its work in.
+"""The background loops of a process.
 
-Invariants: they end between two calls of the store, never within one, whose connection would be lost; a mistake in the
-program does not end them, because nobody would notice.
+Invariants: a loop ends between two calls of the store, never within one, which would lose its connection; a bug does
+not end a loop, because that would go unnoticed.
 """
 
 import asyncio
@@ -10,50 +10,50 @@ from contextlib import suppress
 
 from holdfast.observe.logs import get_logger
 
-#: How long a loop rests after a mistake in the program.
+#: The pause of a loop after a bug.
 _AGAIN_S = 1.0
 
 
 class Ending:
-    """Whether a loop should end; nobody sleeps past that."""
+    """The signal that a loop should end; it interrupts pauses."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     @property
     def is_on(self) -> bool:
-        """Whether it should."""
+        """Whether the loop should end."""
         return self._event.is_set()
 
     def begin(self) -> None:
-        """It should, from now on."""
+        """Requests the end."""
         self._event.set()
 
     async def pause(self, seconds: float) -> None:
-        """Sleeps for so long, or until it should end."""
+        """Sleeps for this time, or until the end is requested."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
 
 
 async def going_on(loop: Callable[[], Awaitable[None]]) -> None:
-    """Runs a loop to its end; after a mistake in the program, which is told, it begins anew."""
+    """Runs a loop to its end; logs an unexpected error, and starts the loop again."""
     while True:
         try:
             return await loop()
-        except Exception as error:  # noqa: BLE001 - a process without its loop would live on in silence
-            get_logger().error("bug", message="a loop of this process broke, and begins anew", exc_info=error)
+        except Exception as error:  # noqa: BLE001 - without its loop the process would do nothing, unnoticed
+            get_logger().error("bug", message="a loop of this process failed and is restarted", exc_info=error)
         await asyncio.sleep(_AGAIN_S)
 
 
 async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Waits for loops that were told to end: every call of the store has its deadline."""
+    """Waits for loops whose end was requested; this is short, because every call of the store has a deadline."""
     if tasks:
         await asyncio.wait(tasks)
 
 
 async def canceled(*tasks: asyncio.Task[None] | None) -> None:
-    """Cancel those tasks that were started, and wait until they have ended."""
+    """Cancels the tasks that were started, and waits until they have ended."""
     started = [task for task in tasks if task is not None]
     for task in started:
         task.cancel()

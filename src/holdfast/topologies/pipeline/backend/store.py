@@ -1,7 +1,7 @@
-"""The store port: what the pipeline's roles ask of a database. `postgres/` is one that gives it.
+"""The store port: the database operations of the pipeline's roles. `postgres/` implements it.
 
-Every method is one transaction, or several where its sentence says so. The store's clock is the only one: no method
-takes an instant. After `UnavailableError` it is unknown whether a change was made; every change is safe to repeat.
+Every method is one transaction, unless its docstring says otherwise. Only the store's clock is used: no method takes
+the current time. After `UnavailableError` it is unknown whether a change was made; every change is safe to repeat.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -12,54 +12,54 @@ import msgspec
 from holdfast.core.commands import CancelReply, Heard, ReportRow, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
-from holdfast.core.model import QueueMode, ScheduleSpec, Template
+from holdfast.core.model import QueueMode, Template
 from holdfast.core.overview import QueueView
-from holdfast.ports import Assignment, Found, JobDraft, JobQuery, JobView, Page, ResultView, ScheduleView
+from holdfast.ports import Assignment, Found, JobDraft, JobQuery, JobView, Page, ResultView, ScheduleApi
 
-#: What a column of the database holds, and every message; other numbers are refused where they come in.
+#: A number that fits into a bigint column; messages with other numbers are refused.
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
-#: Heartbeats are many: a lease that lacks less than this part of its time is not extended by one.
+#: A heartbeat does not extend a lease that has used less than this part of its time, because heartbeats are frequent.
 UNMOVED_PART = 0.25
 
 
 class Ticket(msgspec.Struct, frozen=True, gc=False):
-    """A job on its way to a worker: what routing needs, and nothing that could be out of date and matter."""
+    """A job on its way to a worker: the fields for routing, which do no harm if they are outdated."""
 
     job_id: str
     #: The type that a worker must know.
     route: str
     queue: str
     priority: Number
-    #: Its place in submit order.
+    #: The position in submit order.
     number: Number
-    #: How often it was claimed, this time included.
+    #: How often the row was claimed, including this time.
     deliveries: Number
-    #: When it was first to be run: what is due earlier has its place before what is due later.
+    #: When the job could first have run; a job that is due earlier comes first.
     due_ms: Number = 0
-    #: For how long it had been waiting when it was claimed.
+    #: How long the job had waited when it was claimed.
     waited_ms: Number = 0
 
     @property
     def order(self) -> int:
-        """Its place among others of its lane and priority, the smallest first."""
+        """The sort key within a lane and priority; the smallest comes first."""
         return (self.due_ms << 64) + self.number
 
 
-#: A queue, a type, and whether what is above the default priority is meant: that goes to queue processes of its own.
+#: A queue, a type, and whether priorities above the default are meant, which have queue processes of their own.
 FullLane = tuple[str, str, bool]
 
 
 class WorkerKind(msgspec.Struct, frozen=True, order=True):
-    """What a worker takes: these routes, from these queues or, if none is named, from all."""
+    """The routes and queues of a worker; no queues means all."""
 
     routes: tuple[str, ...]
     queues: tuple[str, ...] = ()
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job stands, by the store's clock; 0 stands for what is not: claimed, leased, or anything but open."""
+    """The facts that explain a job's state, by the store's clock; 0: not claimed, not leased, or the queue is open."""
 
     view: JobView
     now_ms: int
@@ -72,30 +72,30 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rows(Protocol):
-    """Jobs as clients see them; schedulers use it."""
+    """Jobs as clients see them; used by schedulers."""
 
     async def insert(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """All that are not refused, in one transaction; under a request id or a unique key the first one is found."""
+        """Inserts all drafts that are not refused; a used request id or unique key returns the first job."""
         ...
 
     async def get(self, job_id: str) -> JobView:
-        """`NotFoundError` if there is none."""
+        """Raises `NotFoundError` if there is no such job."""
         ...
 
     async def result(self, job_id: str) -> ResultView:
-        """`NotFoundError` if there is none."""
+        """Raises `NotFoundError` if there is no such job."""
         ...
 
     async def payload(self, job_id: str) -> bytes:
-        """`NotFoundError` if there is none."""
+        """Raises `NotFoundError` if there is no such job."""
         ...
 
     async def history(self, job_id: str) -> list[Entry]:
-        """All that happened to a job, oldest first. `NotFoundError` if there is none."""
+        """Returns the job's history, oldest first. Raises `NotFoundError` if there is no such job."""
         ...
 
     async def standing(self, job_id: str) -> Standing:
-        """What `explain` is told from. `NotFoundError` if there is none."""
+        """Returns the facts for `explain`. Raises `NotFoundError` if there is no such job."""
         ...
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
@@ -103,142 +103,131 @@ class Rows(Protocol):
         ...
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """By creation, ids ascending within a millisecond."""
+        """Returns jobs in the order of creation; ids ascend within a millisecond."""
         ...
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """By creation; `InvalidArgumentError` for a cursor that this query never gave."""
+        """Returns jobs in the order of creation. Raises `InvalidArgumentError` for a cursor of another query."""
         ...
 
     async def versions(self, job_ids: Collection[str]) -> Mapping[str, int]:
-        """A number that grows with each change of a job, for those that exist; for whoever waits for changes."""
+        """Returns a number for each job that exists; it grows with each change of the job."""
         ...
 
     async def ended(self, job_ids: Collection[str]) -> Mapping[str, tuple[JobView, ResultView]]:
-        """Those of them that have ended, and how."""
+        """Returns the jobs that have ended, with their results."""
         ...
 
     def changes(self) -> AsyncIterator[Collection[str]]:
-        """Ids of jobs that have just changed; empty: any may have. Ends with `UnavailableError` when it is deaf."""
+        """Yields ids of jobs that have just changed; an empty collection means that any may have changed.
+
+        Ends with `UnavailableError` when the connection is lost.
+        """
         ...
 
 
 class Claims(Protocol):
-    """Rows that should be on their way; watchers use it."""
+    """Claims of visible rows, expired leases and old jobs; used by watchers."""
 
     async def claim(
         self, count: int, visibility_ms: int, kinds: Collection[WorkerKind], full: Collection[FullLane]
     ) -> list[Ticket]:
-        """Takes visible rows that these kinds of workers could run, but none of a full lane.
+        """Claims visible rows that these kinds of workers could run, but none of a full lane or a paused queue.
 
-        Nothing of a paused queue. High priorities first, then by due time, then in submit order; but a minute of
-        waiting counts as one step of priority, so that nothing waits for ever.
+        High priorities come first, then early due times, then low numbers. A minute of waiting counts as one step of
+        priority, so that no job waits for ever.
         """
         ...
 
     async def unclaim(self, job_ids: Collection[str], delay_ms: int) -> None:
-        """Makes rows that could not be handed on visible again after so long; those that moved on are left alone."""
+        """Makes claimed rows visible again after `delay_ms`; rows that are not claimed any more are left alone."""
         ...
 
     async def expire(self, count: int) -> int:
-        """Takes leases back that ran out, and says how many."""
+        """Takes back up to `count` expired leases, and returns their number."""
         ...
 
     async def retire(self, count: int, *, retain_ms: int, retain_failed_ms: int) -> int:
-        """Forgets up to so many jobs that ended longer ago than this, those that FAILED by their own time."""
+        """Deletes up to `count` jobs that ended more than `retain_ms` ago, or `retain_failed_ms` if they FAILED."""
         ...
 
     async def next_visible_ms(self) -> int | None:
-        """How long until a row becomes visible that is not yet; None: none will."""
+        """Returns the time until the next hidden row becomes visible; None if there is none."""
         ...
 
     def due(self) -> AsyncIterator[bool]:
-        """Yields when rows may have become visible early, and whether anything else may have changed, too.
+        """Yields when rows may have become visible early; True if queues or workers may have changed, too.
 
-        Ends with `UnavailableError` when it is deaf.
+        Ends with `UnavailableError` when the connection is lost.
         """
         ...
 
 
 class Runs(Protocol):
-    """Leases; workers use it."""
+    """Leases; used by workers."""
 
     async def arrive(
         self, worker: str, held: Mapping[int, str], lease_ms: int, *, session: str, is_spent: bool = True
     ) -> list[int]:
-        """Extends what is held and still this worker's, gives back all else of it, and returns the tokens that hold.
+        """Extends the leases in `held` that are still valid, takes back the worker's others, returns the valid tokens.
 
-        From now on the worker is in this session: an earlier one of the same name can no longer be lost.
+        Begins a session of the worker: from now on an earlier session cannot be declared lost.
         """
         ...
 
     async def start(self, worker: str, job_ids: Collection[str], lease_ms: int) -> list[Assignment]:
-        """The right to run, for each that is QUEUED, due and in no paused queue, in submit order; no others."""
+        """Grants the jobs that are QUEUED, due and in no paused queue, and returns them in submit order."""
         ...
 
     async def extend(self, worker: str, tokens: Collection[int], lease_ms: int) -> Heard:
-        """Which of these hold, for all but `UNMOVED_PART` of the time at least, and which should be stopped."""
+        """Returns which leases are valid, at least for all but `UNMOVED_PART` of `lease_ms`, and which are canceled."""
         ...
 
     async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
-        """For each an empty string, or why it does not count."""
+        """Returns for each row an empty string, or the reason why it is refused."""
         ...
 
     async def release(self, worker: str, tokens: Collection[int], *, is_spent: bool) -> None:
-        """Back to QUEUED and visible at once; spent ones cost a loss."""
+        """Returns the jobs to QUEUED, visible at once; with `is_spent` each counts as a loss."""
         ...
 
     async def live(self, worker: str, session: str) -> None:
-        """A worker is there still, in this session, although its coordinator cannot say so."""
+        """Records that the worker is alive in this session; used while its coordinator cannot record it."""
         ...
 
 
 class Leadership(msgspec.Struct, frozen=True):
-    """The right to fire ticks, as long as nobody else has a higher epoch."""
+    """The right to fire ticks, until another scheduler has a higher epoch."""
 
     holder: str
     epoch: int
 
 
-class Plans(Protocol):
-    """Schedules and who fires them; schedulers use it."""
-
-    async def set(self, spec: ScheduleSpec) -> ScheduleView:
-        """As `ScheduleApi` says; so the rest."""
-        ...
-
-    async def get(self, name: str) -> ScheduleView: ...
-    async def all(self) -> list[ScheduleView]: ...
-    async def delete(self, name: str) -> None: ...
-    async def pause(self, name: str, *, is_paused: bool) -> ScheduleView: ...
-    async def trigger(self, name: str) -> str: ...
+class Plans(ScheduleApi, Protocol):
+    """Schedules, and the leadership of the scheduler that fires them."""
 
     async def lead(self, holder: str, lease_ms: int) -> Leadership | None:
-        """Takes or extends the leadership; None while somebody else has it."""
+        """Takes or extends the leadership; None while another scheduler has it."""
         ...
 
     async def resign(self, leadership: Leadership) -> None:
-        """So that nobody has to wait for the lease to run out."""
+        """Ends the leadership, so that another scheduler can take it before the lease expires."""
         ...
 
     async def tick(self, leadership: Leadership) -> str:
-        """Fires, skips or passes over the earliest tick that is due, and says which; empty: there was none.
+        """Fires, skips or passes over the earliest tick that is due, and returns which; empty if none is due.
 
-        `FailedPreconditionError` (NOT_LEADING) if the leadership is over: nothing happened.
+        Raises `FailedPreconditionError` (NOT_LEADING) and changes nothing if the leadership has ended.
         """
         ...
 
     async def next_due_ms(self) -> int | None:
-        """How long until the earliest tick; None: there is none."""
-        ...
-
-    async def now_ms(self) -> int:
-        """The store's clock, for who asks what would be."""
+        """Returns the time until the earliest tick; None if there is none."""
         ...
 
 
 class QueueAssignment(msgspec.Struct, frozen=True):
-    """Where a worker takes its tickets from, as its coordinator last said."""
+    """A worker and its queue processes, as its coordinator last saved them."""
 
     worker: str
     session: str
@@ -250,65 +239,65 @@ class QueueAssignment(msgspec.Struct, frozen=True):
 
 
 class Places(Protocol):
-    """Workers and their queue processes; the coordinator writes it, watchers and schedulers read it."""
+    """Workers and their queue processes; written by coordinators, read by watchers and schedulers."""
 
     async def save(self, places: Sequence[QueueAssignment]) -> None:
-        """Make or replace these; their workers were heard of `heard_ms_ago`, or later.
+        """Creates or replaces these places; their workers were last heard from `heard_ms_ago`, or later.
 
-        The place of a worker that is in another session is left as it is.
+        The place of a worker that is in another session is not changed.
         """
         ...
 
     async def remove(self, workers: Collection[str]) -> None:
-        """They are gone."""
+        """Removes the places of workers that have left."""
         ...
 
     async def lose(self, worker: str, session: str, silent_ms: int) -> bool:
-        """Take all leases of a worker back, each counted as a loss, and remove its place.
+        """Takes back all leases of a worker, each counted as a loss, and removes its place.
 
-        False, and nothing happened, if the worker was heard of within `silent_ms`, or is in another session by now.
+        Returns False and changes nothing if the worker was heard from within `silent_ms`, or is in another session.
         """
         ...
 
     async def all(self) -> list[QueueAssignment]:
-        """By worker."""
+        """Returns all places, by worker."""
         ...
 
     async def leases(self) -> Mapping[str, int]:
-        """How many jobs each worker runs, for those that run any."""
+        """Returns the number of running jobs of each worker that has any."""
         ...
 
     async def ask_to_drain(self, worker: str) -> None:
-        """`NotFoundError` if it is not there; its coordinator tells it."""
+        """Marks the worker as draining; its coordinator notifies it. Raises `NotFoundError` if it has no place."""
         ...
 
 
 class QueueBook(Protocol):
-    """Queues as operators see them; schedulers use it."""
+    """Queues as operators see them; used by schedulers."""
 
     async def queues(self) -> list[QueueView]:
-        """Every queue that has jobs or is not open, by name."""
+        """Returns every queue that has jobs or is not open, by name."""
         ...
 
     async def set_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
-        """Durable when it returns: a queue that drains takes nothing more, and what a pause held up is visible."""
+        """Sets the mode durably. On return, a draining queue accepts no jobs, and jobs of a resumed one are visible."""
         ...
 
     async def purge(self, queue: str, reason: str) -> int:
-        """Cancels what waits, in several transactions, and says how many."""
+        """Cancels the waiting jobs in several transactions, and returns their number."""
         ...
 
     async def states(self) -> Mapping[State, int]:
-        """How many jobs there are of each state."""
+        """Returns the number of jobs in each state."""
         ...
 
     async def now_ms(self) -> int:
-        """The store's clock."""
+        """Returns the store's time."""
         ...
 
 
 class Store(Protocol):
-    """One database. Parts of it may be used from many tasks at a time."""
+    """One database. Its parts may be used from many tasks concurrently."""
 
     @property
     def rows(self) -> Rows: ...
@@ -324,9 +313,9 @@ class Store(Protocol):
     def queue_book(self) -> QueueBook: ...
 
     async def cluster_id(self) -> str:
-        """What this database calls itself, for ever."""
+        """Returns the permanent id of this database."""
         ...
 
     async def close(self) -> None:
-        """Ends every connection."""
+        """Closes every connection."""
         ...

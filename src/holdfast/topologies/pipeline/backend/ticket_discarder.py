@@ -1,6 +1,6 @@
-"""Tickets that are of no use any more, deleted from their queue processes: soon, together, and nobody waits for it.
+"""Deletes tickets from their queue processes, or puts them back: in the background and in batches.
 
-One that is not deleted comes back by its own timeout, and finds its row taken.
+A ticket that was not deleted becomes visible again after its timeout, but its row is already started then.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ _DEADLINE_S = 1.0
 
 
 class Discarding:
-    """What is to be deleted or put back, by queue process. At most one message to each is under way."""
+    """The tickets to delete or put back, by queue process. At most one request to each is in progress."""
 
     def __init__(self, lines: RoleConnections, path: str, worker: str = "") -> None:
-        """With a worker's name, only what that worker has is meant."""
+        """With a worker's name, only tickets that this worker has are affected."""
         self._lines = lines
         self._path = path
         self._worker = worker
@@ -25,14 +25,14 @@ class Discarding:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def add(self, address: str, job_ids: Collection[str]) -> None:
-        """These go out with the next message."""
+        """Adds tickets to the next request."""
         if job_ids:
             self._ids.setdefault(address, []).extend(job_ids)
             if address not in self._tasks:
                 self._tasks[address] = asyncio.get_running_loop().create_task(self._send(address))
 
     async def flush(self) -> None:
-        """Waits until everything was said, or could not be."""
+        """Waits until all requests have succeeded or failed."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks.values()))
 

@@ -1,12 +1,12 @@
-"""Tickets from the queue processes of one worker, as long as it has room.
+"""Takes tickets from the queue processes of one worker, as long as it has free slots.
 
 Invariants:
-- No queue process is asked for more than there is room. One that has nothing is asked once, and keeps the question
-  until something comes; the others are asked again and again.
-- High before normal; but every fifth place is offered to normal first, so that neither ever waits for the other's end.
-  A place is offered to all of a kind before the other kind is asked, and each of a kind is asked first in its turn.
-- Without room nothing is kept for longer than a moment: questions are taken back, and tickets are put back.
-- One that is away is left alone for a moment, and holds up none of the others.
+- No request is for more tickets than there are free slots. A queue process without tickets gets one long poll, which it
+  answers when a ticket comes; the others get short requests.
+- High comes before normal. But every fifth slot is offered to normal first, so that neither kind starves the other. A
+  slot is offered to all queue processes of one kind before the other kind; the first one of a kind changes each time.
+- Without free slots, long polls are canceled and tickets are put back after a short grace period.
+- A queue process that is unavailable is skipped for a short time, and does not delay the others.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from holdfast.topologies.pipeline.backend.messages import Take, TakenTickets
 from holdfast.topologies.pipeline.backend.store import Ticket
 from holdfast.topologies.pipeline.backend.ticket_discarder import Discarding
 
-#: How long a question is kept by a queue process that has nothing.
+#: The length of a long poll.
 _WAIT_MS = 15_000
-#: How long tickets are this worker's: to start a job takes some milliseconds.
+#: The visibility timeout of tickets: to start a job takes some milliseconds.
 _VISIBILITY_MS = 5_000
 _DEADLINE_S = 1.0
-#: How long a question stands without room: jobs that take no longer leave it alone.
+#: How long polls are kept without free slots; a shorter job does not cancel them.
 _GRACE_S = 0.05
-#: Every so many places one is offered to normal first.
+#: One of this many slots is offered to normal first.
 _NORMAL_TURN = 5
 _HIGH, _NORMAL = "high", "normal"
 
@@ -37,7 +37,7 @@ Found = list[tuple[str, Ticket]]
 
 
 class Puller:
-    """Asks the queue processes; `start` takes what was found, and says for how many there is no room any more."""
+    """Takes tickets from the queue processes; `start` receives them, and returns how many slots they have filled."""
 
     def __init__(
         self, lines: RoleConnections, introduction: Introduction, start: Callable[[Found], Awaitable[int]]
@@ -50,10 +50,10 @@ class Puller:
         self._high: tuple[str, ...] = ()
         self._normal: tuple[str, ...] = ()
         self._room = 0
-        #: Places that were filled so far.
+        #: The number of slots that were filled so far.
         self._filled = 0
         self._turns = {_HIGH: 0, _NORMAL: 0}
-        #: Questions that stand, and what was answered to them.
+        #: The long polls in progress, and the tickets that long polls have returned.
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._found: dict[str, list[Ticket]] = {}
         self._stirred = asyncio.Event()
@@ -61,28 +61,28 @@ class Puller:
 
     @property
     def queues(self) -> list[str]:
-        """Whom it asks."""
+        """The queue processes that it takes from."""
         return [*self._high, *self._normal]
 
     def want(self, count: int) -> None:
-        """More room."""
+        """Adds free slots."""
         self._room += count
         self._stirred.set()
 
     def place(self, high: Sequence[str], normal: Sequence[str]) -> None:
-        """Asks these from now on."""
+        """Takes from these queue processes from now on."""
         self._high, self._normal = tuple(high), tuple(normal)
         for address in [address for address in self._polls if address not in self.queues]:
             self._polls[address].cancel()
         self._stirred.set()
 
     def end(self) -> None:
-        """Asks nobody any more; `run` ends once nothing is under way."""
+        """Sends no more requests; `run` ends once none is in progress."""
         self._is_ending = True
         self._stirred.set()
 
     async def run(self) -> None:
-        """Pulls until it is ended."""
+        """Takes tickets until `end` is called."""
         try:
             while not self._is_ending:
                 self._stirred.clear()
@@ -99,7 +99,7 @@ class Puller:
         self._filled += used
 
     async def _rest(self) -> None:
-        """Until something is different, or one that is away is worth asking; without room, no question stands long."""
+        """Waits for a change, or until a failed queue process may be called; without free slots, ends the polls."""
         is_full = not self._room
         if is_full:
             wait_s = _GRACE_S if self._has_any else None
@@ -117,7 +117,7 @@ class Puller:
         return bool(self._polls or self._found)
 
     async def _let_go(self) -> None:
-        """Takes back what was asked, and puts back what was found."""
+        """Cancels the long polls, and puts back the tickets that they have returned."""
         polls = tuple(self._polls.values())
         for poll in polls:
             poll.cancel()
@@ -129,14 +129,14 @@ class Puller:
         await self._putting_back.flush()
 
     def put_back(self, found: Found) -> None:
-        """Others may have these."""
+        """Makes tickets available to other workers."""
         for address, ticket in found:
             self._putting_back.add(address, [ticket.job_id])
 
-    # -- asking
+    # -- requests
 
     async def _next(self) -> Found:
-        """What questions have brought, then what is to be had at once, for as many places as there are."""
+        """Returns tickets for the free slots: those of long polls first, then those that are available at once."""
         found = self._collect()
         left = self._room - len(found)
         if left <= 0:
@@ -151,12 +151,12 @@ class Puller:
             if address in self._found
             for ticket in self._found.pop(address)
         ]
-        for address in tuple(self._found):  # it is not one of ours any more
+        for address in tuple(self._found):  # it is not assigned to this worker any more
             found += [(address, ticket) for ticket in self._found.pop(address)]
         return found
 
     async def _ask_by_turns(self, count: int) -> Found:
-        """High for most places and normal for its turns; then each for what the other has left."""
+        """Offers most slots to high and some to normal; then to each the slots that the other has not filled."""
         turns = (self._filled + count) // _NORMAL_TURN - self._filled // _NORMAL_TURN
         free_high, free_normal = self._free(self._high), self._free(self._normal)
         if not free_high or not free_normal:
@@ -167,7 +167,7 @@ class Puller:
         return [*high, *normal]
 
     def _free(self, addresses: Sequence[str]) -> list[str]:
-        """Those that may have something."""
+        """Returns the queue processes that may have tickets: available, and without a long poll."""
         return [
             address
             for address in addresses
@@ -175,7 +175,7 @@ class Puller:
         ]
 
     async def _ask(self, kind: str, count: int) -> Found:
-        """Asks one kind, whose turn it is first, until the places are filled or nobody is left who may have more."""
+        """Takes from one kind, in turn, until the slots are filled or no queue process may have more tickets."""
         addresses = self._high if kind == _HIGH else self._normal
         if count <= 0 or not self._free(addresses):
             return []
@@ -183,7 +183,7 @@ class Puller:
         start = self._turns[kind] % len(addresses)
         turned = [*addresses[start:], *addresses[:start]]
         found: Found = []
-        for _ in turned:  # whoever had less than it was asked for is no longer free
+        for _ in turned:  # a queue process that returned fewer tickets than requested is not free any more
             free = self._free(turned)
             if len(found) >= count or not free:
                 break
@@ -191,7 +191,7 @@ class Puller:
         return found
 
     async def _ask_some(self, addresses: list[str], count: int) -> Found:
-        """Shares the places out among some queue processes, and asks them at the same time."""
+        """Divides the slots among some queue processes, and sends the requests concurrently."""
         each, more = divmod(count, len(addresses))
         shares = [(address, each + (index < more)) for index, address in enumerate(addresses)]
         parts = await asyncio.gather(*(self._ask_one(address, share) for address, share in shares if share))
@@ -207,7 +207,7 @@ class Puller:
         return [(address, ticket) for ticket in tickets]
 
     async def _poll(self, address: str) -> None:
-        """Until there is something, or nobody answers."""
+        """Repeats long polls until there are tickets, or the queue process does not respond."""
         try:
             tickets: list[Ticket] | None = []
             while tickets is not None and not tickets:
@@ -219,7 +219,7 @@ class Puller:
             self._stirred.set()
 
     async def _take(self, address: str, count: int, wait_ms: int) -> list[Ticket] | None:
-        """None if it does not answer."""
+        """Returns the tickets; None if the queue process does not respond."""
         take = Take(
             worker_id=self._introduction.worker_id,
             types=sorted(self._introduction.types),

@@ -1,7 +1,7 @@
-"""Who waits for jobs: told by the store, and looked after by a jittered poll in case that nobody was told.
+"""Calls that wait for jobs: the store notifies them, and a jittered poll covers lost notifications.
 
-Invariants: whoever waits for an end gets it, or hears that the job is not there; all that is looked at is looked at
-together, however many wait. An outage of the store ends the wait of those who have just come; the others go on.
+Invariants: a call that waits for an end gets it, or an error if the job does not exist; lookups are batched, however
+many calls wait. An outage of the store fails the calls that have just begun to wait; the others keep waiting.
 """
 
 import asyncio
@@ -19,42 +19,42 @@ T = TypeVar("T")
 Settled = tuple[JobView, ResultView]
 Future = asyncio.Future[Settled]
 
-#: How long nothing is looked at while nothing is heard; and how long before a deaf ear listens again.
+#: The interval of the poll, and the pause before a lost subscription is renewed.
 _POLL_S = 2.0
 _DEAF_S = 0.5
-#: One statement looks at no more than these.
+#: The most jobs of one statement.
 _LOOK_MAX = 1_000
 
 
 class StoreWaiters:
-    """Everybody in this process who waits for a job."""
+    """All calls in this process that wait for a job."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._watchers: dict[str, list[asyncio.Event]] = {}
         self._versions: dict[str, int] = {}
         self._futures: dict[str, list[Future]] = {}
-        #: Those that nobody has looked at since they came, and those that have changed.
+        #: Jobs with calls that have not been looked up yet, and jobs that have changed.
         self._new: set[str] = set()
         self._changed: set[str] = set()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def watch(self, job_id: str) -> asyncio.Event:
-        """An event that is set at every change; `unwatch` gives it back."""
+        """Returns an event that is set at every change, until `unwatch`."""
         self._begin()
         changed = asyncio.Event()
         self._watchers.setdefault(job_id, []).append(changed)
         return changed
 
     def unwatch(self, job_id: str, changed: asyncio.Event) -> None:
-        """Nobody looks at this event any more."""
+        """Stops setting this event."""
         _remove(self._watchers, job_id, changed)
         if job_id not in self._watchers:
             self._versions.pop(job_id, None)
 
     async def end_of(self, job_id: str) -> Settled:
-        """How the job ends, or has ended."""
+        """Waits until the job has ended, and returns it with its result."""
         self._begin()
         future: Future = asyncio.get_running_loop().create_future()
         self._futures.setdefault(job_id, []).append(future)
@@ -66,11 +66,11 @@ class StoreWaiters:
             _remove(self._futures, job_id, future)
 
     async def close(self) -> None:
-        """Everybody who still waits is told, and asks elsewhere."""
+        """Fails the calls that still wait, so that their clients call another scheduler."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._fail(list(self._futures), UnavailableError("this scheduler stops", reason="STOPPING"))
+        self._fail(list(self._futures), UnavailableError("this scheduler is stopping", reason="STOPPING"))
 
     def _begin(self) -> None:
         if not self._tasks:
@@ -81,7 +81,7 @@ class StoreWaiters:
             try:
                 async for job_ids in self._rows.changes():
                     self._heard(job_ids or {*self._futures, *self._watchers})
-            except HoldfastError:  # whoever asks the store now hears of it
+            except HoldfastError:  # other calls of the store report it
                 pass
             await asyncio.sleep(_DEAF_S * random.uniform(0.5, 1.5))
 
@@ -109,7 +109,7 @@ class StoreWaiters:
             await self._look(new | changed, new, new)
 
     async def _poll(self) -> None:
-        """As if everything had changed."""
+        """Looks up all jobs, in case that a notification was lost."""
         everybody = set(self._futures)
         await self._look(everybody, set(), everybody)
         try:
@@ -124,7 +124,7 @@ class StoreWaiters:
             return
 
     async def _look(self, job_ids: set[str], new: set[str], unsure: set[str]) -> None:
-        """Hands over what has ended; jobs that are not there end the wait, too, if nobody is sure of them."""
+        """Completes the calls whose jobs have ended; a job in `unsure` that does not exist fails its calls."""
         for part in _parts([job_id for job_id in job_ids if job_id in self._futures]):
             try:
                 ended = await self._rows.ended(part)

@@ -1,4 +1,4 @@
-"""Why a job is where it is, in a sentence. The first reason that applies is told, in the order of their removal."""
+"""Explains the state of a job in a sentence. If several reasons apply, the one to remove first is given."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ Answer = tuple[str, str]
 
 
 def why(standing: Standing, places: Sequence[QueueAssignment], summary: str = "") -> Answer:
-    """A stable reason and a sentence; the reasons are those of the other backends, as far as they apply.
+    """Returns a stable reason and a sentence; other backends use the same reasons, as far as they apply.
 
-    `summary` is that of the result, once the job has ended.
+    `summary` is the one of the result, if the job has ended.
     """
     view = standing.view
     if view.state in TERMINAL:
@@ -40,7 +40,7 @@ def _delayed(standing: Standing) -> Answer | None:
 
 
 def _paused(standing: Standing) -> Answer | None:
-    """A draining queue holds nothing back that is in it."""
+    """A draining queue does not hold back its jobs."""
     if standing.mode != QueueMode.PAUSED:
         return None
     paused_s = (standing.now_ms - standing.mode_since_ms) / 1_000
@@ -69,7 +69,7 @@ def _on_its_way(standing: Standing) -> Answer:
         return "WAITING_IN_QUEUE", f"it waits to be claimed by a watcher, for {waits_s:.1f} s now"
     if not standing.claimed_ms:
         left_s = (standing.visible_ms - now_ms) / 1_000
-        return "WAITING_IN_QUEUE", f"no queue process had room for it; it is tried again in {left_s:.1f} s"
+        return "WAITING_IN_QUEUE", f"no queue process had capacity for it; the next try is in {left_s:.1f} s"
     since_s = max(0, now_ms - standing.claimed_ms) / 1_000
     back_s = (standing.visible_ms - now_ms) / 1_000
     sentence = (

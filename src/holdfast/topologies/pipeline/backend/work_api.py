@@ -9,18 +9,18 @@ from holdfast.worker.introduction import check_names
 
 
 class PipelineWork:
-    """Opens sessions. Whoever makes it closes the lines and the store that it is given."""
+    """Opens sessions. The caller closes the connections and the store."""
 
     def __init__(self, runs: Runs, lines: RoleConnections, config: WorkConfig) -> None:
         self._runs = runs
         self._lines = lines
         self._config = config
         self.stats = WorkStats()
-        #: Workers of this process: what one of them does not name any more was lost on its way, and ended nobody.
+        #: Workers of this process. If one of them reconnects, the jobs that it does not hold any more did not kill it.
         self._known: set[str] = set()
 
     async def open(self, introduction: Introduction) -> PipelineSession:
-        """The store has to answer; a coordinator that does not is asked again."""
+        """Opens a session; the store must be reachable, the coordinator need not be yet."""
         check_names(introduction)
         session = PipelineSession(self._runs, self._lines, introduction, self._config, self.stats)
         await session.start(is_back=introduction.worker_id in self._known)

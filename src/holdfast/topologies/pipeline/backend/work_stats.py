@@ -1,4 +1,4 @@
-"""How a worker takes part in the pipeline, and what it has done there."""
+"""Configuration and counters of a worker in the pipeline."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from holdfast import limits
 
 
 class WorkConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a worker's coordinator is (`host:port`), and how long its leases last."""
+    """The address of a worker's coordinator (`host:port`), and the length of its leases and heartbeat interval."""
 
     coordinator: str
     lease_ms: int = limits.LEASE_MS_DEFAULT
@@ -17,17 +17,17 @@ class WorkConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class WorkStats:
-    """Counted over all sessions of a process; `queues` are those of the present one."""
+    """Counters over all sessions of a process; `queues` are the queue processes of the present session."""
 
     queues: list[str] = field(default_factory=list)
-    #: Tickets that came, jobs that were started by them, and tickets that were of no use.
+    #: Tickets that were received, jobs that they started, and tickets that started no job.
     tickets: int = 0
     started: int = 0
     dropped: int = 0
-    #: Outcomes that counted, and those that did not.
+    #: Outcomes that were accepted, and outcomes that were refused.
     reported: int = 0
     refused: int = 0
 
     def leave(self) -> None:
-        """A session is over."""
+        """Resets the queue processes at the end of a session."""
         self.queues = []

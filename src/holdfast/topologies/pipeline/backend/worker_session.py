@@ -12,10 +12,10 @@ import secrets
 import time
 from collections.abc import Collection, Sequence
 
-from holdfast.core.capabilities import PIPELINE
 from holdfast.core.commands import ReportRow
 from holdfast.errors import AbortedError, HoldfastError, UnavailableError
 from holdfast.ports import Introduction
+from holdfast.topologies.pipeline import PIPELINE
 from holdfast.topologies.pipeline.backend.coordinator_client import Attendance
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.messages import ASSIGNED, REPLACED, Placed
@@ -178,7 +178,7 @@ class PipelineSession(KeptSession):
                 self._heard.set()
 
     async def _begin_jobs(self, found: Found) -> int:
-        """Starts what was found, and says how many there are. What cannot be started is of no use to anybody."""
+        """Starts what was found, and says how many there are. Tickets that cannot be started are dropped."""
         self._stats.tickets += len(found)
         lease_ms, sent_s = self._config.lease_ms, time.monotonic()
         try:
@@ -206,7 +206,7 @@ class PipelineSession(KeptSession):
         return len(started)
 
     async def _make_sure(self) -> None:
-        """Gives back what a start that was not answered may have begun: nobody runs it."""
+        """Releases leases that an unanswered start may have taken, because no worker runs them."""
         if self._is_unsure:
             sent_s, named = time.monotonic(), self._holding.named()
             kept = await self._runs.arrive(

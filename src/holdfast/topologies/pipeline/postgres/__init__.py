@@ -1,1 +1,1 @@
-"""The pipeline's store over PostgreSQL; every statement is in an `.sql` file."""
+"""The pipeline's store on PostgreSQL; the statements are in `.sql` files."""

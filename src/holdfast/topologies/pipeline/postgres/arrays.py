@@ -1,4 +1,4 @@
-"""Arrays packed by hand, in the binary form that the database reads: psycopg goes over every item several times."""
+"""Arrays encoded by hand in PostgreSQL's binary format: psycopg iterates over every item several times."""
 
 import struct
 from collections.abc import Sequence
@@ -7,15 +7,15 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 _UUID, _BYTEA = 2950, 17
-#: One dimension, no NULL, the type of the items, how many there are, the first one's index.
+#: Number of dimensions, NULL flag, type of the items, number of items, index of the first item.
 _HEADER = struct.Struct("!iiIii")
 _LENGTH = struct.Struct("!i")
-#: The length of a UUID before each of them, in hexadecimal digits.
+#: The length prefix of each UUID, in hexadecimal digits.
 _UUID_LENGTH = "00000010"
 
 
 class Packed:
-    """An array that is ready to be sent."""
+    """An array in PostgreSQL's binary format."""
 
     __slots__ = ("data",)
 
@@ -24,23 +24,23 @@ class Packed:
 
 
 class PackedDumper(Dumper):
-    """Hands it over as it is; the statement says what it is an array of."""
+    """Sends a packed array unchanged; the statement casts it to its type."""
 
     format = Format.BINARY
 
     def dump(self, obj: Packed) -> bytes:
-        """The bytes."""
+        """Returns the encoded bytes."""
         return obj.data
 
 
 def uuids(ids: Sequence[str]) -> Packed:
-    """Ids that were checked to be UUIDs; there is at least one."""
+    """Packs one or more ids that were checked to be UUIDs."""
     digits = _UUID_LENGTH + _UUID_LENGTH.join(ids).replace("-", "")
     return Packed(_UUID, len(ids), bytes.fromhex(digits))
 
 
 def byte_strings(values: Sequence[bytes]) -> Packed:
-    """Any bytes; there is at least one."""
+    """Packs one or more byte strings."""
     return Packed(
         _BYTEA, len(values), b"".join([part for value in values for part in (_LENGTH.pack(len(value)), value)])
     )

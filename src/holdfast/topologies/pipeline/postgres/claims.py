@@ -1,4 +1,4 @@
-"""`Claims` over PostgreSQL: rows that should be on their way."""
+"""`Claims` on PostgreSQL: claims visible rows, takes back expired leases and deletes old jobs."""
 
 from collections.abc import AsyncIterator, Collection
 from typing import Any
@@ -13,17 +13,17 @@ from holdfast.topologies.pipeline.postgres.statements import statements
 
 _SQL = statements("claims")
 
-#: What a notice says that is about rows alone.
+#: The payload of a notification that concerns rows only.
 _ROWS = "rows"
-#: Below this many rows of counts, making fewer of them costs more than it saves.
+#: Up to this many tally rows, merging them costs more than it saves.
 _TALLIES_KEPT = 200
 
-#: How long a process may stand still in the middle of a transaction: less than a statement that waits for it has.
+#: How long a process may stall inside a transaction: shorter than the timeout of a statement that waits for it.
 _PATIENCE_MS = 3_000
 
 
 class PostgresClaims:
-    """What watchers ask of the database."""
+    """The store operations of watchers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -31,7 +31,7 @@ class PostgresClaims:
     async def claim(
         self, count: int, visibility_ms: int, kinds: Collection[WorkerKind], full: Collection[FullLane]
     ) -> list[Ticket]:
-        """One statement; it may be lost in a crash, and is then made again."""
+        """Claims rows in one statement. A crash of the database may undo it; the rows are then claimed again."""
         lanes = {(route, queue) for kind in kinds for route in kind.routes for queue in kind.queues or ("",)}
         if not lanes or count < 1:
             return []
@@ -51,11 +51,11 @@ class PostgresClaims:
             cursor = await connection.execute(_SQL["claim"], arguments, binary=True)
             return [Ticket(*row) for row in await cursor.fetchall()]
 
-        # Repeating it would leave what the first one claimed until it becomes visible again.
+        # Not repeatable: rows that a first try has claimed would stay hidden until their visibility timeout ends.
         return await self._database.ask(ask, is_repeatable=False)
 
     async def unclaim(self, job_ids: Collection[str], delay_ms: int) -> None:
-        """Back to its place among what waits, or to the end of a delay."""
+        """Makes rows visible again: at their old place in the lane, or after a delay."""
         arguments = {"ids": possible_ids(list(job_ids)), "delay_ms": delay_ms}
 
         async def ask(connection: StoreConnection) -> None:
@@ -64,9 +64,9 @@ class PostgresClaims:
         await self._database.ask(ask)
 
     async def expire(self, count: int) -> int:
-        """By the database's clock; what another watcher sees to is left to it.
+        """Takes back expired leases by the database's clock; skips rows that another watcher has locked.
 
-        Somebody who stands still in the middle of a transaction would keep rows from everybody, and is cut off first.
+        Terminates connections first that have stalled inside a transaction, because their locks block other processes.
         """
 
         async def cut_off(connection: StoreConnection) -> None:
@@ -83,7 +83,7 @@ class PostgresClaims:
         return await self._database.transact(work)
 
     async def retire(self, count: int, *, retain_ms: int, retain_failed_ms: int) -> int:
-        """With all that is kept of them; also keeps the counts short."""
+        """Deletes old jobs with their results and attempts; also merges the tallies."""
         arguments = {"count": count, "retain_ms": retain_ms, "retain_failed_ms": retain_failed_ms}
 
         async def ask(connection: StoreConnection) -> int:
@@ -95,7 +95,7 @@ class PostgresClaims:
         return await self._database.ask(ask)
 
     async def next_visible_ms(self) -> int | None:
-        """From the heads of lanes."""
+        """Reads only one row of each lane."""
 
         async def ask(connection: StoreConnection) -> int | None:
             (wait_ms,) = await (await connection.execute(_SQL["next_visible"])).fetchone() or (None,)
@@ -104,6 +104,6 @@ class PostgresClaims:
         return await self._database.ask(ask)
 
     async def due(self) -> AsyncIterator[bool]:
-        """Once at the beginning, as soon as nothing can be missed any more."""
+        """Yields for the first time as soon as no notification can be missed any more."""
         async for notice in listen(self._database, "holdfast_due"):
             yield notice != _ROWS

@@ -4,7 +4,8 @@ Invariants:
 - A transaction ends within its deadline: the server is told to give up first, and a connection that says nothing even
   then is cut. Its outcome is unknown, so only what may be repeated is repeated.
 - Nothing of psycopg leaves: every error is one of ours.
-- Transitions are logged after their commit, by whoever made it. If the answer to a commit is lost, they are not.
+- The process that commits transitions logs them after the commit. If the response to a commit is lost, they are not
+  logged.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.conninfo import make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool
@@ -25,9 +26,33 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.topologies.pipeline.postgres.arrays import Packed, PackedDumper
 from holdfast.topologies.pipeline.postgres.failures import UNDONE, in_our_words, meaning_of
 from holdfast.topologies.pipeline.postgres.migrator import known_migrations, migrate
-from holdfast.topologies.pipeline.postgres.synced_cursor import SyncedCursor
 
 T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+class SyncedCursor(AsyncCursor[Row]):
+    """A cursor that ends the batch before it waits for its rows.
+
+    In psycopg's pipeline mode the server waits for more statements, and none of its timeouts runs: a client process
+    that is stopped there would keep its locks for as long as it is stopped. After the end of a batch the server counts
+    `idle_in_transaction_session_timeout`. The moment in which a batch is being sent stays uncovered.
+    """
+
+    async def fetchone(self) -> Row | None:
+        """The next row."""
+        await self._end_batch()
+        return await super().fetchone()
+
+    async def fetchall(self) -> list[Row]:
+        """The rows that are left."""
+        await self._end_batch()
+        return await super().fetchall()
+
+    async def _end_batch(self) -> None:
+        pipeline = self._conn._pipeline  # noqa: SLF001 - psycopg has no public way to get it
+        if pipeline is not None and self.pgresult is None:
+            await pipeline.sync()
 
 
 class StoreConnection(AsyncConnection[tuple[Any, ...]]):
@@ -84,7 +109,7 @@ class Database:
         try:
             self._url = make_conninfo(url, application_name=name, options=options, **_CONNECTING)
         except psycopg.Error as error:
-            message = f"expected the database to be a URL like postgresql://user@host/name: {error}".strip()
+            message = f"the database must be a URL like postgresql://user@host/name: {error}".strip()
             raise InvalidArgumentError(message, reason="DATABASE_URL_INVALID") from None
         self._log = log
         self._silence_s = _SILENCE * statement_ms / 1_000
@@ -99,7 +124,7 @@ class Database:
             min_size=1,
             max_size=pool_size,
             timeout=_ACQUIRE_S,
-            # Not by itself, with ever longer pauses, but whenever somebody wants a connection.
+            # The pool does not reconnect by itself with growing pauses, but whenever a caller wants a connection.
             reconnect_timeout=0,
             configure=self._configure,
             open=False,
@@ -223,7 +248,7 @@ async def configure(connection: StoreConnection) -> None:
 
 
 def cut_off(connection: StoreConnection) -> None:
-    """Whoever waits for this connection is told that it is gone: a cancel would wait for the server again."""
+    """Fails the caller that waits for this connection; a cancel would wait for the server again."""
     try:
         handle = socket.socket(fileno=os.dup(connection.pgconn.socket))
     except (psycopg.Error, OSError):  # it is gone already

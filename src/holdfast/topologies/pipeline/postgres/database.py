@@ -1,4 +1,4 @@
-"""The whole store over one PostgreSQL."""
+"""The complete store on one PostgreSQL database."""
 
 from typing import Self
 
@@ -14,7 +14,7 @@ from holdfast.topologies.pipeline.postgres.runs import PostgresRuns
 
 
 class PostgresStore:
-    """The parts of the store, over one pool of connections."""
+    """The parts of the store, which share one pool of connections."""
 
     def __init__(self, database: Database) -> None:
         self._database, self._teller = database, StoreNotifier(database)
@@ -27,11 +27,11 @@ class PostgresStore:
 
     @property
     def database(self) -> Database:
-        """What its parts are built over."""
+        """The connections that all parts share."""
         return self._database
 
     async def cluster_id(self) -> str:
-        """What this database calls itself, for ever."""
+        """Returns the permanent id of this database."""
 
         async def ask(connection: StoreConnection) -> str:
             row = await (await connection.execute(b"SELECT cluster_id::text FROM holdfast.meta")).fetchone()
@@ -41,7 +41,7 @@ class PostgresStore:
         return await self._database.ask(ask)
 
     async def close(self) -> None:
-        """Ends every connection."""
+        """Sends the pending notifications, then closes every connection."""
         await self._teller.close()
         await self._database.close()
 
@@ -60,9 +60,9 @@ async def open_store(
     statement_ms: int = 5_000,
     log: LogChanges | None = None,
 ) -> PostgresStore:
-    """Connects, migrates and begins; `name` is what operators see in `pg_stat_activity`.
+    """Connects, migrates the database and opens the store; operators see `name` in `pg_stat_activity`.
 
-    `log` is given the transitions of each commit.
+    `log` receives the transitions of each commit.
     """
     database = Database(url, pool_size=pool_size, name=name, statement_ms=statement_ms, log=log)
     await database.open()

@@ -1,4 +1,4 @@
-"""What errors of the database mean to callers: nothing of psycopg leaves this package."""
+"""Translation of database errors: no psycopg error leaves this package."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,17 +8,17 @@ from psycopg import errors
 
 from holdfast.errors import HoldfastError, InternalError, UnavailableError
 
-#: The database has undone everything and says so: the same transaction may be tried again at once.
+#: The database has rolled the transaction back: it may be retried at once.
 UNDONE = (errors.DeadlockDetected, errors.SerializationFailure)
 
-#: What passes, whatever was asked: no connection, no answer in time, a server that stops, a full disk, a standby.
+#: Temporary failures: no connection, a timeout, a server that shuts down, a full disk, a standby.
 PASSING = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
 
 _RETRY_AFTER_S = "1"
 
 
 def meaning_of(error: psycopg.Error) -> HoldfastError:
-    """The same error as callers know it."""
+    """Returns the `HoldfastError` that callers get for a psycopg error."""
     words = str(error).strip().splitlines()
     first = words[0] if words else type(error).__name__
     if isinstance(error, PASSING):
@@ -29,7 +29,7 @@ def meaning_of(error: psycopg.Error) -> HoldfastError:
 
 @contextmanager
 def in_our_words() -> Iterator[None]:
-    """Raises what psycopg raises as an error of ours."""
+    """Raises psycopg errors as `HoldfastError`."""
     try:
         yield
     except psycopg.Error as error:

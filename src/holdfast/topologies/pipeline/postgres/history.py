@@ -1,6 +1,6 @@
 """A job's history, read from its row and from the rows of its attempts.
 
-Nobody numbers what happens in the pipeline, so a position is the place of an entry in its job's own history.
+The pipeline has no global sequence of events, so a position is the index of an entry in its job's own history.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ class _Job(msgspec.Struct, frozen=True):
     finished_ms: int
     cancel_ms: int
     cancel_reason: str
-    #: How the job ended.
+    #: The summary of the job's result.
     end_summary: str
 
 
@@ -50,7 +50,7 @@ _JOB_END = len(_Job.__struct_fields__)
 
 
 def history_of(rows: Sequence[Row]) -> list[Entry]:
-    """The entries, oldest first, from rows of the statement `history`: the job with each of its attempts."""
+    """Returns the entries, oldest first, from the rows of the statement `history`: the job with each attempt."""
     job = _Job(*rows[0][:_JOB_END])
     executions = [_Execution(*row[_JOB_END:]) for row in rows if row[_JOB_END] is not None]
     return [

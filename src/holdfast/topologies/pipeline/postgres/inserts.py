@@ -1,7 +1,7 @@
-"""New jobs: one statement makes all that are new, and what it did not make is looked up and judged.
+"""New jobs: one statement inserts all new jobs; drafts that it did not insert are compared with the existing jobs.
 
-Invariants: unique indexes decide which of two submissions at the same time is the first; ids are made before the
-statement, so that it may be repeated after a lost answer.
+Invariants: unique indexes decide which of two concurrent submissions is the first; ids are generated before the
+statement, so that it can be repeated after a lost response.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from psycopg.errors import UniqueViolation
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.intake import draining, is_same_submission, reused
 from holdfast.core.lifecycle import NOWHERE, QUEUED, TERMINAL
-from holdfast.core.model import Job, NewJob, Template
+from holdfast.core.model import JobRecord, NewJob, Template
 from holdfast.core.state_change import changes
 from holdfast.topologies.pipeline.postgres.arrays import byte_strings, uuids
 from holdfast.topologies.pipeline.postgres.connections import StoreConnection
@@ -32,13 +32,13 @@ _SQL = statements("rows")
 
 
 class New(NewJob, frozen=True, array_like=True, gc=False):
-    """A job that was checked; it is due after `delay_ms` or at `not_before_ms`, whichever is later."""
+    """A validated job; it is due after `delay_ms` or at `not_before_ms`, whichever is later."""
 
     delay_ms: int = 0
 
 
 class InsertIntake:
-    """One submission whose drafts were checked, under their places in it."""
+    """One submission: its validated drafts, by their index in it."""
 
     def __init__(self, templates: Sequence[Template], jobs: dict[int, New]) -> None:
         self._templates, self._jobs = templates, jobs
@@ -49,28 +49,28 @@ class InsertIntake:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known what became of each."""
+        """Whether every draft has an id or a refusal."""
         return len(self.ids) + len(self.refusals) == len(self._jobs)
 
     def _open(self) -> dict[int, New]:
         return {at: job for at, job in self._jobs.items() if at not in self.ids and at not in self.refusals}
 
     async def make_new(self, connection: StoreConnection) -> None:
-        """Makes those that are not there yet. Each statement is a transaction of its own."""
+        """Inserts the jobs that do not exist yet. Each statement is its own transaction."""
         if self._is_plain:
-            with suppress(UniqueViolation):  # one was there already, and none was made
+            with suppress(UniqueViolation):  # one job existed already, so none was inserted
                 await self._make_plain(connection)
         if not self.is_settled:
             await self._make(connection)
 
     async def make(self, connection: StoreConnection) -> None:
-        """Makes those that are not there yet, and tells watchers."""
+        """Inserts the jobs that do not exist yet, and notifies the watchers."""
         if await self._make(connection):
             await tell(connection, (), is_due=True)
 
     @property
     def _is_plain(self) -> bool:
-        """Whether they have nothing but a payload, and nobody has looked for them yet."""
+        """Whether the jobs have only a payload, and this is the first try."""
         return (
             len(self._templates) == 1
             and not self.ids
@@ -104,7 +104,7 @@ class InsertIntake:
             self._keep_changes(connection, self._jobs)
 
     async def _make(self, connection: StoreConnection) -> bool:
-        """Whether any was made."""
+        """Inserts the open drafts, and returns whether any was inserted."""
         wanted = self._open()
         cursor = await connection.execute(_SQL["insert"], self._arguments(list(wanted.values())), binary=True)
         at_ms, count, ids = await cursor.fetchone() or (0, 0, None)
@@ -148,7 +148,7 @@ class InsertIntake:
         }
 
     async def find(self, connection: StoreConnection) -> None:
-        """Judges those that were not made by what is there; some may be free by now, and stay open."""
+        """Compares the drafts that were not inserted with the existing jobs; one without a conflict stays open."""
         missing = self._open()
         jobs = list(missing.values())
         unique = [job for job in jobs if job.extra and job.extra.unique_key]
@@ -159,13 +159,13 @@ class InsertIntake:
             "unique_keys": [job.extra.unique_key for job in unique if job.extra],
         }
         cursor = await connection.execute(_SQL["known"], arguments, binary=True)
-        known = _Known([_job_of(row) for row in await cursor.fetchall()])
+        known = _KnownJobs([_job_of(row) for row in await cursor.fetchall()])
         cursor = await connection.execute(_SQL["draining"])
         closed = {row[0] for row in await cursor.fetchall()}
         for at, job in missing.items():
             self._judge(at, job, known, closed)
 
-    def _judge(self, at: int, job: New, known: "_Known", closed: set[str]) -> None:
+    def _judge(self, at: int, job: New, known: "_KnownJobs", closed: set[str]) -> None:
         template = self._templates[job.template]
         request_id, unique_key = (job.extra.request_id, job.extra.unique_key) if job.extra else ("", "")
         for what, key, one in (
@@ -184,18 +184,18 @@ class InsertIntake:
         elif template.queue in closed:
             self.refusals[at] = draining(template.queue)
 
-    def _found(self, at: int, job: Job) -> None:
+    def _found(self, at: int, job: JobRecord) -> None:
         self.ids[at] = job.id
         self.existing.add(at)
 
     def submitted(self, count: int, now_ms: int) -> Submitted:
-        """The answer to all `count` drafts."""
+        """Returns the reply for all `count` drafts."""
         ids = [self.ids.get(at, "") for at in range(count)]
         return Submitted(ids, self.at_ms or now_ms, self.refusals, frozenset(self.existing))
 
 
 def _made(wanted: Mapping[int, New], ids: set[str]) -> dict[int, New]:
-    """Those whose ids are there; of twins, the first one was made."""
+    """The drafts whose ids were inserted; of several with the same id, the first."""
     made: dict[int, New] = {}
     for at, job in wanted.items():
         if job.id in ids:
@@ -204,10 +204,10 @@ def _made(wanted: Mapping[int, New], ids: set[str]) -> dict[int, New]:
     return made
 
 
-class _Known:
-    """Jobs that are there, by what they may be found under."""
+class _KnownJobs:
+    """Existing jobs, by each key that a draft may share with them."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[JobRecord]) -> None:
         self.by_id = {job.id: job for job in jobs}
         self.by_request_id = {job.request_id: job for job in jobs if job.request_id}
         self.by_unique_key = {
@@ -215,6 +215,6 @@ class _Known:
         }
 
 
-def _job_of(row: Row) -> Job:
+def _job_of(row: Row) -> JobRecord:
     state, number, created_ms, extra, payload = row[TEMPLATE_END:]
-    return Job(row[0], template_of(row), payload, number, created_ms, extra=extra_of(extra), state=state)
+    return JobRecord(row[0], template_of(row), payload, number, created_ms, extra=extra_of(extra), state=state)

@@ -1,7 +1,7 @@
 """Migrations: numbered files, each applied once, in order, and never changed afterwards.
 
-Invariants: one process at a time migrates (an advisory lock); all that is missing is applied in one transaction; a
-database that knows a migration which this program does not, or knows another text of one, is left alone.
+Invariants: one process at a time migrates (an advisory lock); all missing migrations are applied in one transaction; a
+database that has a migration unknown to this program, or a different text of a known one, is not changed.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 
 from holdfast.errors import FailedPreconditionError
 
-#: Any number that nobody else uses in the same database.
+#: The number of the advisory lock; nothing else in the database may use it.
 _LOCK = 0x686F6C6466617374
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
 
@@ -37,12 +37,12 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def checksum(self) -> str:
-        """By which a changed text is found out."""
+        """Detects a text that was changed after the migration was applied."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 def known_migrations() -> list[Migration]:
-    """Those of this program, in order."""
+    """Returns the migrations of this program, in order."""
     folder = resources.files(__package__) / "migrations"
     found = [(match, file) for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
     return sorted(
@@ -52,9 +52,9 @@ def known_migrations() -> list[Migration]:
 
 
 async def migrate(connection: AsyncConnection, migrations: list[Migration]) -> list[str]:
-    """Applies what is missing, in one transaction, and says what it was."""
+    """Applies the missing migrations in one transaction, and returns their names."""
     async with connection.transaction():
-        # Whoever waits for the lock waits for somebody else's migrations, which take as long as they take.
+        # While it waits for the lock, another process migrates, which may take long.
         await connection.execute("SET LOCAL statement_timeout = 0", prepare=False)
         await connection.execute("SELECT pg_advisory_xact_lock(%s::bigint)", (_LOCK,), prepare=False)
         await connection.execute(_MADE, prepare=False)
@@ -80,5 +80,5 @@ def _check(applied: dict[int, tuple[str, str]], migrations: list[Migration]) -> 
             message = f"the database has the migration {name}, which this program does not know; use a newer holdfast"
             raise FailedPreconditionError(message, reason="SCHEMA_TOO_NEW")
         if migration.checksum != checksum:
-            message = f"the database was migrated with another text of {name}; use the program that it was made with"
+            message = f"the database was migrated with another text of {name}; use the holdfast version that created it"
             raise FailedPreconditionError(message, reason="SCHEMA_CHANGED")

@@ -1,4 +1,4 @@
-"""Hearing of what others have committed: LISTEN on a connection of its own, asked now and then if it still lives."""
+"""Notifications about commits of other processes: LISTEN on a separate connection, which is checked periodically."""
 
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator
@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 from holdfast.topologies.pipeline.postgres.connections import Database, cut_off
 from holdfast.topologies.pipeline.postgres.failures import in_our_words
 
-#: How long nothing is said before the connection is asked, and how long it may take to answer.
+#: The connection is checked after this time without a notification, and must respond within `_ANSWER_S`.
 _QUIET_S = 5.0
 _ANSWER_S = 3.0
 
 
 async def listen(database: Database, channel: str) -> AsyncIterator[str]:
-    """What is said on the channel; an empty one first, when it can be heard, and whenever it may mean anything.
+    """Yields the payloads of the notifications on a channel; an empty one means that anything may have changed.
 
-    Ends with `UnavailableError`, never silently.
+    An empty one comes first, as soon as the connection listens. Ends with `UnavailableError`, never silently.
     """
     connection = await database.connect()
     loop = get_running_loop()

@@ -1,7 +1,7 @@
-"""Telling others what was committed, after the commit and together with whatever else there is to tell.
+"""Notifications to other processes about commits; for frequent changes they are sent after the commit, in batches.
 
-A notice inside a transaction would make all commits of the database wait for each other. A notice that is lost because
-this process dies right after its commit costs those who wait no more than their next poll.
+A notification inside a transaction makes all commits of the database wait for each other. One that is lost because
+this process dies right after its commit only delays its receivers until their next poll.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from holdfast.topologies.pipeline.postgres.statements import statements
 
 _SQL = statements("telling")
 
-#: What can wait is told after so long, or together with what cannot.
+#: A notification that may wait is sent after this time, or together with one that may not.
 _WAIT_S = 0.02
 
 
 async def tell(connection: StoreConnection, changed: Iterable[str], *, is_due: bool) -> None:
-    """Says which jobs have changed, and whether rows may have become visible."""
+    """Notifies that these jobs have changed, and with `is_due` that rows may have become visible."""
     await connection.execute(_SQL["tell"], {"ids": list(changed), "is_due": is_due})
 
 
 class StoreNotifier:
-    """What one process has to tell."""
+    """The pending notifications of one process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -35,7 +35,7 @@ class StoreNotifier:
         self._timer: asyncio.TimerHandle | None = None
 
     def tell(self, changed: Iterable[str] = (), *, is_due: bool = False, may_wait: bool = False) -> None:
-        """Soon; whoever calls has no time to wait for it."""
+        """Sends a notification in the background."""
         self._changed.update(dict.fromkeys(changed))
         self._is_due |= is_due
         if not may_wait:
@@ -51,7 +51,7 @@ class StoreNotifier:
             self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Once all is told."""
+        """Waits until all pending notifications were sent."""
         if self._timer is not None:
             self._go_on()
         if self._task is not None:
@@ -61,5 +61,5 @@ class StoreNotifier:
         while self._changed or self._is_due:
             work = partial(tell, changed=self._changed, is_due=self._is_due)
             self._changed, self._is_due = {}, False
-            with suppress(HoldfastError):  # whoever waits looks for itself now and then
+            with suppress(HoldfastError):  # the receivers also poll
                 await self._database.ask(work)

@@ -1,7 +1,7 @@
-"""What becomes of rows that ran, or should have: locked by id in order, decided by the core's rules, written at once.
+"""Outcomes of attempts and cancels: rows are locked in the order of their ids, decided by the core, written together.
 
-Invariants: a row leaves RUNNING only under its lock and its token; whatever changes a row's state adds to the counts,
-in the same statement.
+Invariants: a row leaves RUNNING only under its lock and its token; a statement that changes the state of a row also
+adds to the tallies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _SQL = statements("leases")
 
 
 class Locked(msgspec.Struct, frozen=True, gc=False):
-    """A row that this transaction has locked, as far as outcomes depend on it."""
+    """The columns of a locked row on which outcomes depend."""
 
     id: str
     template: Template
@@ -45,12 +45,12 @@ class Locked(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def due_ms(self) -> int:
-        """When it could first have run; its place among what waits."""
+        """When the job could first have run; it defines its place among the waiting jobs."""
         return max(self.created_ms, self.not_before_ms)
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What becomes of a row; a result with the state QUEUED is another try."""
+    """The change of a row; a result with the state QUEUED is a retry."""
 
     job: Locked
     result: Result
@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     lost: int = 0
     not_before_ms: int = 0
     is_canceled: bool = False
-    #: Why the lease was taken back; empty: the attempt was reported.
+    #: Why the lease was taken back; empty if it was not.
     loss: str = ""
 
 
@@ -72,34 +72,34 @@ async def _lock(connection: StoreConnection, name: str, arguments: Mapping[str, 
 
 
 async def lock_jobs(connection: StoreConnection, job_ids: Sequence[str]) -> dict[str, Locked]:
-    """Those of these that are there, by id."""
+    """Locks the jobs that exist, and returns them by id."""
     return {job.id: job for job in await _lock(connection, "lock_jobs", {"ids": list(job_ids)})}
 
 
 async def lock_held(connection: StoreConnection, worker: str) -> list[Locked]:
-    """All that a worker holds."""
+    """Locks all jobs that a worker runs."""
     return await _lock(connection, "lock_held", {"worker": worker})
 
 
 async def lock_overdue(connection: StoreConnection, count: int) -> list[Locked]:
-    """Leases that ran out, but for those that somebody else sees to right now."""
+    """Locks jobs whose leases have expired, except those that another transaction has locked."""
     return await _lock(connection, "lock_overdue", {"count": count})
 
 
 async def lock_waiting(connection: StoreConnection, queue: str, last: int, count: int) -> list[Locked]:
-    """Some that wait in a queue and are no newer than this number."""
+    """Locks up to `count` waiting jobs of a queue, none with a number above `last`."""
     return await _lock(connection, "lock_waiting", {"queue": queue, "last": last, "count": count})
 
 
 def reported(job: Locked, result: Result) -> Outcome:
-    """A report that counts."""
+    """Returns the outcome of an accepted report."""
     is_retry = result.state == QUEUED
     not_before_ms = result.not_before_ms if is_retry else job.not_before_ms
     return Outcome(job, result, failed=int(is_retry), not_before_ms=not_before_ms, is_canceled=job.cancel_requested)
 
 
 def revoked(job: Locked, why: str, *, is_spent: bool) -> Outcome:
-    """A lease that is taken back."""
+    """Returns the outcome of a lease that is taken back."""
     revocation = revocation_of(job, is_spent=is_spent)
     reason, summary = "", ""
     if revocation.state != QUEUED:
@@ -117,12 +117,12 @@ def revoked(job: Locked, why: str, *, is_spent: bool) -> Outcome:
 
 
 def queued_canceled(job: Locked, reason: str) -> Outcome:
-    """A job that waits never runs."""
+    """Returns the outcome of a waiting job that is canceled."""
     return Outcome(job, Result(0, CANCELED, summary=reason), not_before_ms=job.not_before_ms, is_canceled=True)
 
 
 async def settle(connection: StoreConnection, outcomes: Sequence[Outcome], now_ms: int, *, tells: bool = True) -> None:
-    """Writes all of it down, and tells who waits unless the caller does."""
+    """Writes the outcomes, and sends notifications unless the caller does."""
     for outcome in outcomes:
         check(outcome.job.state, outcome.result.state)
     results, jobs = [outcome.result for outcome in outcomes], [outcome.job for outcome in outcomes]
@@ -157,7 +157,7 @@ async def settle(connection: StoreConnection, outcomes: Sequence[Outcome], now_m
 
 def _change(outcome: Outcome, now_ms: int) -> StateChange:
     job, result = outcome.job, outcome.result
-    # As `job_views` counts them.
+    # The same count as in `job_views`.
     ended = result.state in TERMINAL and result.token > 0
     attempt = job.failures + outcome.failed + job.losses + outcome.lost + ended
     reason = outcome.loss or result.failure_reason or (result.summary if job.state == QUEUED else "")
@@ -165,7 +165,7 @@ def _change(outcome: Outcome, now_ms: int) -> StateChange:
 
 
 async def cancel_one(connection: StoreConnection, job_id: str, reason: str) -> CancelReply | None:
-    """Ends a job that waits, marks one that runs, leaves one that has ended; None if there is none."""
+    """Ends a waiting job, marks a running one, leaves a finished one unchanged; None if the job does not exist."""
     job = (await lock_jobs(connection, [job_id])).get(job_id)
     if job is None:
         return None
@@ -185,5 +185,5 @@ async def cancel_one(connection: StoreConnection, job_id: str, reason: str) -> C
 
 
 def is_repeat(job: Locked, token: int, state: int) -> bool:
-    """Whether a report under this token has counted before: its answer was lost."""
+    """Whether a report with this token was accepted before, and only its response was lost."""
     return token == job.result_token != 0 and (job.state == state or job.state not in TERMINAL)

@@ -1,4 +1,4 @@
-"""`Places` over PostgreSQL: workers and their queue processes."""
+"""`Places` on PostgreSQL: workers and their queue processes."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -12,13 +12,13 @@ _SQL = statements("operating")
 
 
 class PostgresPlaces:
-    """What the coordinator writes down, so that it and others can read it."""
+    """The places of workers: coordinators write them, other roles read them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def save(self, places: Sequence[QueueAssignment]) -> None:
-        """In one transaction, by worker, so that two coordinators at a time do not block each other."""
+        """Saves places in one transaction, in the order of their workers, so that two coordinators do not deadlock."""
         rows = [
             {
                 "worker": place.worker,
@@ -40,7 +40,7 @@ class PostgresPlaces:
             await self._database.transact(work)
 
     async def remove(self, workers: Collection[str]) -> None:
-        """Those that are not there are gone already."""
+        """Deletes the places of these workers; unknown workers are ignored."""
 
         async def ask(connection: StoreConnection) -> None:
             await connection.execute(_SQL["remove_places"], {"workers": sorted(workers)})
@@ -48,7 +48,7 @@ class PostgresPlaces:
         await self._database.ask(ask)
 
     async def lose(self, worker: str, session: str, silent_ms: int) -> bool:
-        """One transaction under the lock of the worker's place."""
+        """Runs one transaction under the lock of the worker's place."""
 
         async def work(connection: StoreConnection) -> bool:
             cursor = await connection.execute(_SQL["lock_place"], {"worker": worker, "silent_ms": silent_ms})
@@ -63,7 +63,7 @@ class PostgresPlaces:
         return await self._database.transact(work)
 
     async def all(self) -> list[QueueAssignment]:
-        """As last written."""
+        """Returns the places as last saved."""
 
         async def ask(connection: StoreConnection) -> list[QueueAssignment]:
             rows = await (await connection.execute(_SQL["all_places"], binary=True)).fetchall()
@@ -75,7 +75,7 @@ class PostgresPlaces:
         return await self._database.ask(ask)
 
     async def leases(self) -> Mapping[str, int]:
-        """Counted in an index of what runs."""
+        """Counts the entries of the index of running jobs."""
 
         async def ask(connection: StoreConnection) -> dict[str, int]:
             return dict(await (await connection.execute(_SQL["leases"], binary=True)).fetchall())
@@ -83,7 +83,7 @@ class PostgresPlaces:
         return await self._database.ask(ask)
 
     async def ask_to_drain(self, worker: str) -> None:
-        """Kept until the worker is gone or comes back in another session."""
+        """Marks a worker as draining, until it leaves or begins another session."""
 
         async def ask(connection: StoreConnection) -> bool:
             cursor = await connection.execute(_SQL["ask_to_drain"], {"worker": worker})

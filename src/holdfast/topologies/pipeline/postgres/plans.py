@@ -1,9 +1,9 @@
-"""`Plans` over PostgreSQL: schedules, and who fires them. The rules are those of `core/ticks.py`.
+"""`Plans` on PostgreSQL: schedules and the leadership. The rules are those of `core/ticks.py`.
 
 Invariants:
-- A tick is one transaction: under the locks of the leadership and of its schedule it is entered in `ticks`, makes its
-  job, and moves the schedule on. So it happens whole or not at all, and nobody can do it again.
-- Every instant is the database's: it comes with the row that it is compared with.
+- A tick is one transaction. Under the locks of the leadership and of its schedule it is inserted into `ticks`, creates
+  its job, and advances the schedule. So it happens completely or not at all, and only once.
+- All times come from the database's clock, together with the row that they are compared with.
 """
 
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.core import ticks
+from holdfast.core.commands import Refusal
 from holdfast.core.model import NewJob, Schedule, ScheduleSpec
 from holdfast.core.owner import mint
 from holdfast.core.validation import check_name
@@ -27,11 +28,11 @@ from holdfast.topologies.pipeline.postgres.statements import statements
 
 _SQL = statements("plans")
 
-#: How long it is kept what became of a tick. Long before, its schedule is past it.
+#: How long the outcome of a tick is kept. Its schedule has advanced beyond it long before.
 _KEEP_MS = 24 * 3_600_000
 _PRUNE_EVERY = 50
 
-#: A tick that somebody has done before: its schedule moves on, and that is all.
+#: The outcome for a tick that was processed before: only its schedule is advanced.
 TAKEN = "taken"
 
 T = TypeVar("T")
@@ -40,8 +41,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ScheduleSpec).decode
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """A schedule as its row says, and what came along with it."""
+class _KeptSchedule(msgspec.Struct, frozen=True):
+    """A schedule from its row, and the additional columns of the statement."""
 
     id: int
     schedule: Schedule
@@ -53,7 +54,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class PostgresPlans:
-    """What schedulers ask of schedules."""
+    """The store operations on schedules."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -62,7 +63,7 @@ class PostgresPlans:
     # -- schedules
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
-        """One setter at a time, so that names and their number hold while they are looked at."""
+        """Allows one setter at a time, so that names and their number do not change between check and write."""
 
         async def work(connection: StoreConnection) -> None:
             await _begin(connection)
@@ -82,16 +83,16 @@ class PostgresPlans:
         return await self.get(spec.name)
 
     async def get(self, name: str) -> ScheduleView:
-        """As committed."""
+        """Returns the schedule as committed."""
         _check(name)
 
-        async def ask(connection: StoreConnection) -> _Kept | None:
+        async def ask(connection: StoreConnection) -> _KeptSchedule | None:
             return await _one(connection, "get", name)
 
         return schedule_view(_found(name, await self._database.ask(ask)).schedule)
 
     async def all(self) -> list[ScheduleView]:
-        """By name."""
+        """Returns all schedules, by name."""
 
         async def ask(connection: StoreConnection) -> list[Row]:
             return await _rows(connection, "all")
@@ -99,7 +100,7 @@ class PostgresPlans:
         return [schedule_view(_kept(row).schedule) for row in await self._database.ask(ask)]
 
     async def delete(self, name: str) -> None:
-        """Once: after a lost answer it is unknown whether it was there."""
+        """Tries once: after a lost response it is unknown whether the schedule existed."""
         _check(name)
 
         async def work(connection: StoreConnection) -> list[Row]:
@@ -109,7 +110,7 @@ class PostgresPlans:
             raise _unknown(name)
 
     async def pause(self, name: str, *, is_paused: bool) -> ScheduleView:
-        """What falls into a pause is passed over."""
+        """Pauses or resumes a schedule; ticks during a pause are passed over."""
         _check(name)
 
         async def work(connection: StoreConnection) -> None:
@@ -124,7 +125,7 @@ class PostgresPlans:
         return await self.get(name)
 
     async def trigger(self, name: str) -> str:
-        """The id is made first: a repeated transaction finds its own job."""
+        """Generates the id first, so that a repeated transaction finds its own job."""
         _check(name)
         (job_id,) = mint(self._random, 1)
 
@@ -142,19 +143,22 @@ class PostgresPlans:
         await self._transact(work)
         return job_id
 
-    async def now_ms(self) -> int:
-        """The database's clock."""
+    async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
+        """Computed by the database's clock; nothing is decided."""
 
         async def ask(connection: StoreConnection) -> list[Row]:
             return await _rows(connection, "now")
 
         ((now_ms,),) = await self._database.ask(ask)
-        return int(now_ms)
+        found = ticks.preview(spec, int(now_ms), after_ms, count)
+        if isinstance(found, Refusal):
+            raise found.error()
+        return found
 
-    # -- who fires them
+    # -- leadership and ticks
 
     async def lead(self, holder: str, lease_ms: int) -> Leadership | None:
-        """One statement; it does not wait for whoever leads."""
+        """Runs one statement, which does not wait for the current leader."""
 
         async def work(connection: StoreConnection) -> list[Row]:
             return await _rows(connection, "lead", holder=holder, lease_ms=lease_ms)
@@ -163,7 +167,7 @@ class PostgresPlans:
         return Leadership(holder, rows[0][0]) if rows else None
 
     async def resign(self, leadership: Leadership) -> None:
-        """Only this leadership: a later one of the same holder stays."""
+        """Ends only this leadership; a later one of the same holder stays."""
 
         async def work(connection: StoreConnection) -> None:
             await connection.execute(_SQL["resign"], msgspec.structs.asdict(leadership))
@@ -171,18 +175,18 @@ class PostgresPlans:
         await self._database.ask(work)
 
     async def tick(self, leadership: Leadership) -> str:
-        """One transaction, tried once: whoever asks again finds what is due then."""
+        """Runs one transaction, and tries it once: the next call processes the tick that is due then."""
 
         async def work(connection: StoreConnection) -> str:
             ((is_leading, *due),) = await _rows(connection, "lock_due", **msgspec.structs.asdict(leadership))
             if not is_leading:
-                message = f"{leadership.holder} does not lead any more (epoch {leadership.epoch})"
+                message = f"{leadership.holder} is not the leader any more (epoch {leadership.epoch})"
                 raise FailedPreconditionError(message, reason="NOT_LEADING")
             return "" if due[0] is None else await self._tick(connection, _kept(due), leadership.epoch)
 
         return await self._transact(work, is_repeatable=False)
 
-    async def _tick(self, connection: StoreConnection, kept: _Kept, epoch: int) -> str:
+    async def _tick(self, connection: StoreConnection, kept: _KeptSchedule, epoch: int) -> str:
         schedule, (now_ms, is_draining, is_busy) = kept.schedule, kept.more
         spec, due = schedule.spec, ticks.due_tick(schedule, now_ms)
         job: NewJob | None = None
@@ -207,9 +211,10 @@ class PostgresPlans:
         return outcome
 
     async def _transact(self, work: Work[T], *, is_repeatable: bool = True) -> T:
-        """One transaction whose statements go one by one: only between statements does the server's patience run out.
+        """Runs one transaction that sends its statements one by one.
 
-        In the middle of a batch it waits for ever for a process that stands still, and so would everybody else.
+        The server's idle timeout applies only between statements. Inside a batch the server would wait for a stalled
+        process without a limit, and so would every transaction that needs the same locks.
         """
 
         async def within(connection: StoreConnection) -> T:
@@ -219,7 +224,7 @@ class PostgresPlans:
         return await self._database.ask(within, is_repeatable=is_repeatable)
 
     async def next_due_ms(self) -> int | None:
-        """From the index."""
+        """Reads the first entry of an index."""
 
         async def ask(connection: StoreConnection) -> list[Row]:
             return await _rows(connection, "next_due")
@@ -237,25 +242,25 @@ async def _rows(connection: StoreConnection, statement: str, **arguments: Any) -
     return list(await cursor.fetchall())
 
 
-async def _one(connection: StoreConnection, statement: str, name: str) -> _Kept | None:
+async def _one(connection: StoreConnection, statement: str, name: str) -> _KeptSchedule | None:
     rows = await _rows(connection, statement, name=name)
     return _kept(rows[0]) if rows else None
 
 
 async def _make(connection: StoreConnection, spec: ScheduleSpec, job: NewJob) -> None:
-    """Makes the job, or ends the transaction."""
+    """Inserts the job, or raises an error, which aborts the transaction."""
     intake = InsertIntake([spec.template], {0: New(job.id, 0, job.payload, job.not_before_ms, job.extra)})
     await intake.make(connection)
-    if not intake.is_settled:  # since it was looked at
+    if not intake.is_settled:  # the queue was checked before, and drains only since then
         raise UnavailableError(f"the queue {spec.template.queue!r} has just begun to drain", reason="QUEUE_DRAINING")
 
 
-def _kept(row: Row) -> _Kept:
+def _kept(row: Row) -> _KeptSchedule:
     own_id, spec, created_ms, next_ms, last_tick_ms, last_job_id, fired, skipped, missed, is_paused, *more = row
     schedule = Schedule(
         _decode(spec), created_ms, next_ms, last_tick_ms, last_job_id, fired, skipped, missed, is_paused
     )
-    return _Kept(own_id, schedule, more)
+    return _KeptSchedule(own_id, schedule, more)
 
 
 def _columns(spec: ScheduleSpec, now_ms: int, next_ms: int) -> dict[str, Any]:
@@ -273,14 +278,14 @@ def _columns(spec: ScheduleSpec, now_ms: int, next_ms: int) -> dict[str, Any]:
     }
 
 
-def _found(name: str, kept: _Kept | None) -> _Kept:
+def _found(name: str, kept: _KeptSchedule | None) -> _KeptSchedule:
     if kept is None:
         raise _unknown(name)
     return kept
 
 
 def _check(name: str) -> None:
-    """No schedule has a name that none may have."""
+    """Raises `NotFoundError` for a name that is not valid for a schedule."""
     if check_name("", name, "") is not None:
         raise _unknown(name)
 

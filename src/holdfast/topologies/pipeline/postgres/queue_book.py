@@ -1,7 +1,8 @@
-"""`QueueBook` over PostgreSQL: queues as operators see them.
+"""`QueueBook` on PostgreSQL: queues as operators see them.
 
-Invariants: what a pause has held up goes on at once when it ends; no job comes into a queue after its drain was
-answered. Counts are sums of what every change of a state adds, and are never counted anew.
+Invariants: jobs that a pause has held up become visible when it ends; no job enters a queue after its drain was
+confirmed. The number of jobs in a state is the sum of tallies, which every change of a state adds to; it is never
+recounted.
 """
 
 import asyncio
@@ -22,18 +23,18 @@ from holdfast.topologies.pipeline.postgres.statements import statements
 _SQL = statements("operating")
 _LAST_NUMBER = statements("leases")["last_number"]
 
-#: How long a submission that is under way may take, and how often it is looked at.
+#: How long a submission in progress may take, and the interval of the checks for it.
 _WRITERS_S, _LOOK_S = 3.0, 0.01
 
 
 class PostgresQueueBook:
-    """What operators ask of the database."""
+    """The store operations on queues."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def queues(self) -> list[QueueView]:
-        """From sums and from the heads of lanes."""
+        """Reads the tallies and some rows of each lane."""
 
         async def ask(connection: StoreConnection) -> list[QueueView]:
             counted = {"lane_max": limits.TYPE_JOBS_COUNTED_MAX, "all_max": limits.TYPES_COUNTED_MAX}
@@ -43,7 +44,7 @@ class PostgresQueueBook:
         return await self._database.ask(ask)
 
     async def states(self) -> Mapping[State, int]:
-        """From sums."""
+        """Reads the tallies."""
 
         async def ask(connection: StoreConnection) -> dict[State, int]:
             rows = await (await connection.execute(_SQL["states"], binary=True)).fetchall()
@@ -53,11 +54,11 @@ class PostgresQueueBook:
         return await self._database.ask(ask)
 
     async def now_ms(self) -> int:
-        """The database's clock."""
+        """Returns the database's time."""
         return await self._database.now_ms()
 
     async def set_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
-        """A queue that is open has no row."""
+        """Stores the mode; an open queue has no row."""
         refusal = check_queue(queue) or check_reason(reason)
         if refusal:
             raise refusal.error()
@@ -78,7 +79,7 @@ class PostgresQueueBook:
             await self._outlast_writers(queue)
 
     async def _outlast_writers(self, queue: str) -> None:
-        """Waits for submissions that began before the queue drained: once this returns, it takes no more."""
+        """Waits for submissions that began before the drain; when it returns, no job can enter the queue."""
         writers = await self._database.ask(_writers)
         try:
             async with asyncio.timeout(_WRITERS_S):
@@ -86,11 +87,11 @@ class PostgresQueueBook:
                     await asyncio.sleep(_LOOK_S)
                     writers &= await self._database.ask(_writers)
         except TimeoutError:
-            message = f"the queue {queue!r} drains, but somebody who began to submit before may still do so; try again"
+            message = f"the queue {queue!r} drains, but a submission that began before may still add jobs; try again"
             raise UnavailableError(message, reason="QUEUE_STILL_WRITTEN") from None
 
     async def purge(self, queue: str, reason: str) -> int:
-        """What comes while it purges is left alone."""
+        """Cancels the waiting jobs; jobs that are submitted during the purge are left alone."""
         refusal = check_queue(queue) or check_reason(reason)
         if refusal:
             raise refusal.error()
@@ -114,7 +115,7 @@ def _view(row: Sequence[Any]) -> QueueView:
 
 
 async def _close(connection: StoreConnection, queue: str, mode: QueueMode, reason: str) -> None:
-    """Pauses or drains a queue, unless there are too many of those."""
+    """Pauses or drains a queue, unless too many queues are paused or draining."""
     (others,) = await (await connection.execute(_SQL["closed_queues"], {"queue": queue})).fetchone() or (0,)
     if others >= limits.QUEUES_CLOSED_MAX:
         message = f"the limit of {limits.QUEUES_CLOSED_MAX} paused or draining queues is reached; open some of them"

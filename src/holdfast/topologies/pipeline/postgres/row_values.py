@@ -1,4 +1,4 @@
-"""Rows as values, and values as rows can hold them."""
+"""Conversion of rows to values, and of values to storable ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,19 +14,19 @@ from holdfast.ports import JobView
 
 Row = Sequence[Any]
 
-#: The largest number that a column holds.
+#: The largest number that a bigint column can store.
 BIGINT_MAX = (1 << 63) - 1
 
 _encode_extra = msgspec.msgpack.Encoder().encode
 _decode_extra = msgspec.msgpack.Decoder(Extra).decode
 _encode_labels = msgspec.json.Encoder().encode
 
-#: Where the template ends in rows that begin with an id and a template.
+#: The index after the template, in rows that begin with an id and a template.
 TEMPLATE_END = 11
 
 
 def template_of(row: Row) -> Template:
-    """The template in a row that begins with an id and a template."""
+    """Returns the template of a row that begins with an id and a template."""
     _, type_, queue, priority, attempts, losses, timeout_ms, kind, base_ms, max_ms, simulated = row[:TEMPLATE_END]
     backoff = BackoffRule(kind, base_ms, max_ms)
     return Template(type_, queue, priority, attempts, losses, timeout_ms, backoff, simulated)
@@ -37,7 +37,7 @@ def extra_of(data: bytes | None) -> Extra | None:
 
 
 def view_of(row: Row) -> JobView:
-    """A row of `job_views`."""
+    """Returns the view for a row of `job_views`."""
     job_id, _, *rest = row
     state, created_ms, started_ms, finished_ms, not_before_ms, is_canceled, why, attempts, extra, failures, *last = (
         rest[10:]
@@ -67,7 +67,7 @@ def packed(extra: Extra | None) -> bytes | None:
 
 
 def searchable(labels: Mapping[str, str]) -> str | None:
-    """Labels as the database looks for them; the exact ones are compared afterwards."""
+    """Returns the labels as JSON for the search; the exact labels are compared afterwards."""
     return (
         storable(_encode_labels({storable(key): storable(value) for key, value in labels.items()}).decode())
         if labels
@@ -76,12 +76,12 @@ def searchable(labels: Mapping[str, str]) -> str | None:
 
 
 def storable(text: str) -> str:
-    """The same text, without the one character that PostgreSQL cannot hold."""
+    """Replaces NUL, the one character that PostgreSQL cannot store."""
     return text.replace("\0", "\ufffd") if "\0" in text else text
 
 
 def known_id(job_id: str) -> str:
-    """The id, if a job can have it; else there is no such job."""
+    """Returns the id; raises `NotFoundError` if it is not a valid job id."""
     if is_given_id(job_id) is None:
         raise no_job(job_id)
     return job_id
@@ -92,5 +92,5 @@ def no_job(job_id: str) -> HoldfastError:
 
 
 def possible_ids(job_ids: Sequence[str]) -> list[str]:
-    """Those that a job can have."""
+    """Returns the valid ids."""
     return [job_id for job_id in job_ids if is_given_id(job_id)]

@@ -1,4 +1,4 @@
-"""`Rows` over PostgreSQL: jobs as clients see them."""
+"""`Rows` on PostgreSQL: jobs as clients see them."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
@@ -33,23 +33,23 @@ from holdfast.topologies.pipeline.postgres.statements import statements
 _SQL = statements("rows")
 _ABOUT = statements("operating")["about_waiting"]
 
-#: Once more than these, somebody takes and frees the same key all the time.
+#: A submission that fails this often competes with others that keep taking and freeing the same key.
 _TRIES = 5
 
 
-#: A frozen page token may be larger than a bigint; no table has as many rows as this.
+#: A page token may be larger than a bigint; no table has this many rows.
 _OFFSET_MAX = 1 << 62
 
 
 class PostgresRows:
-    """What schedulers ask of the database."""
+    """The store operations on jobs."""
 
     def __init__(self, database: Database, teller: StoreNotifier) -> None:
         self._database, self._teller = database, teller
         self._random = RandomPool()
 
     async def insert(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """One statement if all are new."""
+        """Needs only one statement if all jobs are new."""
         refusal = check_batch([draft.payload for draft in drafts], len(templates))
         refusal = refusal or next(filter(None, map(check_template, templates)), None)
         if refusal:
@@ -68,14 +68,14 @@ class PostgresRows:
         intake.refusals |= refusals
         if intake.at_ms:
             self._teller.tell(is_due=True)
-        # Under an id that was made here nothing can have been before: its own first try was answered too late.
+        # An id that was generated here cannot be of an older job: an earlier try inserted it, but its reply was lost.
         intake.existing -= {at for at in intake.existing if not drafts[at].id and intake.ids[at] == jobs[at].id}
         return intake.submitted(len(drafts), now_ms)
 
     def _checked(
         self, templates: Sequence[Template], drafts: Sequence[JobDraft], now_ms: int
     ) -> tuple[dict[int, New], dict[int, Refusal]]:
-        """What can be tried, and what cannot."""
+        """Splits the drafts into valid jobs and refusals."""
         ids = iter(mint(self._random, sum(not draft.id for draft in drafts)))
         jobs: dict[int, New] = {}
         refusals: dict[int, Refusal] = {}
@@ -92,21 +92,21 @@ class PostgresRows:
         return jobs, refusals
 
     async def get(self, job_id: str) -> JobView:
-        """As committed."""
+        """Returns the job as committed."""
         return view_of(await self._one("get", job_id))
 
     async def payload(self, job_id: str) -> bytes:
-        """As it was submitted."""
+        """Returns the payload as submitted."""
         return bytes((await self._one("payload", job_id))[0])
 
     async def result(self, job_id: str) -> ResultView:
-        """State and result at one instant."""
+        """Reads state and result in one statement."""
         state, output, summary, failure_reason, runtime_ms = await self._one("result", job_id)
         words = result_summary(state, reason=failure_reason, summary=summary)
         return _result(State(state), output, words, runtime_ms)
 
     async def history(self, job_id: str) -> list[Entry]:
-        """At one instant."""
+        """Reads the job and its attempts in one statement."""
         known_id(job_id)
 
         async def ask(connection: StoreConnection) -> list[Row]:
@@ -118,7 +118,7 @@ class PostgresRows:
         return history_of(rows)
 
     async def standing(self, job_id: str) -> Standing:
-        """The job and what is around it, at two instants right after each other."""
+        """Reads the job, and then its claim, lease and queue, in two statements."""
         view = await self.get(job_id)
 
         async def ask(connection: StoreConnection) -> Row | None:
@@ -151,7 +151,7 @@ class PostgresRows:
         return row
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
-        """Decided under the row's lock, like starts and ends."""
+        """Decides under the row's lock, like starts and reports."""
         refusal = check_reason(reason)
         if refusal:
             raise refusal.error()
@@ -163,7 +163,7 @@ class PostgresRows:
         return reply
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """From the index; a far offset costs what lies before it."""
+        """Walks along an index, so the cost grows with the offset."""
         offset = min(offset, _OFFSET_MAX)
         arguments: dict[str, Any] = {
             "states": sorted(states or State),
@@ -174,7 +174,7 @@ class PostgresRows:
 
         async def ask(connection: StoreConnection) -> list[JobView]:
             statement = _SQL["page_newest" if newest_first else "page_oldest"]
-            # Planned anew each time: how far an index is walked depends on the offset.
+            # Not prepared: the best plan depends on the offset.
             cursor = await connection.execute(statement, arguments, prepare=False, binary=True)
             return [view_of(row) for row in await cursor.fetchall()]
 
@@ -182,11 +182,11 @@ class PostgresRows:
         return Page(views[:size], has_more=len(views) > size)
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """A walk along the index that looks at a bounded number of rows."""
+        """Walks along an index, and reads a bounded number of rows."""
         return await self._database.ask(Search(query, cursor, size).run)
 
     async def versions(self, job_ids: Collection[str]) -> Mapping[str, int]:
-        """One statement for all of them."""
+        """Runs one statement for all jobs."""
         ids = possible_ids(list(job_ids))
 
         async def ask(connection: StoreConnection) -> dict[str, int]:
@@ -196,7 +196,7 @@ class PostgresRows:
         return await self._database.ask(ask)
 
     async def ended(self, job_ids: Collection[str]) -> Mapping[str, tuple[JobView, ResultView]]:
-        """One statement for all of them."""
+        """Runs one statement for all jobs."""
         ids = possible_ids(list(job_ids))
 
         async def ask(connection: StoreConnection) -> dict[str, tuple[JobView, ResultView]]:
@@ -211,13 +211,13 @@ class PostgresRows:
         return await self._database.ask(ask)
 
     async def changes(self) -> AsyncIterator[Collection[str]]:
-        """Begins with an empty one, as soon as nothing can be missed any more."""
+        """Yields an empty collection first, as soon as no change can be missed any more."""
         async for notice in listen(self._database, "holdfast_changed"):
             yield frozenset(notice.split(",")) if notice else frozenset()
 
 
 def _result(state: State, output: bytes, summary: str, runtime_ms: int) -> ResultView:
-    """How a job ended; only its state while it has not."""
+    """Returns the result; only the state if the job has not ended."""
     if state not in TERMINAL:
         return ResultView(state)
     return ResultView(state, bytes(output), summary, runtime_ms)

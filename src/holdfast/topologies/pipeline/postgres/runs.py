@@ -1,16 +1,16 @@
 """`Runs` over PostgreSQL: the right to run, and what comes of it."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from holdfast.core.commands import Heard, ReportRow
-from holdfast.core.lifecycle import QUEUED, RUNNING, TERMINAL
+from holdfast.core.lifecycle import DONE, QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import Extra
-from holdfast.core.outcomes import result_of
+from holdfast.core.outcomes import is_success, result_of, success_of
 from holdfast.core.state_change import changes
 from holdfast.ports import Assignment
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
-from holdfast.topologies.pipeline.postgres.done_attempts import finish, finishable
 from holdfast.topologies.pipeline.postgres.notifier import StoreNotifier
 from holdfast.topologies.pipeline.postgres.outcomes import (
     Locked,
@@ -22,7 +22,7 @@ from holdfast.topologies.pipeline.postgres.outcomes import (
     revoked,
     settle,
 )
-from holdfast.topologies.pipeline.postgres.row_values import Row, extra_of, possible_ids
+from holdfast.topologies.pipeline.postgres.row_values import BIGINT_MAX, Row, extra_of, possible_ids, storable
 from holdfast.topologies.pipeline.postgres.statements import statements
 
 _SQL = statements("leases")
@@ -68,7 +68,7 @@ class PostgresRuns:
                 connection.changed += changes(marks, old=QUEUED, new=RUNNING, worker=worker)
             return [_assignment(row) for row in rows]
 
-        # Repeated, it would find its own rows taken, and nobody would run them until their leases are over.
+        # Repeated, it would find its own rows taken, and no worker would run them until their leases expire.
         runs = await self._database.ask(ask, is_repeatable=False)
         if runs:
             # Short jobs have ended by the time that this is told: then both is.
@@ -76,7 +76,7 @@ class PostgresRuns:
         return runs
 
     async def extend(self, worker: str, tokens: Collection[int], lease_ms: int) -> Heard:
-        """A lease holds as long as nobody has taken it back."""
+        """A lease holds until it is revoked."""
         arguments: dict[str, Any] = {"worker": worker, "tokens": list(tokens), "lease_ms": lease_ms}
 
         async def ask(connection: StoreConnection) -> Heard:
@@ -188,3 +188,32 @@ def _refusal(worker: str, row: ReportRow, job: Locked, earlier: Outcome | None) 
     if is_repeat(job, row.token, row.state):
         return ""
     return "ALREADY_FINISHED" if job.state in TERMINAL else "STALE_TOKEN"
+
+
+def finishable(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    """The rows that one statement can finish: successes under a token, each of a job that is reported once."""
+    counts = Counter([row.job_id for row in rows])
+    possible = set(possible_ids([row.job_id for row in rows if is_success(row)]))
+    return [row for row in rows if row.token and row.job_id in possible and counts[row.job_id] == 1]
+
+
+async def finish(connection: StoreConnection, worker: str, rows: Sequence[ReportRow]) -> set[str]:
+    """Ends jobs with one statement, and returns the ids of those that it ended.
+
+    Invariant: a row ends here only if it runs under this worker and this token; every other row is judged under its
+    lock.
+    """
+    results = [success_of(row.token, row) for row in rows]
+    arguments: dict[str, Any] = {
+        "worker": worker,
+        "ids": [row.job_id for row in rows],
+        "tokens": [result.token for result in results],
+        "outputs": [result.output for result in results],
+        "summaries": [storable(result.summary) for result in results],
+        "runtimes": [max(0, min(result.runtime_ms, BIGINT_MAX)) for result in results],
+    }
+    cursor = await connection.execute(_SQL["finish"], arguments, binary=True)
+    ended = await cursor.fetchall()
+    if connection.keeps_changes:
+        connection.changed += changes(ended, old=RUNNING, new=DONE, worker=worker)
+    return {job_id for job_id, *_ in ended}

@@ -1,6 +1,6 @@
-"""A search: a walk along the index of creation, in parts, each of which looks at a bounded number of rows.
+"""Search: walks along the index of creation times in parts, each of which reads a bounded number of rows.
 
-A cursor names the last row that was looked at, so nothing is seen twice or missed because others come and go.
+A cursor names the last row that was read, so no row is returned twice or missed because others are added or deleted.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from holdfast.topologies.pipeline.postgres.statements import statements
 
 _SQL = statements("rows")
 
-#: Rows that one part looks at: some tens of milliseconds.
+#: The most rows that one part reads: some tens of milliseconds.
 _LOOKS_MAX = 20_000
 _NOWHERE = "00000000-0000-0000-0000-000000000000"
 
@@ -27,7 +27,7 @@ class Search:
 
     def __init__(self, query: JobQuery, cursor: str, size: int) -> None:
         if size < 1:
-            message = f"expected the size of a part to be at least 1, got {size}"
+            message = f"the size of a part must be at least 1, got {size}"
             raise InvalidArgumentError(message, reason="PAGE_SIZE_INVALID")
         self._query = query
         self._size = min(size, limits.PAGE_SIZE_MAX)
@@ -51,9 +51,9 @@ class Search:
         }
 
     async def run(self, connection: StoreConnection) -> Found:
-        """What was found, and where to go on."""
+        """Returns the jobs that match, and the cursor of the next part."""
         statement = _SQL["scan_oldest" if self._query.oldest_first else "scan_newest"]
-        # Planned anew each time: how far the index is walked depends on the arguments.
+        # Not prepared: the best plan depends on the arguments.
         cursor = await connection.execute(statement, self._arguments(), prepare=False, binary=True)
         rows = await cursor.fetchall()
         ids: list[str] = []
@@ -67,7 +67,7 @@ class Search:
         return Found(await self._views(connection, ids), cursor_of(self._query, last))
 
     async def _views(self, connection: StoreConnection, ids: list[str]) -> list[JobView]:
-        """In order, and only those whose labels are the very same."""
+        """Returns the jobs in order, without those whose exact labels do not match."""
         if not ids:
             return []
         rows = await (await connection.execute(_SQL["views"], {"ids": ids}, binary=True)).fetchall()

@@ -1,4 +1,4 @@
-"""Statements by name. A file `statements/<part>.sql` has a line `-- name: <name>` before each."""
+"""SQL statements by name: in `statements/<part>.sql`, a line `-- name: <name>` precedes each statement."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ _NAMED = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 def statements(part: str) -> Mapping[str, bytes]:
-    """All statements of a part, as psycopg takes them."""
+    """Returns all statements of a part, as bytes for psycopg."""
     text = (resources.files(__package__) / "statements" / f"{part}.sql").read_text()
     _, *pieces = _NAMED.split(text)
     return MappingProxyType({name: body.strip().encode() for name, body in zip(pieces[::2], pieces[1::2], strict=True)})

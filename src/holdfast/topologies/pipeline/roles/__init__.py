@@ -1,1 +1,1 @@
-"""The roles of the pipeline, each a process of its own: what carries jobs between the database and the workers."""
+"""The roles of the pipeline, each a separate process: they carry jobs between the database and the workers."""

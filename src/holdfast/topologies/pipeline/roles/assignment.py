@@ -1,11 +1,12 @@
-"""Which worker takes from which queue process.
+"""The assignment of queue processes to workers.
 
-Invariants, for each kind of worker by itself:
-- Every queue process has at least one worker, as long as there is one at all.
-- Any two workers differ by at most one queue process, and any two queue processes by at most one worker.
-- A worker has at least `breadth` queue processes, or all: one that is busy has several workers then.
-- Little moves: when one worker comes or goes, the others lose no more queue processes than that one has; when nobody
-  does, nothing moves. The same question has the same answer everywhere.
+Invariants, for each kind of worker separately:
+- Every queue process has at least one worker, if there is any worker.
+- The numbers of queue processes of any two workers differ by at most one, and so do the numbers of workers of any two
+  queue processes.
+- A worker has at least `breadth` queue processes, or all, so that a busy queue process has several workers.
+- Few assignments change: when one worker comes or goes, the others lose no more queue processes than that one has; when
+  none does, nothing changes. The result depends only on the arguments.
 """
 
 from collections import Counter
@@ -20,7 +21,7 @@ Assigned = dict[str, tuple[str, ...]]
 def assign(
     workers: Mapping[str, Hashable], queues: Sequence[str], before: Mapping[str, Collection[str]], breadth: int
 ) -> Assigned:
-    """The queue processes of each worker, in their order; `workers` says of which kind each one is."""
+    """Returns the queue processes of each worker, in their order; `workers` maps each worker to its kind."""
     by_kind: dict[Hashable, list[str]] = {}
     for worker in sorted(workers):
         by_kind.setdefault(workers[worker], []).append(worker)
@@ -33,7 +34,7 @@ def assign(
 
 
 class _Sharing:
-    """Workers of one kind, and how they share the queue processes."""
+    """Shares the queue processes among the workers of one kind."""
 
     def __init__(
         self, workers: list[str], queues: Sequence[str], before: Mapping[str, Collection[str]], breadth: int
@@ -48,7 +49,7 @@ class _Sharing:
         self._quota = self._quotas(max(len(queues), len(workers) * min(breadth, len(queues))))
 
     def _quotas(self, places: int) -> dict[str, int]:
-        """How many each should have; who has most already keeps one more, where not all can have the same."""
+        """Returns the number of queue processes of each worker; a remainder goes to those that have most already."""
         each, more = divmod(places, len(self._workers))
         ordered = sorted(self._workers, key=lambda worker: (-len(self._held[worker]), worker))
         return {worker: each + (index < more) for index, worker in enumerate(ordered)}
@@ -66,7 +67,10 @@ class _Sharing:
                 self._drop(worker, max(self._held[worker], key=self._by_service))
 
     def _fill(self) -> None:
-        """Whoever has room takes what is served least; nobody's room exceeds what it does not hold."""
+        """Workers below their quota take the queue processes with the fewest workers.
+
+        A quota is at most the number of queue processes, so there is always one left to take.
+        """
         room = {worker: self._quota[worker] - len(self._held[worker]) for worker in self._workers}
         while any(room.values()):
             for queue in sorted(self._served, key=self._by_service):
@@ -78,7 +82,7 @@ class _Sharing:
                     break
 
     def _level(self) -> None:
-        """One who serves the most served and not the least served changes over; first whoever has just come to it."""
+        """Moves workers from the queue process with most workers to the one with fewest; first those new to it."""
         while True:
             least = min(self._served, key=self._by_service)
             most = max(self._served, key=self._by_service)
@@ -109,5 +113,5 @@ def is_high(priority: int) -> bool:
 
 
 def queue_index(route: str, deliveries: int, queues: int) -> int:
-    """Which of so many queue processes a job goes to when it is claimed for the `deliveries`th time."""
+    """Returns the index of the queue process for a job that is claimed for the `deliveries`th time."""
     return owner_index(f"{route}:{deliveries - 1}", queues)

@@ -1,4 +1,4 @@
-"""How a role bears an outage of its neighbours: it tries again, ever more slowly, and says so once for each change."""
+"""Back-off during an outage of a neighbour: growing delays between retries, and one log line for each change."""
 
 import random
 
@@ -7,7 +7,7 @@ from holdfast.observe.logs import get_logger
 
 
 class Outage:
-    """One neighbour that may be away."""
+    """The outage of one neighbour."""
 
     def __init__(self, what: str, first_s: float = 0.05, delay_s_max: float = 2.0) -> None:
         self._what = what
@@ -18,11 +18,11 @@ class Outage:
 
     @property
     def is_on(self) -> bool:
-        """Whether it has failed and was not heard of since."""
+        """Whether the last call failed."""
         return self._failures > 0
 
     def failed(self, error: HoldfastError) -> float:
-        """It did not answer; how long to wait before it is asked again, in seconds."""
+        """Records a failed call, and returns the delay before the next one, in seconds."""
         if not self._failures:
             self._log.warning("neighbour_away", peer=self._what, reason=error.reason, message=error.message)
         delay_s = min(self._first_s * (1 << min(self._failures, 10)), self._delay_s_max)
@@ -30,7 +30,7 @@ class Outage:
         return delay_s * random.uniform(0.5, 1.0)
 
     def ended(self) -> None:
-        """It answered."""
+        """Records a successful call."""
         if self._failures:
             self._failures = 0
             self._log.info("neighbour_back", peer=self._what)

@@ -1,7 +1,7 @@
-"""Who may call whom in the pipeline: one table of roles, checked before a body is read.
+"""The caller matrix of the pipeline: one table of roles, checked before a body is read.
 
-Every route of a role names a scope. The table says which scopes a caller has at which role; the operator has all of
-them everywhere, and nobody else has any. Whether a role is healthy, everybody may ask.
+Every route of a role has a scope. The table says which scopes a caller has at which role. The operator has all scopes
+at every role; callers that are not in the table have none. Health checks need no token.
 """
 
 import re
@@ -24,11 +24,11 @@ from holdfast.server.auth.service_tokens import (
 
 #: A person or a monitor: no process of the pipeline.
 OPERATOR = "operator"
-#: Roles that call others, and prove who they are.
+#: Roles that call others, and authenticate with a token.
 CALLERS = ("gateway", "watcher", "exchange", "worker", OPERATOR)
 
 _NOBODY: Mapping[str, frozenset[Scope]] = MappingProxyType({})
-#: What each caller may ask a role for: gateways submit and read jobs and administrate, watchers and exchanges bring
+#: The scopes of each caller at a role: gateways submit and read jobs and administrate, watchers and exchanges push
 #: tickets, workers take them.
 RIGHTS: Mapping[str, Mapping[str, frozenset[Scope]]] = MappingProxyType(
     {
@@ -43,49 +43,49 @@ RIGHTS: Mapping[str, Mapping[str, frozenset[Scope]]] = MappingProxyType(
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What a process shows to those that it calls, and how it knows those that call it."""
+    """The token that a process sends to other roles, and the hashes of its callers' tokens."""
 
     token: str = ""
     hashes: str = ""
 
 
 def credentials_in(variables: Mapping[str, str]) -> Credentials:
-    """Those of the environment; `InvalidArgumentError` names each variable that is wrong, and shows no secret."""
+    """Reads the environment. Raises `InvalidArgumentError` with each invalid variable, without showing secrets."""
     token, hashes = variables.get(OWN, ""), variables.get(KNOWN, "")
     problems = []
     if not re.fullmatch(PATTERN, token):
-        problems.append(f"expected {OWN} to be {EXPECTED}, got {len(token)} characters that are not shown")
+        problems.append(f"{OWN} must be {EXPECTED}, got {len(token)} characters that are not shown")
     if not re.fullmatch(hashes_pattern(CALLERS), hashes):
-        wanted = f"role:hash with commas, roles of {', '.join(CALLERS)}, hashes as 64 hexadecimal digits"
-        problems.append(f"expected {KNOWN} to be {wanted}, got {len(hashes)} characters")
+        wanted = f"role:hash pairs with commas, roles of {', '.join(CALLERS)}, hashes as 64 hexadecimal digits"
+        problems.append(f"{KNOWN} must be {wanted}, got {len(hashes)} characters")
     if problems:
         raise InvalidArgumentError("\n".join(problems), reason="ENVIRONMENT_INVALID")
     return Credentials(token, hashes)
 
 
 def guard_of(role: str, hashes: str) -> Guard:
-    """The guard of a role that knows its callers by these hashes; without any, whoever reaches the role may call it."""
+    """Returns the guard of a role that checks these hashes; without any, every process that reaches it may call it."""
     return CallerGuard(role, ServiceTokens(hashes_in(hashes))) if hashes else OpenGuard()
 
 
 class CallerGuard:
-    """Lets in callers that have a right at this role."""
+    """Admits the callers that have the required scope at this role."""
 
     def __init__(self, role: str, tokens: ServiceTokens) -> None:
         self._role = role
         self._tokens = tokens
 
     def recognise(self, token: str, right: Right) -> Caller | None:
-        """Judges the headers of a call; nobody's token matters for what is open to everybody."""
+        """Checks the token of a call; routes that are open to everybody need none."""
         if right is Open.EVERYBODY:
             return None
         return self.admit(token, "", Scope.ADMIN if isinstance(right, Open) else right)
 
     def charge(self, caller: Caller | None, token: str, peer: str, scope: Scope) -> None:
-        """Nothing is counted among the processes of one topology."""
+        """Does nothing: calls between the processes of one topology have no rate limit."""
 
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
-        """The caller, by its token; neither its address nor a budget matters."""
+        """Returns the caller of a token; raises an error if it may not call this."""
         del peer
         if not token:
             message = (
@@ -97,14 +97,14 @@ class CallerGuard:
         caller = Caller(name, self._scopes(name))
         if not caller.may(scope):
             raise PermissionDeniedError(
-                f"the {name} may not ask a {self._role} for this",
+                f"the {name} is not allowed to call this route of a {self._role}",
                 reason="CALLER_NOT_ALLOWED",
                 details={"caller": name},
             )
         return caller
 
     def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
-        """The same for a caller that stays; tokens last as long as the process."""
+        """Admits a caller with a persistent connection; tokens do not expire while the process runs."""
         del ended
         scope = Scope.ADMIN if isinstance(right, Open) else right
         return _Stay(self, token, peer, self.admit(token, peer, scope))
@@ -114,7 +114,7 @@ class CallerGuard:
 
 
 class _Stay:
-    """A caller that was let in to stay."""
+    """A caller with a persistent connection."""
 
     def __init__(self, guard: CallerGuard, token: str, peer: str, caller: Caller) -> None:
         self._guard = guard
@@ -123,8 +123,8 @@ class _Stay:
         self.caller = caller
 
     def admit(self, scope: Scope) -> Caller:
-        """For one call more."""
+        """Admits one more call."""
         return self._guard.admit(self._token, self._peer, scope)
 
     def leave(self) -> None:
-        """Nothing watches it."""
+        """Does nothing: the connection is not registered anywhere."""

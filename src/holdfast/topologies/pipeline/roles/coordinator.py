@@ -1,13 +1,15 @@
-"""The coordinator: says which worker takes from which queue processes, and notices who is gone.
+"""The coordinator: assigns queue processes to workers, and detects lost workers.
 
 Invariants:
-- Its memory decides, the database remembers: a database that is away stops nobody, and is told when it is back.
-- A worker whose connection dropped and which does not return within the grace is lost: the database takes its leases
-  back, unless the worker was heard of meanwhile or another session goes on under its name.
-- The connections that drop because this coordinator stops lose nobody.
-- Who has missed three heartbeats is gone; after a start, who was there before has one heartbeat's time to say so.
-- Several may share a database, each for the workers that ask it: what others write down is theirs while it is fresh.
-- A heartbeat may wait for its answer: changes are told at once, and no change costs one question a heartbeat.
+- The state in memory decides, and is saved in the database. An outage of the database stops no worker; the state is
+  saved when the database is back.
+- A worker whose connection dropped and which does not reconnect within the grace period is lost: the database takes
+  back its leases, unless the worker was heard from meanwhile or has begun another session.
+- Connections that drop because this coordinator stops make no worker lost.
+- A worker that has missed `missed_max` heartbeats is gone. After a restart, a saved worker has the time of one
+  heartbeat to report again.
+- Several coordinators may share a database, each with its own workers: a fresh place of another one is left alone.
+- A heartbeat may be a long poll: changes are sent at once, and without changes each heartbeat costs one request.
 """
 
 import asyncio
@@ -48,16 +50,16 @@ from holdfast.topologies.pipeline.roles.role_server import left
 from holdfast.topologies.pipeline.roles.seats import QueueList, Seat, Seats
 
 _SAVE_S = 1.0
-#: A worker that cannot reach its coordinator says once a heartbeat in the database that it lives, or so much later.
+#: A worker that cannot reach its coordinator updates its place once per heartbeat, at most this much later.
 _LATE_S = 1.0
 
 
 class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How the coordinator works."""
+    """The configuration of a coordinator."""
 
     queues: QueueList
     heartbeat_ms: int = 10_000
-    #: How many heartbeats in a row a worker may miss.
+    #: A worker that misses this many heartbeats in a row is lost.
     missed_max: int = 3
 
 
@@ -74,7 +76,7 @@ class PipelineCoordinator:
         self._database = Outage("the database")
         self._is_restored = False
         self._heard: set[str] = set()
-        #: Who said goodbye here, each with its session, and is still written down.
+        #: Workers that said goodbye here, each with its session, and whose place is still saved.
         self._left: set[tuple[str, str]] = set()
         self._stirred = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -84,50 +86,50 @@ class PipelineCoordinator:
             "coordinator",
             {
                 "heartbeats": "Heartbeats of workers.",
-                "assignments": "Times that a worker asked for queue processes.",
-                "workers_lost": "Workers whose connection dropped, or who missed their heartbeats.",
+                "assignments": "Requests of workers for queue processes.",
+                "workers_lost": "Workers whose connection dropped, or that missed their heartbeats.",
             },
         )
-        self.tally.gauge("workers", "Workers that are there.", lambda: len(self._seats))
+        self.tally.gauge("workers", "Workers that are connected.", lambda: len(self._seats))
 
     def vitals(self) -> RoleHealth:
-        """What it says of itself."""
+        """Returns the health and the metrics of this role."""
         return RoleHealth("coordinator", families=self.tally.families, on_stop=self._stopping.set)
 
     def routes(self) -> list[Route]:
-        """The rows of the table."""
+        """Returns the routes of this role."""
         return [
-            post("/coordinator/request-assignment", self.request, Asking, "Ask for queue processes"),
-            post("/coordinator/heartbeat", self.heartbeat, Beat, "A worker lives"),
+            post("/coordinator/request-assignment", self.request, Asking, "Request queue processes"),
+            post("/coordinator/heartbeat", self.heartbeat, Beat, "Heartbeat of a worker"),
             msgspec.structs.replace(
-                get("/coordinator/presence", self.presence, "Keep a connection that drops with the worker", Scope.WORK),
+                get("/coordinator/presence", self.presence, "Connection that drops with the worker", Scope.WORK),
                 query=Present,
                 is_stream=True,
             ),
-            post("/coordinator/release-assignment", self.release, Leaving, "A worker goes"),
+            post("/coordinator/release-assignment", self.release, Leaving, "Goodbye of a worker"),
             get("/coordinator/stats", self.stats, "Workers and queue processes"),
         ]
 
     def start(self) -> None:
-        """Begins to keep time and to write down."""
+        """Starts the loops that detect lost workers and save the places."""
         keepers = (self._keep_time, self._keep_books, self._keep_presence)
         self._tasks = [asyncio.create_task(going_on(keep)) for keep in keepers]
 
     async def stop(self) -> None:
-        """Writes nothing more; whoever comes after it reads what is there."""
+        """Stops the loops; the next coordinator reads the saved places."""
         self._ending.begin()
         self._stirred.set()
         await ended(self._tasks)
 
-    # -- what workers ask for
+    # -- requests of workers
 
     async def request(self, asked: Asked) -> Answer:
-        """A worker comes."""
+        """Assigns queue processes to a worker."""
         ask: Asking = asked.content
         if not ask.worker_id:
             return answer(_nobody())
         if not _is_worker(ask):
-            message = "expected worker_id, session, types and queues to be names, and slots to be within its limits"
+            message = "worker_id, session, types and queues must be names, and slots must be within its limits"
             raise InvalidArgumentError(message, reason="WORKER_INVALID")
         self.tally.add("assignments")
         seat = self._seats.get(ask.worker_id)
@@ -140,14 +142,14 @@ class PipelineCoordinator:
         return answer(self._told(seat))
 
     async def heartbeat(self, asked: Asked) -> Answer:
-        """A worker lives; it is told of changes as they come."""
+        """Receives a heartbeat; the response comes when the assignment changes, or after `wait_ms`."""
         beat: Beat = asked.content
         self.tally.add("heartbeats")
         seat = self._seats.get(beat.worker_id)
         if not beat.worker_id:
             return answer(_nobody())
         if seat is None:
-            return answer(Placed(status=UNKNOWN, message="no worker of this name is known: ask for an assignment"))
+            return answer(Placed(status=UNKNOWN, message="no worker of this name is known; request an assignment"))
         if _is_other(seat, beat.session):
             return answer(_replaced())
         self._hear(seat)
@@ -161,12 +163,12 @@ class PipelineCoordinator:
         return answer(self._now(seat))
 
     async def presence(self, asked: Asked) -> "Stay":
-        """A worker keeps this connection for as long as its process lives."""
+        """Keeps a connection open for as long as the worker's process lives."""
         present: Present = asked.query or Present()
         return Stay(self._presence, (present.worker_id, present.session), asked, self._stopping)
 
     async def release(self, asked: Asked) -> Answer:
-        """A worker goes; what it took from goes to others at once."""
+        """Removes a worker; its queue processes are assigned to others at once."""
         leaving: Leaving = asked.content
         if not leaving.worker_id:
             return answer(_nobody())
@@ -183,7 +185,7 @@ class PipelineCoordinator:
         return answer(Placed(status=RELEASED))
 
     async def stats(self, asked: Asked) -> Answer:
-        """Who takes from where."""
+        """Returns the workers and their queue processes."""
         now_s = time.monotonic()
         workers = [
             {
@@ -216,11 +218,11 @@ class PipelineCoordinator:
         self._heard.add(seat.worker)
 
     async def _wait(self, seat: Seat, wait_s: float, asked: Asked) -> None:
-        """Until something changes, the worker leaves, or the time is over."""
+        """Waits until the seat changes, the worker disconnects, this coordinator stops, or the time is over."""
         await first_of(seat.changed.wait(), left(asked), self._stopping.wait(), wait_s=wait_s)
 
     def _now(self, seat: Seat) -> Placed:
-        """What became of a seat while its worker waited."""
+        """Returns the reply for a seat after its worker has waited."""
         current = self._seats.get(seat.worker)
         if current is seat:
             return self._told(seat)
@@ -238,7 +240,7 @@ class PipelineCoordinator:
         )
 
     async def _keep_time(self) -> None:
-        """Notices who is silent."""
+        """Removes the workers that have missed their heartbeats."""
         while not self._ending.is_on:
             await self._ending.pause(self._beat_s / 4)
             silent = self._seats.silent(time.monotonic() - self._config.missed_max * self._beat_s)
@@ -246,42 +248,42 @@ class PipelineCoordinator:
                 self._part_with(silent, "heartbeats were missed")
 
     async def _keep_presence(self) -> None:
-        """Find the workers that did not return after their connections dropped."""
+        """Finds the workers that did not reconnect after their connections dropped."""
         while not self._ending.is_on and not self._stopping.is_set():
             await self._ending.pause(LOOK_S)
             for key in self._presence.look():
                 await self._miss(key)
 
     async def _miss(self, key: Key) -> None:
-        """A worker's grace is over: it is lost if the database has not heard of it either."""
+        """Handles the end of a grace period: the worker is lost unless it has updated its place in the database."""
         worker, session = key
         seat, since_s = self._seats.get(worker), self._presence.since_s(key)
         if since_s is None:
             return
-        if seat is None or seat.session != session:  # it left, or another session goes on
+        if seat is None or seat.session != session:  # it left, or has begun another session
             self._presence.forget(key)
             return
         try:
             is_lost = await self._places.lose(worker, session, round((time.monotonic() - since_s) * 1_000))
-        except HoldfastError:  # the worker could not say in the database that it lives, either
+        except HoldfastError:  # the worker could not record in the database that it lives, either
             self._presence.hear(key, time.monotonic())
             return
-        if not is_lost:  # it says in the database that it lives, once a heartbeat: its next word is waited for
+        if not is_lost:  # it records in the database once per heartbeat that it lives: wait for its next record
             self._presence.wait_longer(key, time.monotonic(), self._beat_s + _LATE_S)
             return
         self._presence.forget(key)
         if self._seats.get(worker) is seat:
-            self._part_with([worker], "its connection dropped, and it did not return")
+            self._part_with([worker], "its connection dropped, and it did not reconnect")
 
     def _part_with(self, workers: list[str], message: str) -> None:
-        """Workers are gone: what they took from goes to others."""
+        """Removes lost workers; their queue processes are assigned to others."""
         self.tally.add("workers_lost", len(workers))
         self._log.warning("workers_lost", workers=len(workers), worker_id=workers[0], message=message)
         self._seats.leave(workers)
         self._stirred.set()
 
     async def _keep_books(self) -> None:
-        """Reads back what was, then writes down what is, and reads who is asked to drain."""
+        """Restores the saved places once; then saves changes, and reads drain requests."""
         while not self._ending.is_on:
             self._stirred.clear()
             try:
@@ -314,7 +316,7 @@ class PipelineCoordinator:
         ]
         if gone:
             await self._places.remove(gone)
-            seats.changed.update(gone)  # where another session of the worker is here, its place can be written now
+            seats.changed.update(gone)  # if the worker has another session here, its place can be saved now
         self._left -= left
         seats.gone.clear()
         changed = seats.changed | self._heard
@@ -330,7 +332,7 @@ class PipelineCoordinator:
 
 
 class Stay:
-    """One connection that a worker keeps."""
+    """One persistent connection of a worker."""
 
     def __init__(self, presence: Presence, key: Key, asked: Asked, stopping: asyncio.Event) -> None:
         self._presence = presence
@@ -339,7 +341,7 @@ class Stay:
         self._stopping = stopping
 
     async def run(self) -> None:
-        """Until it drops, or this coordinator stops."""
+        """Keeps the connection open until it drops, or this coordinator stops."""
         self._asked.line.begin([(b"content-type", TEXT_TYPE), (b"cache-control", b"no-store")])
         self._presence.open(self._key)
         try:
@@ -349,14 +351,14 @@ class Stay:
 
 
 def _is_worker(ask: Asking) -> bool:
-    """Whether it can be written down: one that cannot would keep all others from being written down."""
+    """Whether the place can be saved: an invalid one would make saving all others fail."""
     names = (ask.worker_id, *ask.types, *ask.queues, *filter(None, [ask.session]))
     is_small = len(ask.types) * max(1, len(ask.queues)) <= limits.LANES_MAX and 1 <= ask.slots <= limits.SLOTS_MAX
     return is_small and all(check_name("", name, "") is None for name in names)
 
 
 async def first_of(*events: Coroutine[Any, Any, object], wait_s: float | None = None) -> None:
-    """Wait until one of these happens, or the time is over."""
+    """Waits until one of these has completed, or the time is over."""
     awaited = [asyncio.ensure_future(event) for event in events]
     try:
         await asyncio.wait(awaited, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
@@ -366,13 +368,13 @@ async def first_of(*events: Coroutine[Any, Any, object], wait_s: float | None = 
 
 
 def _is_other(seat: Seat, session: str) -> bool:
-    """Whether somebody else sits there; who says nothing of a session may be anybody."""
+    """Whether the seat belongs to another session; a request without a session matches any."""
     return bool(session) and bool(seat.session) and session != seat.session
 
 
 def _nobody() -> Placed:
-    return Placed(status=NOBODY, message="no worker is named: say worker_id, and types when asking for an assignment")
+    return Placed(status=NOBODY, message="worker_id is missing; give it, and types to request an assignment")
 
 
 def _replaced() -> Placed:
-    return Placed(status=REPLACED, message="another worker goes on under this name")
+    return Placed(status=REPLACED, message="another session with this worker_id has replaced this one")

@@ -1,8 +1,8 @@
 """An exchange: routes tickets to queue processes by a fixed rule over fixed lists.
 
-Invariants: a ticket goes to one queue process, which its type, its priority and the number of its deliveries name; the
-answer says of each ticket whether it was taken. A queue process that is away holds up nobody: its tickets are refused
-at once while it is known to be, and others are sent to side by side.
+Invariants: a ticket goes to one queue process, which depends on its type, its priority and the number of its
+deliveries; the reply says for each ticket whether it was accepted. An unavailable queue process does not delay the
+others: its tickets are refused at once while it is known to be unavailable, and requests are sent concurrently.
 """
 
 import asyncio
@@ -30,25 +30,25 @@ from holdfast.topologies.pipeline.roles.counters import RoleCounters
 from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get, post
 from holdfast.topologies.pipeline.roles.shelf import Lane
 
-#: A queue process answers in milliseconds, or is away.
+#: A queue process responds in milliseconds, or is unavailable.
 _DEADLINE_S = 1.0
-#: A ticket is small: so many are one message.
+#: The most tickets of one request.
 _BATCH_MAX = 5_000
 
 
 class ExchangeConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue processes, `host:port` each: their order is part of the rule, so it is the same for all exchanges."""
+    """The queue processes, `host:port` each: the routing rule uses their order, so all exchanges need the same one."""
 
     normal: tuple[str, ...]
     high: tuple[str, ...] = ()
 
     def of(self, ticket: Ticket) -> str:
-        """Where a ticket goes; without queue processes of its kind, to the other kind."""
+        """Returns the queue process of a ticket; if there is none of its kind, one of the other kind."""
         queues = self.kind(is_high=is_high(ticket.priority))
         return queues[queue_index(ticket.route, ticket.deliveries, len(queues))]
 
     def kind(self, *, is_high: bool) -> tuple[str, ...]:
-        """The queue processes of a kind."""
+        """Returns the queue processes of a kind; if there are none, those of the other kind."""
         return (self.high or self.normal) if is_high else (self.normal or self.high)
 
 
@@ -63,28 +63,28 @@ class ExchangeRole:
         self.tally = RoleCounters(
             "exchange",
             {
-                "routed": "Tickets that a queue process took.",
-                "away": "Tickets whose queue process was away.",
+                "routed": "Tickets that a queue process accepted.",
+                "away": "Tickets whose queue process was unavailable.",
                 "full": "Tickets whose lane was full.",
             },
         )
 
     def vitals(self) -> RoleHealth:
-        """What it says of itself."""
+        """Returns the health and the metrics of this role."""
         return RoleHealth("exchange", families=self.tally.families)
 
     def routes(self) -> list[Route]:
-        """The rows of the table."""
+        """Returns the routes of this role."""
         return [
             post("/exchange/push", self.push, PushTickets, "Route tickets to queue processes", Scope.SUBMIT),
             post(
                 "/exchange/room",
                 self.room,
                 FullLanesReply,
-                "How many more tickets of a lane would be taken",
+                "Free capacity of lanes",
                 Scope.SUBMIT,
             ),
-            get("/exchange/stats", self.stats, "The exchange in numbers"),
+            get("/exchange/stats", self.stats, "Statistics of the exchange"),
         ]
 
     async def push(self, asked: Asked) -> Answer:
@@ -93,11 +93,11 @@ class ExchangeRole:
         return answer(await self.route(push.tickets(), push.keep_ms))
 
     async def route(self, tickets: Iterable[Ticket], keep_ms: int) -> RoutedTickets:
-        """The same for whoever is in this process."""
+        """Routes tickets; also for callers in this process."""
         batches: dict[str, list[Ticket]] = {}
         for ticket in tickets:
             batches.setdefault(self._config.of(ticket), []).append(ticket)
-        # What is urgent is there before anything else, so that no worker takes that first.
+        # High priorities are sent first, so that no worker takes normal tickets before them.
         parts = [
             part
             for kind in (self._config.kind(is_high=True), self._config.kind(is_high=False))
@@ -125,7 +125,7 @@ class ExchangeRole:
         )
 
     async def _bring(self, address: str, tickets: Sequence[Ticket], keep_ms: int) -> RoutedTickets:
-        """To one queue process. One that does not answer may have them: then they wait twice, and start once."""
+        """Sends tickets to one queue process. Without a response, it may have them: a duplicate starts no job twice."""
         away = RoutedTickets(away=[ticket.job_id for ticket in tickets])
         if self._absence.is_away(address):
             return away
@@ -144,7 +144,7 @@ class ExchangeRole:
         return RoutedTickets(shelved.accepted, full=shelved.full, lanes=named)
 
     async def room(self, asked: Asked) -> Answer:
-        """For fresh tickets of each lane: the room of the queue process that they go to."""
+        """Returns for each lane the free capacity of the queue process to which its next tickets go."""
         lanes: list[FullLane] = asked.content.lanes
         wanted: dict[str, list[int]] = {}
         for index, (_, route, is_urgent) in enumerate(lanes):
@@ -159,13 +159,13 @@ class ExchangeRole:
         return answer(Rooms(rooms))
 
     def _home(self, route: str, *, is_high: bool) -> str:
-        """Where fresh tickets go; while that one is away, where they go then."""
+        """Returns the queue process of a first delivery; while it is unavailable, that of a later delivery."""
         queues = self._config.kind(is_high=is_high)
         turns = [queues[queue_index(route, deliveries, len(queues))] for deliveries in range(1, 2 * len(queues) + 1)]
         return self._absence.in_order(turns)[0]
 
     async def _look(self, address: str, lanes: list[Lane]) -> list[int]:
-        """One that is away cannot say: whatever would go to it is worth a claim, and goes elsewhere."""
+        """Requests free capacities; without a response they count as 1, because the tickets go elsewhere then."""
         try:
             told = await self._lines.tell(
                 address, "/queue/room", Lanes(lanes=lanes), kind=Rooms, deadline_s=_DEADLINE_S
@@ -177,7 +177,7 @@ class ExchangeRole:
         return told.rooms
 
     async def stats(self, asked: Asked) -> Answer:
-        """What went where."""
+        """Returns the queue processes and the number of tickets that each has accepted."""
         return answer(
             {
                 "normal": self._config.normal,

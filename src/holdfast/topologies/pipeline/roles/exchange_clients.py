@@ -1,4 +1,4 @@
-"""The exchanges as a watcher sees them: one after the other, and the next one if one is away."""
+"""A watcher's client of the exchanges: calls them in turn, and the next one if one is unavailable."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -25,15 +25,15 @@ class Exchanges:
         self.absence = Absence("exchange")
 
     async def push(self, tickets: Sequence[Ticket], keep_ms: int) -> RoutedTickets:
-        """Hands tickets on; `UnavailableError` if no exchange answers, and yet some may have been taken."""
+        """Sends tickets. Raises `UnavailableError` if no exchange responds; some may still have been accepted."""
         return await self._ask("/exchange/push", PushTickets(jobs=list(tickets), keep_ms=keep_ms), RoutedTickets)
 
     async def rooms(self, lanes: Sequence[FullLane]) -> list[int]:
-        """For how many more tickets of each lane there is room; `UnavailableError` if no exchange answers."""
+        """Returns the free capacity of each lane. Raises `UnavailableError` if no exchange responds."""
         return (await self._ask("/exchange/room", FullLanesReply(lanes=list(lanes)), Rooms)).rooms
 
     async def _ask(self, path: str, content: object, kind: type[T]) -> T:
-        """Asks the next one in turn, and all others if need be: whatever is asked for may be asked for twice."""
+        """Calls the next exchange in turn, and the others if it fails; all requests are repeatable."""
         self._turn += 1
         start = self._turn % len(self._addresses)
         failure: HoldfastError | None = None
@@ -46,4 +46,4 @@ class Exchanges:
             else:
                 self.absence.answered(address)
                 return told
-        raise UnavailableError(f"no exchange answers: {failure}", reason="NO_EXCHANGE")
+        raise UnavailableError(f"no exchange responds: {failure}", reason="NO_EXCHANGE")

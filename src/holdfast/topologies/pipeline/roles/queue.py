@@ -1,7 +1,8 @@
 """A queue process: tickets that wait on a shelf, and workers that wait for them.
 
-Invariants: who waits is answered as soon as something comes that it wants, in the order of asking; whoever has left, or
-was kept waiting for as long as it said, takes nothing. What is lost with this process is sent again by the watchers.
+Invariants: waiting requests are answered as soon as a matching ticket comes, in their order; a request whose worker has
+disconnected, or whose time is over, takes no ticket. Tickets that are lost with this process are sent again by the
+watchers.
 """
 
 import asyncio
@@ -32,17 +33,17 @@ from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get, post
 from holdfast.topologies.pipeline.roles.role_server import left
 from holdfast.topologies.pipeline.roles.shelf import Lane, Pushed, Shelf, Wish
 
-#: How many tickets of one lane are wanted here: enough for fast workers between two looks of a watcher.
+#: The wanted number of tickets of one lane: enough for fast workers between two polls of a watcher.
 LANE_WANTED = 1_000
-#: What several watchers bring at the same time is taken, too: to make rows visible again costs more than tickets do.
+#: More are accepted if several watchers push concurrently: making rows visible again costs more than keeping tickets.
 LANE_MAX = 2_500
 _PEEKED_MAX = 100
-#: A lane that was full is worth a claim once this part of it is free: one quarter.
+#: A full lane reports free capacity once one quarter is free: less is not worth a claim.
 _WORTH_PART = 4
 
 
 class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a queue process works. `kind` and `index` say which of the fixed list it is, for people."""
+    """The configuration of a queue process. `kind` and `index` identify it for operators."""
 
     kind: str = "normal"
     index: int = 0
@@ -52,13 +53,13 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Peek(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many tickets to look at."""
+    """The number of tickets to show."""
 
     count: Annotated[int, msgspec.Meta(ge=0)] = 1
 
 
 class Waiter:
-    """Somebody who is kept waiting."""
+    """A request that waits for tickets."""
 
     __slots__ = ("ask", "done", "wish")
 
@@ -74,10 +75,10 @@ class QueueRole:
     def __init__(self, config: QueueConfig) -> None:
         self._config = config
         self._shelf: Shelf[Ticket] = Shelf(config.lane_max, config.aging_ms)
-        #: How many more a lane could take when it has as many as are wanted.
+        #: The capacity of a lane beyond the wanted number.
         self._spare = max(0, config.lane_max - config.lane_wanted)
         self._now_ms = SystemClock().steady_ms
-        #: In the order of asking.
+        #: In the order of the requests.
         self._waiters: dict[Waiter, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -86,18 +87,18 @@ class QueueRole:
             "queue",
             {
                 "pushed": "Tickets that were put on the shelf.",
-                "refused": "Tickets that found their lane full.",
-                "leases": "Times that a worker took a ticket.",
+                "refused": "Tickets that were refused because their lane was full.",
+                "leases": "Tickets that workers took.",
                 "released": "Tickets that were put back.",
                 "expired": "Tickets that were not deleted in time and wait again.",
                 "deleted": "Tickets that were deleted.",
             },
         )
-        self.tally.gauge("waiting", "Tickets that wait.", lambda: self._shelf.waiting)
-        self.tally.gauge("leased", "Tickets that workers have.", lambda: self._shelf.taken)
+        self.tally.gauge("waiting", "Waiting tickets.", lambda: self._shelf.waiting)
+        self.tally.gauge("leased", "Tickets that workers have taken.", lambda: self._shelf.taken)
 
     def vitals(self) -> RoleHealth:
-        """What it says of itself."""
+        """Returns the health and the metrics of this role."""
         return RoleHealth(
             "queue",
             health=lambda: {"type": self._config.kind, "index": self._config.index},
@@ -106,20 +107,20 @@ class QueueRole:
         )
 
     def routes(self) -> list[Route]:
-        """The rows of the table."""
+        """Returns the routes of this role."""
         return [
             post("/queue/push", self.push, PushTickets, "Put tickets on the shelf", Scope.SUBMIT),
-            post("/queue/lease", self.lease, Take, "Take tickets for a while"),
+            post("/queue/lease", self.lease, Take, "Take tickets until their visibility timeout"),
             post("/queue/release-lease", self.release, Named, "Put tickets back"),
-            post("/queue/delete", self.delete, Named, "Forget tickets"),
-            post("/queue/room", self.room, Lanes, "How many more tickets there is room for", Scope.SUBMIT),
-            msgspec.structs.replace(get("/queue/peek", self.peek, "Who is next"), query=Peek),
-            get("/queue/all", self.all, "Everything that is here"),
-            get("/queue/stats", self.stats, "The shelf in numbers"),
+            post("/queue/delete", self.delete, Named, "Delete tickets"),
+            post("/queue/room", self.room, Lanes, "Free capacity of lanes", Scope.SUBMIT),
+            msgspec.structs.replace(get("/queue/peek", self.peek, "The next tickets"), query=Peek),
+            get("/queue/all", self.all, "All tickets"),
+            get("/queue/stats", self.stats, "Statistics of the shelf"),
         ]
 
     def let_go(self) -> None:
-        """Whoever waits is answered now, with nothing."""
+        """Answers all waiting requests at once, without tickets."""
         self._is_stopping = True
         for waiter in self._waiters:
             if not waiter.done.done():
@@ -127,15 +128,15 @@ class QueueRole:
         if self._timer is not None:
             self._timer.cancel()
 
-    # -- what other roles ask for
+    # -- requests of other roles
 
     async def push(self, asked: Asked) -> Answer:
-        """Accepts what there is room for."""
+        """Accepts tickets as far as there is capacity."""
         push: PushTickets = asked.content
         return answer(self.shelve(push.tickets(), push.keep_ms))
 
     def shelve(self, tickets: Iterable[Ticket], keep_ms: int) -> ShelvedReply:
-        """The same for whoever is in this process."""
+        """Accepts tickets; also for callers in this process."""
         now_ms, accepted, new = self._now_ms(), 0, set[Lane]()
         full: list[str] = []
         full_lanes = set[Lane]()
@@ -155,14 +156,14 @@ class QueueRole:
         return ShelvedReply(accepted, full, [lane for lane in new - full_lanes if not self._room(lane)])
 
     async def lease(self, asked: Asked) -> Answer:
-        """What is wanted, at once if it is here; else as soon as it comes, or nothing when the time is over."""
+        """Returns matching tickets, as soon as there are any; none if `wait_ms` is over before."""
         ask: Take = asked.content
         if not 1 <= ask.count <= limits.LEASES_PER_GRANT_MAX:
             raise InvalidArgumentError(
-                f"expected count to be 1 to {limits.LEASES_PER_GRANT_MAX}, got {ask.count}", reason="COUNT_INVALID"
+                f"count must be 1 to {limits.LEASES_PER_GRANT_MAX}, got {ask.count}", reason="COUNT_INVALID"
             )
         if ask.visibility_ms < 1 or ask.wait_ms < 0:
-            raise InvalidArgumentError("expected visibility_ms and wait_ms to be positive", reason="TIME_INVALID")
+            raise InvalidArgumentError("visibility_ms and wait_ms must be positive", reason="TIME_INVALID")
         wish = Wish(frozenset(ask.types), frozenset(ask.queues))
         found = self._take(ask, wish)
         if not found and ask.wait_ms and not self._is_stopping:
@@ -170,7 +171,7 @@ class QueueRole:
         return answer(TakenTickets(found))
 
     async def release(self, asked: Asked) -> Answer:
-        """Puts tickets back that were taken."""
+        """Puts back taken tickets."""
         named: Named = asked.content
         back = self._shelf.release(named.ids(), named.worker_id)
         self.tally.add("released", len(back))
@@ -178,32 +179,32 @@ class QueueRole:
         return answer({"released": len(back)})
 
     async def delete(self, asked: Asked) -> Answer:
-        """Forgets tickets, whoever has them."""
+        """Deletes tickets, taken or not."""
         deleted = self._shelf.delete(asked.content.ids())
         self.tally.add("deleted", deleted)
         return answer({"deleted": deleted})
 
     async def room(self, asked: Asked) -> Answer:
-        """How many more of each lane; none as long as that is too few for a claim to be worth it."""
+        """Returns the free capacity of each lane; 0 while it is too small to be worth a claim."""
         self._advance()
         rooms = map(self._room, asked.content.lanes)
         wanted = self._shelf.lane_max - self._spare
         return answer(Rooms([room if room * _WORTH_PART >= wanted else 0 for room in rooms]))
 
     def _room(self, lane: Lane) -> int:
-        """How many more tickets of this lane are wanted."""
+        """Returns how many more tickets of this lane are wanted."""
         return max(0, self._shelf.room(lane) - self._spare)
 
-    # -- what people look at
+    # -- views for operators
 
     async def peek(self, asked: Asked) -> Answer:
-        """Who is next, without being taken."""
+        """Returns the next tickets, without taking them."""
         self._advance()
         count = asked.query.count if asked.query is not None else 1
         return answer({"jobs": self._shelf.peek(min(count, _PEEKED_MAX))})
 
     async def all(self, asked: Asked) -> Answer:
-        """All tickets, in the order of arrival."""
+        """Returns all tickets, in the order of arrival."""
         self._advance()
         now_ms = self._now_ms()
         jobs = [
@@ -219,7 +220,7 @@ class QueueRole:
         return answer({"jobs": jobs, "count": len(jobs)})
 
     async def stats(self, asked: Asked) -> Answer:
-        """The shelf in numbers."""
+        """Returns the statistics of the shelf."""
         self._advance()
         shelf = self._shelf
         lanes = [
@@ -266,7 +267,7 @@ class QueueRole:
             del self._waiters[waiter]
 
     def _serve(self, lanes: Collection[Lane]) -> None:
-        """Something of these lanes waits: for whoever waits for that."""
+        """Answers the waiting requests that match these lanes, which have new tickets."""
         if not lanes:
             return
         for waiter in self._waiters:
@@ -276,14 +277,14 @@ class QueueRole:
                     waiter.done.set_result(found)
 
     def _advance(self) -> None:
-        """What time does: leases end, and tickets grow old."""
+        """Ends expired leases, and drops old tickets."""
         back = self._shelf.advance(self._now_ms())
         if back:
             self.tally.add("expired", len(back))
             self._serve({(ticket.queue, ticket.route) for ticket in back})
 
     def _watch_time(self) -> None:
-        """Whoever waits is told by a timer; everybody else looks at the time when asking."""
+        """Sets a timer for the waiting requests; new requests advance the shelf themselves."""
         next_ms = self._shelf.next_ms()
         if next_ms is None or self._is_stopping or (self._timer is not None and self._timer_ms <= next_ms):
             return

@@ -1,4 +1,4 @@
-"""What every role answers to whoever looks after it: whether it lives, whether it works, and what it has counted."""
+"""The routes of every role for monitoring: liveness, readiness and metrics."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -15,57 +15,57 @@ from holdfast.server.http.routing import EVERYBODY, Handler, Route
 
 
 class RoleHealth(msgspec.Struct, frozen=True):
-    """What a role says of itself."""
+    """The health and the metrics of a role."""
 
     role: str
     is_ready: Callable[[], bool] = lambda: True
-    #: What `/health` tells beside the role and whether it is ready.
+    #: Additional fields of `/health`, beside the role and its status.
     health: Callable[[], Mapping[str, Any]] = dict
-    #: What it has counted.
+    #: The metrics.
     families: Callable[[], Iterable[Metric]] = tuple
-    #: Called when it begins to stop: whoever is kept waiting should be answered now.
+    #: Called when the role begins to stop: long polls should be answered now.
     on_stop: Callable[[], None] = lambda: None
 
 
 class VitalRoutes:
-    """The same routes for every role. That it lives depends on nobody else; that it is ready may."""
+    """The monitoring routes of every role. Liveness depends on no other process; readiness may."""
 
     def __init__(self, vitals: RoleHealth) -> None:
         self._vitals = vitals
 
     async def health(self, asked: Asked) -> Answer:
-        """Whether it can do its work, and what it says beside that."""
+        """Returns the readiness and the additional fields."""
         is_ready = self._vitals.is_ready()
         told = {"status": "ok" if is_ready else "not ready", "role": self._vitals.role, **self._vitals.health()}
         return answer(told, HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def live(self, asked: Asked) -> Answer:
-        """It answers, so it lives."""
+        """Responds while the process lives."""
         return Answer(HTTPStatus.OK, b"alive\n", TEXT_TYPE)
 
     async def ready(self, asked: Asked) -> Answer:
-        """Whether it can do its work, in a word."""
+        """Returns the readiness as text."""
         if self._vitals.is_ready():
             return Answer(HTTPStatus.OK, b"ready\n", TEXT_TYPE)
         return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n", TEXT_TYPE, [(b"retry-after", b"1")])
 
     async def metrics(self, asked: Asked) -> Answer:
-        """For Prometheus."""
+        """Returns the metrics for Prometheus."""
         families = list(self._vitals.families())
         return Answer(HTTPStatus.OK, await asyncio.to_thread(render, families), METRICS_TYPE)
 
     def routes(self) -> list[Route]:
-        """The rows of the table."""
+        """Returns the monitoring routes."""
         return [
-            get("/health", self.health, "Whether it can do its work", EVERYBODY),
-            get("/livez", self.live, "Whether it lives", EVERYBODY),
-            get("/readyz", self.ready, "Whether it can do its work, in a word", EVERYBODY),
-            get("/metrics", self.metrics, "For Prometheus"),
+            get("/health", self.health, "Readiness, as JSON", EVERYBODY),
+            get("/livez", self.live, "Liveness", EVERYBODY),
+            get("/readyz", self.ready, "Readiness, as text", EVERYBODY),
+            get("/metrics", self.metrics, "Metrics for Prometheus"),
         ]
 
 
 def get(path: str, handler: Handler, summary: str, right: Right = Scope.READ) -> Route:
-    """A row for something that can be looked at."""
+    """Returns a route for reading."""
     return Route(method="GET", path=path, scope=right, handler=handler, summary=summary, tag="role")
 
 
@@ -76,7 +76,7 @@ def post(
     summary: str,
     right: Right = Scope.WORK,
 ) -> Route:
-    """A row for something that is asked for by other roles; without a body, the defaults of its type are meant."""
+    """Returns a route for requests of other roles; without a body, the defaults of its type apply."""
     return Route(
         method="POST",
         path=path,

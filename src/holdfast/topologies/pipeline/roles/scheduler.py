@@ -1,8 +1,8 @@
 """The scheduler: writes jobs into the database, reads them from there, and fires schedules while it leads.
 
-Over HTTP it answers people (`/schedule`, `/jobs`, `/job`, `/health`) and gateways (`/ports/…`). It keeps nothing, and
-any number of them may serve one database. It is well while the database answers it: one that is cut off is left out by
-its gateways, and lives on.
+It serves people (`/schedule`, `/jobs`, `/job`, `/health`) and gateways (`/ports/…`) over HTTP. It stores nothing
+itself, and any number of schedulers may share one database. It is ready while the database responds. A scheduler that
+is cut off from the database keeps running, but gateways skip it.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ from holdfast.topologies.pipeline.roles.backoff import Outage
 from holdfast.topologies.pipeline.roles.role_health import RoleHealth
 from holdfast.topologies.pipeline.roles.role_server import MSGPACK_TYPE
 
-#: How often the database is asked whether it is there, and for how long its silence is no news.
+#: The interval of the checks of the database, and how long a successful one counts.
 _PING_S, _SILENCE_S = 0.5, 2.0
 
 
 def short_retries(retries: int, retry_ms: int) -> ShortRetries:
-    """How jobs of the short endpoints are tried again: the n-th time after n times n times the base."""
+    """Returns the retries of jobs of the short endpoints: the delay of the n-th retry is n squared times the base."""
     return ShortRetries(retries + 1, BackoffRule(QUADRATIC, retry_ms))
 
 
@@ -47,7 +47,7 @@ def port_routes(
     histories: HistoryApi,
     waits: LongPolls | None = None,
 ) -> list[Route]:
-    """What gateways ask for."""
+    """Returns the routes for gateways."""
     return [
         Route(
             method="POST",
@@ -70,7 +70,7 @@ def _carried(handle: Handle) -> Handler:
 
 
 def people_routes(backend: Backend) -> list[Route]:
-    """What people ask a scheduler for, in the short forms of the gateway."""
+    """Returns the routes for people, in the short forms of the gateway."""
     short = ShortForms(backend, JobRoutes(backend), ScheduleRoutes(backend))
 
     def route(method: str, path: str, scope: Scope, handler: Handler, summary: str, **more: Any) -> Route:  # noqa: ANN401 - as Route
@@ -84,7 +84,7 @@ def people_routes(backend: Backend) -> list[Route]:
 
 
 class Leader(Protocol):
-    """What is needed of `CronLeader`."""
+    """The methods of `CronLeader` that a scheduler needs."""
 
     @property
     def is_leading(self) -> bool: ...
@@ -100,21 +100,21 @@ class SchedulerRole:
     """One scheduler. `start`, then `stop`."""
 
     def __init__(self, backend: Backend, leader: Leader, ping: Callable[[], Awaitable[object]]) -> None:
-        """`backend` is the one whose database answers a `ping`."""
+        """`ping` checks the database of `backend`."""
         self._backend = backend
         self._leader = leader
         self._database = DatabaseWatch(ping)
         self._waits = LongPolls(backend.jobs)
 
     def routes(self) -> list[Route]:
-        """The rows of the table."""
+        """Returns the routes of this role."""
         backend = self._backend
         admin = backend.capability(backend.admin, Capability.ADMINISTRATION)
         schedules = backend.capability(backend.schedules, Capability.SCHEDULES)
         return [*people_routes(backend), *port_routes(backend.jobs, admin, schedules, backend.history, self._waits)]
 
     def vitals(self) -> RoleHealth:
-        """What it says of itself."""
+        """Returns the health and the metrics of this role."""
         return RoleHealth(
             "scheduler",
             is_ready=lambda: self._database.is_there,
@@ -124,12 +124,12 @@ class SchedulerRole:
         )
 
     async def start(self) -> None:
-        """Looks at the database, and competes for the right to fire schedules."""
+        """Checks the database, and starts to compete for the leadership."""
         await self._database.start()
         self._leader.start()
 
     async def stop(self) -> None:
-        """Lets another one fire schedules at once."""
+        """Resigns the leadership, and stops the checks of the database."""
         await self._leader.stop()
         await self._database.stop()
 
@@ -137,17 +137,17 @@ class SchedulerRole:
         return {"leader": self._leader.is_leading, "epoch": self._leader.epoch, **self._database.words}
 
     def _families(self) -> Iterator[Metric]:
-        ticks = CounterMetricFamily("holdfast_schedule_ticks", "Ticks that came up here.", labels=("outcome",))
+        ticks = CounterMetricFamily("holdfast_schedule_ticks", "Ticks that it has processed.", labels=("outcome",))
         for outcome, count in self._leader.ticks.items():
             ticks.add_metric((outcome,), count)
         yield ticks
-        yield GaugeMetricFamily("holdfast_leader", "Whether it fires schedules.", value=self._leader.is_leading)
+        yield GaugeMetricFamily("holdfast_leader", "Whether this scheduler leads.", value=self._leader.is_leading)
         there = self._database.is_there
-        yield GaugeMetricFamily("holdfast_scheduler_database", "Whether the database answers.", value=there)
+        yield GaugeMetricFamily("holdfast_scheduler_database", "Whether the database responds.", value=there)
 
 
 class DatabaseWatch:
-    """Whether the database answers, as it last did; nobody who asks has to wait for it."""
+    """Checks in the background whether the database responds, so that requests need not wait for it."""
 
     def __init__(self, ping: Callable[[], Awaitable[object]]) -> None:
         self._ping = ping
@@ -157,21 +157,21 @@ class DatabaseWatch:
 
     @property
     def is_there(self) -> bool:
-        """Whether it was heard of lately."""
+        """Whether the database responded lately."""
         return time.monotonic() - self._heard_s < _SILENCE_S
 
     @property
     def words(self) -> Mapping[str, str]:
-        """The same for people."""
+        """The same as a field of `/health`."""
         return {"database": "reachable" if self.is_there else "away"}
 
     async def start(self) -> None:
-        """Asks once, and from then on again and again."""
+        """Checks the database once, and from then on periodically."""
         await self._look()
         self._task = asyncio.create_task(going_on(self._keep_looking))
 
     async def stop(self) -> None:
-        """Asks no more."""
+        """Stops the checks."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -1,7 +1,8 @@
-"""Who the coordinator knows, and who takes from where: its state, without clocks and without a wire.
+"""The state of a coordinator: the workers and their queue processes, without clocks and I/O.
 
-Invariants: a worker has one seat, that of the session which asked last; a session that is told so is over. Workers that
-drain take from nowhere. Whatever changes what a worker should know changes the version of its seat, and wakes it.
+Invariants: a worker has one seat, that of the session with the last request; an earlier session that learns this is
+over. Draining workers have no queue processes. Every change that a worker must know of changes the version of its seat,
+and wakes its waiting requests.
 """
 
 import asyncio
@@ -16,14 +17,14 @@ from holdfast.topologies.pipeline.roles.assignment import assign
 
 
 class QueueList(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue processes, `host:port` each, and how many of them a worker should have at least."""
+    """The queue processes, `host:port` each, and the minimum number of them for a worker."""
 
     normal: tuple[str, ...]
     high: tuple[str, ...] = ()
     breadth: int = 4
 
     def mixed(self) -> list[str]:
-        """All of them, the kinds by turns, so that most workers have some of each."""
+        """Returns all queue processes with the kinds alternating, so that most workers get some of each."""
         pairs = zip_longest(self.high, self.normal)
         return list(dict.fromkeys(queue for queue in chain.from_iterable(pairs) if queue is not None))
 
@@ -37,28 +38,28 @@ class Seat:
         self.kind = kind
         self.slots = slots
         self.queues: tuple[str, ...] = ()
-        #: How many jobs it last said that it runs.
+        #: The number of running jobs in its last heartbeat.
         self.running = 0
         self.heard_s = 0.0
-        #: It says so itself.
+        #: The worker has reported that it drains.
         self.is_draining = False
-        #: Somebody asks it to.
+        #: An operator has requested that it drains.
         self.is_drain_asked = False
         self.changed = asyncio.Event()
 
     @property
     def version(self) -> int:
-        """The same for the same queue processes and wishes, in every life of a coordinator; never 0."""
+        """A checksum of the queue processes and the drain request, equal in every coordinator; never 0."""
         return crc32("\n".join((*self.queues, str(self.is_drain_asked))).encode()) or 1
 
     def place(self, now_s: float) -> QueueAssignment:
-        """As it is kept."""
+        """Returns the place to save."""
         is_draining = self.is_draining or self.is_drain_asked
         heard_ms_ago = max(0, round((now_s - self.heard_s) * 1_000))
         return QueueAssignment(self.worker, self.session, self.kind, self.slots, self.queues, heard_ms_ago, is_draining)
 
     def wake(self) -> None:
-        """Whoever waits for a change of this seat looks at it again."""
+        """Wakes the requests that wait for a change of this seat."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -70,7 +71,7 @@ class Seats:
         self._queues = queues
         self._order = queues.mixed()
         self._seats: dict[str, Seat] = {}
-        #: Whose place has changed since it was last written down, and who has gone.
+        #: Workers whose place has changed since it was last saved, and workers that have left.
         self.changed: set[str] = set()
         self.gone: set[str] = set()
 
@@ -78,7 +79,7 @@ class Seats:
         return len(self._seats)
 
     def get(self, worker: str) -> Seat | None:
-        """The worker's seat, if it has one."""
+        """Returns the worker's seat, if it has one."""
         return self._seats.get(worker)
 
     def has(self, worker: str, session: str) -> bool:
@@ -87,11 +88,11 @@ class Seats:
         return seat is not None and seat.session == session
 
     def all(self) -> list[Seat]:
-        """Everyone, by name."""
+        """Returns all seats, by worker."""
         return [self._seats[worker] for worker in sorted(self._seats)]
 
     def sit(self, seat: Seat) -> Seat:
-        """A worker comes, or comes again under another session; it keeps what it took from."""
+        """Adds a worker, or replaces its session; a known worker keeps its queue processes as far as possible."""
         before = self._seats.get(seat.worker)
         if before is not None:
             seat.queues = before.queues
@@ -103,7 +104,7 @@ class Seats:
         return seat
 
     def restore(self, places: Iterable[QueueAssignment], heard_s: float) -> None:
-        """Workers of a life before, unless they are here already."""
+        """Adds the workers of an earlier coordinator, except those that are known or have left."""
         for place in places:
             if place.worker not in self._seats and place.worker not in self.gone:
                 seat = self._seats[place.worker] = Seat(place.worker, place.session, place.kind, place.slots)
@@ -112,7 +113,7 @@ class Seats:
         self.share()
 
     def leave(self, workers: Collection[str]) -> None:
-        """Workers go."""
+        """Removes workers."""
         for worker in workers:
             seat = self._seats.pop(worker, None)
             if seat is not None:
@@ -122,7 +123,7 @@ class Seats:
         self.share()
 
     def ask_to_drain(self, worker: str, session: str) -> bool:
-        """Whether that is news; a session that came after it was asked for is not meant."""
+        """Marks a worker as draining; returns whether that is new. A session after the request is not affected."""
         seat = self._seats.get(worker)
         if seat is None or seat.session != session or seat.is_drain_asked or seat.is_draining:
             return False
@@ -133,11 +134,11 @@ class Seats:
         return True
 
     def silent(self, since_s: float) -> list[str]:
-        """Who was not heard of since then."""
+        """Returns the workers without a message since this time."""
         return [seat.worker for seat in self._seats.values() if seat.heard_s < since_s]
 
     def share(self) -> None:
-        """Shares the queue processes out; who has others than before is woken."""
+        """Assigns the queue processes; wakes the workers whose assignment has changed."""
         taking = {
             worker: seat.kind
             for worker, seat in self._seats.items()
@@ -153,10 +154,10 @@ class Seats:
                 seat.wake()
 
     def split(self, queues: Iterable[str]) -> tuple[list[str], list[str]]:
-        """The high and the normal ones of these."""
+        """Splits queue processes into high and normal ones."""
         high = [queue for queue in queues if queue in self._queues.high]
         return high, [queue for queue in queues if queue not in self._queues.high]
 
     def served(self) -> dict[str, list[str]]:
-        """The workers of each queue process."""
+        """Returns the workers of each queue process."""
         return {queue: [seat.worker for seat in self.all() if queue in seat.queues] for queue in self._order}

@@ -1,13 +1,13 @@
-"""What waits in a queue process, and who has taken what of it for a while.
+"""The tickets of a queue process: those that wait, and those that workers have taken.
 
 Invariants:
-- An id is on the shelf at most once; who comes while it is there changes nothing.
-- A lane (queue, route) holds at most `lane_max` tickets, taken ones included; those beyond are refused by name.
-- Within a lane and priority the order is that of the tickets, whenever one comes. Between priorities the earlier
-  virtual arrival wins: a priority counts as `aging_ms` of waiting a level; with 0 it is strict.
-- A ticket that was taken is gone for everybody until it is put back or its time is over, and then it waits as before.
-- A ticket is dropped when it has been here for as long as it was sent for: whoever sent it will send it again.
-- Time comes in as an argument and never goes back. Nothing here is durable, and nothing needs to be.
+- A job id is on the shelf at most once; pushing it again changes nothing.
+- A lane (queue, route) has at most `lane_max` tickets, including taken ones; more are refused.
+- Within a lane and priority, tickets are sorted by their `order`, not by arrival. Between priorities the earlier
+  virtual arrival wins: each step of priority counts as `aging_ms` of waiting; with 0, priorities are strict.
+- A taken ticket is hidden until it is put back or its visibility timeout ends; then it waits as before.
+- A ticket is dropped after the time for which it was sent: the watcher will send it again.
+- Time is an argument and never goes back. Nothing here is durable, and nothing needs to be.
 """
 
 import heapq
@@ -18,12 +18,12 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 Lane = tuple[str, str]
-#: Entries of a heap that may be out of date before anybody looks for them.
+#: How many outdated entries a heap may have before they are removed.
 _DEAD_MAX = 64
 
 
 class Shelved(Protocol):
-    """What the shelf has to know of a ticket."""
+    """The fields of a ticket that the shelf needs."""
 
     @property
     def job_id(self) -> str: ...
@@ -41,19 +41,19 @@ T = TypeVar("T", bound=Shelved)
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What somebody takes: these routes from these queues; an empty set stands for all."""
+    """The routes and queues that a worker takes; an empty set means all."""
 
     routes: frozenset[str] = frozenset()
     queues: frozenset[str] = frozenset()
 
     def wants(self, lane: Lane) -> bool:
-        """Whether tickets of this lane are wanted."""
+        """Whether the worker takes tickets of this lane."""
         queue, route = lane
         return (not self.routes or route in self.routes) and (not self.queues or queue in self.queues)
 
 
 class Pushed(Enum):
-    """What became of a ticket that was brought."""
+    """The result of a push."""
 
     TAKEN = "taken"
     KNOWN = "known"
@@ -70,9 +70,9 @@ class ShelfEntry(Generic[T]):
         self.arrived_ms = arrived_ms
         #: When it is dropped; None: never.
         self.drop_ms = drop_ms
-        #: Which of its entries in the heap is the live one; 0: none, it is taken or gone.
+        #: The number of its valid entry in the heap; 0: none, the ticket is taken or removed.
         self.place = 0
-        #: Until when it is taken, and by whom.
+        #: The end of the visibility timeout, and the worker; 0 if the ticket is not taken.
         self.until_ms = 0
         self.holder = ""
 
@@ -92,9 +92,9 @@ class Shelf(Generic[T]):
         self.aging_ms = aging_ms
         self._entries: dict[str, ShelfEntry[T]] = {}
         self._counts: dict[Lane, int] = {}
-        #: What waits, by lane and priority, the smallest in order first.
+        #: Waiting tickets by lane and priority, the smallest `order` first.
         self._waiting: dict[tuple[str, str, int], _Heap[T]] = {}
-        #: When a lease ends or a ticket is dropped.
+        #: The times when a lease ends or a ticket is dropped.
         self._times: _Heap[T] = []
         self._places = 0
         self.taken = 0
@@ -104,21 +104,21 @@ class Shelf(Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """How many can be taken."""
+        """The number of tickets that can be taken."""
         return len(self._entries) - self.taken
 
     def lanes(self) -> dict[Lane, int]:
-        """How many tickets there are of each lane."""
+        """Returns the number of tickets of each lane."""
         return dict(self._counts)
 
     def room(self, lane: Lane) -> int:
-        """How many more tickets of this lane there is room for."""
+        """Returns the free capacity of this lane."""
         return self.lane_max - self._counts.get(lane, 0)
 
-    # -- what comes and goes
+    # -- changes
 
     def push(self, ticket: T, now_ms: int, keep_ms: int = 0, waited_ms: int = 0) -> Pushed:
-        """Puts a ticket on the shelf, for so long; 0: until somebody deletes it. It may have waited elsewhere."""
+        """Puts a ticket on the shelf for `keep_ms` (0: until it is deleted); `waited_ms` counts as waiting here."""
         if ticket.job_id in self._entries:
             return Pushed.KNOWN
         lane = (ticket.queue, ticket.route)
@@ -135,7 +135,7 @@ class Shelf(Generic[T]):
         return Pushed.TAKEN
 
     def lease(self, wish: Wish, holder: str, count: int, visibility_ms: int, now_ms: int) -> list[T]:
-        """Takes the next tickets that are wanted; they are nobody else's for so long."""
+        """Takes the next matching tickets, and hides them from others for `visibility_ms`."""
         self.advance(now_ms)
         heads = [
             (self._virtual_arrival(heap[0][2]), heap[0][0], key)
@@ -156,7 +156,7 @@ class Shelf(Generic[T]):
         return taken
 
     def release(self, job_ids: Iterable[str], holder: str = "") -> list[T]:
-        """Puts back what is taken, by this holder if one is named; says which."""
+        """Puts back taken tickets, only those of `holder` if given, and returns them."""
         back: list[T] = []
         for job_id in job_ids:
             entry = self._entries.get(job_id)
@@ -166,11 +166,11 @@ class Shelf(Generic[T]):
         return back
 
     def delete(self, job_ids: Iterable[str]) -> int:
-        """Forgets tickets, taken or not; says how many."""
+        """Deletes tickets, taken or not, and returns their number."""
         return sum([self._remove(job_id) for job_id in job_ids])
 
     def advance(self, now_ms: int) -> list[T]:
-        """Puts back what was taken for long enough, and drops what was kept for long enough; what waits again."""
+        """Puts back tickets whose visibility timeout has ended, and returns them; drops tickets that are too old."""
         back: list[T] = []
         times = self._times
         while times and times[0][0] <= now_ms:
@@ -185,19 +185,19 @@ class Shelf(Generic[T]):
         return back
 
     def next_ms(self) -> int | None:
-        """When `advance` may have something to do; None: never, as things are."""
+        """Returns the time of the next possible effect of `advance`; None if there is none."""
         return self._times[0][0] if self._times else None
 
-    # -- looking
+    # -- views
 
     def peek(self, count: int) -> list[T]:
-        """The next tickets in order, without taking any."""
+        """Returns the next tickets in order, without taking them."""
         entries = [entry for entry in self._entries.values() if entry.place]
         entries.sort(key=lambda entry: (self._virtual_arrival(entry), entry.ticket.order))
         return [entry.ticket for entry in entries[:count]]
 
     def all(self) -> Iterator[ShelfEntry[T]]:
-        """Everything that is here, in the order of arrival."""
+        """Returns all tickets, in the order of arrival."""
         return iter(self._entries.values())
 
     # -- inside
@@ -250,7 +250,7 @@ class Shelf(Generic[T]):
         return True
 
     def _tidy(self, key: tuple[str, str, int], heap: _Heap[T]) -> None:
-        """The first of a heap waits; a heap without any is forgotten, so that none is looked at in vain."""
+        """Removes outdated entries, so that the first entry of a heap is valid; deletes an empty heap."""
         while heap and heap[0][2].place != heap[0][1]:
             heapq.heappop(heap)
         if not heap:

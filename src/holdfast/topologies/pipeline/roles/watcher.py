@@ -1,11 +1,12 @@
-"""A watcher: rows that should be on their way are claimed, and handed to the exchanges as tickets.
+"""A watcher: claims visible rows, and sends them to the exchanges as tickets.
 
 Invariants:
-- Only rows are claimed that some worker could run, and none of a lane that is full.
-- What was claimed and not taken is made visible again; what is lost on the way becomes so by its timeout.
-- It looks when the database says so, when the next row becomes visible, and every two seconds in any case, with jitter:
-  a wake-up that is lost costs no more than that. One that keeps coming too late lets the others look first.
-- The database and the exchanges may go and come back; it goes on when they do.
+- It claims only rows that some worker could run, and none of a full lane.
+- Rows that were claimed and not accepted are made visible again; if a ticket is lost, its row becomes visible by its
+  visibility timeout.
+- It polls after a notification of the database, when the next row becomes visible, and in any case every two seconds,
+  with jitter, in case that a notification is lost. A watcher whose polls find nothing lets the others poll first.
+- It continues after outages of the database and of the exchanges.
 """
 
 import asyncio
@@ -29,36 +30,36 @@ from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
 from holdfast.topologies.pipeline.roles.full_lanes import FullLanes
 from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get
 
-#: How often the kinds of workers are read.
+#: The interval at which the kinds of workers are read.
 _KINDS_S = 1.0
-#: Not more often than this, however much happens.
+#: The minimum interval, after notifications.
 _KINDS_S_MIN = 0.05
-#: How many rows are tidied up together, and how often what ended is looked at.
+#: The batch size of the clean-up, and the interval at which old jobs are deleted.
 _TIDY_ROWS = 1_000
 _RETIRE_S = 30.0
-#: How long what found its lane full is left alone, at least.
+#: The minimum delay of rows whose lane was full.
 _FULL_DELAY_MS = 50
-#: How soon what was meant for somebody who is away goes to somebody else.
+#: The pause before rows of an unavailable queue process are claimed again, which sends them to another one.
 _AGAIN_S = 0.01
-#: A watcher that was woken in vain leaves the next wake-ups to the others for so long, at first and at most.
+#: After a poll that found nothing, wake-ups are ignored for this time, at first and at most: other watchers are faster.
 _IDLE_S = 0.02
 _IDLE_S_MAX = 0.25
 
 
 class WatcherConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a watcher works."""
+    """The configuration of a watcher."""
 
     poll_ms: int = 2_000
-    #: How many rows are claimed together.
+    #: The number of rows of one claim.
     batch: int = 500
     visibility_ms: int = VISIBILITY_MS
-    #: How long jobs that have ended are kept, and those that FAILED.
+    #: How long finished jobs are kept, and FAILED ones.
     retain_ms: int = limits.RETAIN_MS_DEFAULT
     retain_failed_ms: int = limits.RETAIN_FAILED_MS_DEFAULT
 
 
 class AwayError(Exception):
-    """Somebody who should take tickets is away: a pause is worth more than a wake-up."""
+    """An exchange or queue process is unavailable: the watcher pauses, and ignores wake-ups meanwhile."""
 
     def __init__(self, pause_s: float) -> None:
         super().__init__()
@@ -76,13 +77,13 @@ class WatcherRole:
         self._kinds: tuple[WorkerKind, ...] = ()
         self._full = FullLanes()
         self._woken = asyncio.Event()
-        #: The database has said something: workers may have come, too.
+        #: A notification of the database after which the workers are read again.
         self._told = asyncio.Event()
         self._database = Outage("the database")
         self._line = Outage("the exchanges")
-        #: Another delivery goes elsewhere, so that the first pauses are short.
+        #: The next delivery goes to another queue process, so the first pauses are short.
         self._queues = Outage("the queue processes", first_s=0.005)
-        #: How long a wake-up is left alone after the last look, because that was in vain.
+        #: How long wake-ups are ignored after the last poll, because it found nothing.
         self._idle_s = 0.0
         self._ending = Ending()
         self._tasks: list[asyncio.Task[None]] = []
@@ -90,28 +91,28 @@ class WatcherRole:
         self.tally = RoleCounters(
             "watcher",
             {
-                "polls": "Looks at the database.",
+                "polls": "Polls of the database.",
                 "claimed": "Rows that were claimed.",
-                "delivered": "Tickets that an exchange took.",
-                "returned": "Rows that were claimed and could not be handed on.",
-                "expired": "Leases of workers that ran out.",
-                "retired": "Jobs that ended long ago and were forgotten.",
+                "delivered": "Tickets that an exchange accepted.",
+                "returned": "Rows that were claimed and could not be delivered.",
+                "expired": "Leases that expired.",
+                "retired": "Old finished jobs that were deleted.",
             },
         )
 
     def vitals(self) -> RoleHealth:
-        """What it says of itself."""
+        """Returns the health and the metrics of this role."""
         return RoleHealth("watcher", is_ready=lambda: not self._database.is_on, families=self.tally.families)
 
     def routes(self) -> list[Route]:
-        """The rows of the table."""
+        """Returns the routes of this role."""
         return [
-            get("/watcher/stats", self.stats, "The watcher in numbers"),
-            msgspec.structs.replace(get("/stats", self.stats, "The watcher in numbers"), is_short_form=True),
+            get("/watcher/stats", self.stats, "Statistics of the watcher"),
+            msgspec.structs.replace(get("/stats", self.stats, "Statistics of the watcher"), is_short_form=True),
         ]
 
     async def stats(self, asked: Asked) -> Answer:
-        """What it has done, and what it knows."""
+        """Returns the counters and the state of the watcher."""
         return answer(
             {
                 "kinds": self._kinds,
@@ -123,12 +124,12 @@ class WatcherRole:
         )
 
     def start(self) -> None:
-        """Begins to look."""
+        """Starts the loops of the watcher."""
         self._tasks = [asyncio.create_task(going_on(look)) for look in (self._look_on, self._tidy, self._know_workers)]
         self._listening = asyncio.create_task(going_on(self._listen))
 
     async def stop(self) -> None:
-        """Hands on what is being claimed, and looks no more."""
+        """Sends the rows that are being claimed, and ends the loops."""
         self._ending.begin()
         self._woken.set()
         self._told.set()
@@ -155,7 +156,7 @@ class WatcherRole:
                 await self._rest(wait_s)
 
     async def _rest(self, wait_s: float) -> None:
-        """Until it is woken; where others were quicker the last times, they are not disturbed all the time."""
+        """Waits for a wake-up; if the last polls found nothing, at least for `_idle_s`."""
         began_s = time.monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -168,7 +169,7 @@ class WatcherRole:
         self._idle_s = 0.0 if was_of_use else min(max(_IDLE_S, 2 * self._idle_s), _IDLE_S_MAX)
 
     async def _look(self) -> float:
-        """Claims all that can be handed on; how long nothing is to be expected then."""
+        """Claims and sends all rows that it can; returns the time until the next poll."""
         self.tally.add("polls")
         await self._look_at_full_lanes()
         poll_s = self._config.poll_ms / 1_000 * random.uniform(0.75, 1.25)
@@ -191,7 +192,10 @@ class WatcherRole:
         return poll_s if full_s is None else min(poll_s, full_s)
 
     async def _hand_on(self, tickets: Sequence[Ticket]) -> None:
-        """To an exchange; what is not taken goes back. `AwayError` if somebody was not there to take it."""
+        """Sends tickets to an exchange, and gives back the rows that were not accepted.
+
+        Raises `AwayError` if no exchange, or a queue process of these tickets, was available.
+        """
         try:
             routed = await self._exchanges.push(tickets, self._config.visibility_ms)
         except HoldfastError as error:
@@ -223,10 +227,10 @@ class WatcherRole:
         except HoldfastError:
             self._full.forget(lanes)
 
-    # -- beside that
+    # -- other loops
 
     async def _listen(self) -> None:
-        """Wakes whoever looks; while it is deaf, the polls have to do."""
+        """Wakes the polling loop after notifications; during an outage, it polls by time only."""
         deafness = Outage("the notices of the database")
         while True:
             try:
@@ -242,13 +246,13 @@ class WatcherRole:
                 await asyncio.sleep(self._config.poll_ms / 1_000)
 
     async def _tidy(self) -> None:
-        """Takes leases back that ran out, and now and then forgets what ended long ago."""
+        """Takes back expired leases, and deletes old jobs at intervals."""
         forget_s = 0.0
         while not self._ending.is_on:
             pause_s = self._config.poll_ms / 1_000 * random.uniform(0.25, 0.75)
             await self._ending.pause(pause_s)
             forget_s -= pause_s
-            with suppress(HoldfastError):  # the database is away, and whoever looks says so
+            with suppress(HoldfastError):  # the polling loop logs that the database is unavailable
                 await self._all(lambda: self._claims.expire(_TIDY_ROWS), "expired")
                 if forget_s <= 0:
                     forget_s = _RETIRE_S * random.uniform(0.5, 1.0)
@@ -261,14 +265,14 @@ class WatcherRole:
         )
 
     async def _all(self, some: Callable[[], Awaitable[int]], name: str) -> None:
-        """Some at a time, until there are no more."""
+        """Calls `some` until it has processed less than a full batch."""
         count = _TIDY_ROWS
         while count == _TIDY_ROWS:
             count = await some()
             self.tally.add(name, count)
 
     async def _know_workers(self) -> None:
-        """Whoever could run something new is worth a look."""
+        """Reads the kinds of workers; a change wakes the polling loop."""
         while not self._ending.is_on:
             self._told.clear()
             with suppress(HoldfastError):
@@ -284,4 +288,4 @@ class WatcherRole:
 
 
 def _nobody_there() -> HoldfastError:
-    return HoldfastError("no queue process takes anything", reason="QUEUES_AWAY")
+    return HoldfastError("no queue process accepts tickets", reason="QUEUES_AWAY")

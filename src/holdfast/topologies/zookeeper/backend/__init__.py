@@ -1,1 +1,1 @@
-"""Jobs as nodes of a ZooKeeper ensemble: clients post them, workers bid for them, no process of ours decides."""
+"""Jobs as nodes of a ZooKeeper ensemble: clients post them and workers bid for them, without a server of ours."""

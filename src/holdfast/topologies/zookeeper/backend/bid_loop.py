@@ -1,9 +1,9 @@
-"""The loop of a worker that bids while there is room, and stands in line when it finds nothing.
+"""The bidding loop of a worker: it bids while it wants jobs, and waits in line when it finds none.
 
 Invariants:
-- One loop bids. Watches, room and drain only wake it; nothing blocks them, and there is never a second loop.
-- When the loop has ended after `drain`, no bid is under way. None is in doubt either, unless the ensemble was away for
-  longer than a call may take: such a bid ends with the session, and its job is recovered.
+- One loop bids. Watches, `want` and `drain` only wake it, and never start a second loop.
+- When the loop has ended after `drain`, no bid is in flight. No bid is in doubt either, unless the ensemble was
+  unreachable for longer than the time limit of a call: such a bid ends with the session, and its job is recovered.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
 from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
 
-#: Even who is told nothing looks this often, in case the one before in the line is deaf.
+#: Look for jobs at least this often, because the worker ahead in line may not respond to its events.
 _LOOK_S = 60.0
-#: How long a drain tries to learn what became of bids that were not answered.
+#: A drain tries for this long to resolve bids without a reply.
 _DOUBT_S = limits.ZOOKEEPER_CALL_MS / 1_000
 
 
 class Taking:
-    """Takes for one session; what was taken is told to whoever has to know."""
+    """Takes jobs for one session, and passes the bids that succeeded to `tell`."""
 
     def __init__(
         self,
@@ -40,24 +40,24 @@ class Taking:
         self._tell = tell
         self._room = 0
         self._wake = Bell()
-        #: One for all looks: the library keeps a watch until it rings, and equal ones once.
+        #: One bell for all looks: kazoo keeps a watch until it fires, and keeps equal watches once.
         self._bell = Bell()
         self._draining = asyncio.Event()
-        #: Whether it stands in line and waits to be woken.
+        #: Whether the loop is in line and waits for an event.
         self.is_waiting = False
 
     def want(self, count: int) -> None:
-        """There is room for so many more."""
+        """Adds to the number of jobs to take."""
         self._room += count
         self._wake.set()
 
     def drain(self) -> None:
-        """No more bids."""
+        """Stops bidding."""
         self._draining.set()
         self._wake.set()
 
     async def run(self) -> None:
-        """Until it is drained and knows all that it has taken."""
+        """Bids until drained, then resolves the bids without a reply."""
         while not self._draining.is_set():
             try:
                 self._deliver(await self._bidder.make_sure())
@@ -73,7 +73,7 @@ class Taking:
         await self._make_sure_at_last()
 
     async def _back_or_draining(self) -> None:
-        """Waits for the ensemble; whoever drains has nothing to ask it for."""
+        """Waits until the ensemble answers again, or until a drain."""
         waits = [asyncio.ensure_future(self._connection.back()), asyncio.ensure_future(self._draining.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -84,7 +84,7 @@ class Taking:
                 wait.cancel()
 
     async def _make_sure_at_last(self) -> None:
-        """What became of bids in doubt, if the ensemble tells in time."""
+        """Resolves the bids without a reply, if the ensemble answers in time."""
         try:
             async with asyncio.timeout(_DOUBT_S):
                 while True:
@@ -95,14 +95,16 @@ class Taking:
                     else:
                         return
         except TimeoutError:
-            get_logger().info("bids_in_doubt", message="the ensemble did not answer; what was won is recovered")
+            get_logger().info(
+                "bids_in_doubt", message="the ensemble did not answer; the jobs of won bids will be recovered"
+            )
 
     async def leave(self) -> None:
-        """Steps out of the line; `UnavailableError` if it cannot, and then it ends with the session."""
+        """Leaves the line; after `UnavailableError` the place in it ends with the session."""
         await self._line.leave()
 
     async def _bid_once(self) -> None:
-        """Takes what is there; who finds nothing stands in line, and is first before it relies on being woken."""
+        """Takes waiting jobs, or joins the line if there are none; only the first in line watches the lanes."""
         if not self._line.is_in:
             if not self._deliver(await self._bidder.take(self._room)) and not self._bidder.is_unsure:
                 await self._line.is_first(self._bell)
@@ -110,7 +112,7 @@ class Taking:
         bell = self._bell
         bell.clear()
         if await self._line.is_first(bell) and self._deliver(await self._bidder.take(self._room, bell)):
-            await self._line.leave()  # the next one is first, and sees what is left
+            await self._line.leave()  # the next worker becomes first, and sees the remaining jobs
             return
         if self._bidder.is_unsure:
             return
@@ -118,7 +120,7 @@ class Taking:
             self._deliver(await self._bidder.take(self._room))
 
     async def _awake(self, bell: Bell | None) -> bool:
-        """Waits for the bell, or for whatever the holder says; False if nothing came for long."""
+        """Waits for the bell, `want` or `drain`; returns False if none of them came within `_LOOK_S`."""
         self.is_waiting = bell is not None
         waits = [asyncio.ensure_future(each.wait()) for each in (self._wake, bell) if each is not None]
         try:

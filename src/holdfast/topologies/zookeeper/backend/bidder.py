@@ -1,10 +1,11 @@
-"""Looking for jobs and bidding for them.
+"""Finds waiting jobs and bids for them.
 
 Invariants:
-- A look reads the first bucket of each lane and no other, so it costs the same however many jobs wait.
-- A bid is one transaction; what it found is checked by it, and need not be true any more. Several bids are under way
-  at a time, in the order of the postings.
-- A bid that was not answered is kept until it is known whether it was made: nobody else would run its job.
+- A look reads the returned jobs and the first non-empty bucket of each lane, so its cost does not depend on the number
+  of waiting jobs.
+- A bid is one transaction, which checks that what the look found is still true. Several bids are in flight at a time,
+  in the order of the postings.
+- A bid without a reply is kept until it is known whether it succeeded: if it did, no other worker would run the job.
 """
 
 import asyncio
@@ -27,18 +28,18 @@ from holdfast.topologies.zookeeper.backend.transactions import Check, Delete, Do
 from holdfast.topologies.zookeeper.backend.transition_log import log_changed
 from holdfast.topologies.zookeeper.backend.worker_nodes import WorkerNodeKind
 
-#: Bids that are under way at a time.
+#: Maximum number of bids in flight.
 _BIDS_MAX = 64
-#: So long what was seen is bid for without another look: a more urgent job may have come meanwhile.
+#: Postings are bid for without another look for this long; a more urgent job may have come since.
 _FRESH_S = 0.2
 
 
 class MadeBid(NamedTuple):
-    """A bid that was made."""
+    """A bid that succeeded."""
 
     kept: Kept
     assignment: Assignment
-    #: When the bid was sent, by this process's clock.
+    #: Time of sending, by this process's clock.
     sent_s: float
 
 
@@ -58,27 +59,27 @@ class Bidder:
         self._connection, self._paths = changing.connection, changing.paths
         self._kind = kind
         self._worker = worker
-        #: What every bid checks: that no newer session of this worker has come. Set when this one has.
+        #: Checked by every bid: no newer session of this worker exists. Replaced when this session starts.
         self.fence = Check(self._paths.held_by(worker))
         self._seen: list[tuple[NodeLane, Posting]] = []
         self._seen_s = 0.0
         self._turn = 0
-        #: Bids that were not answered.
+        #: Bids without a reply.
         self._unsure: list[_Bid] = []
-        #: Whether a job that was seen could not be read: no bell will ring for it.
+        #: Whether the record of a posting could not be read; no bell rings for it.
         self._is_unread = False
 
     @property
     def is_unsure(self) -> bool:
-        """Whether something was not answered since `make_sure`: a bid, or what a job is that was seen."""
+        """Whether a bid or the read of a record has had no reply since `make_sure`."""
         return bool(self._unsure) or self._is_unread
 
     def forget(self) -> None:
-        """What was seen may have changed."""
+        """Discards the postings of the last look."""
         self._seen = []
 
     async def take(self, count: int, bell: Bell | None = None) -> list[MadeBid]:
-        """Up to so many jobs; with a bell, it rings when there may be more."""
+        """Takes up to `count` jobs; the bell, if given, rings when there may be more."""
         if bell is not None or not self._seen or time.monotonic() - self._seen_s > _FRESH_S:
             self._seen_s = time.monotonic()
             self._seen = await self._look(bell)
@@ -89,13 +90,13 @@ class Bidder:
             won = await self._bid(tried)
             taken += won
             lost = len(tried) - len(won)
-            if lost and len(self._seen) > 1:  # others are at the same postings: let them
+            if lost and len(self._seen) > 1:  # other workers bid for these postings: skip some
                 skip = random.randrange(min(2 * lost, len(self._seen)))
                 self._seen = self._seen[skip:] + self._seen[:skip]
         return taken
 
     async def make_sure(self) -> list[MadeBid]:
-        """Those of the bids that were not answered which were made; `UnavailableError` if that cannot be told yet."""
+        """Returns the bids without a reply that succeeded; `UnavailableError` if that cannot be read yet."""
         taken: list[MadeBid] = []
         for bid in self._unsure:
             kept = await self._changing.read(bid.record.id)
@@ -107,14 +108,14 @@ class Bidder:
                     and stat.created_id == kept.record.token
                 ):
                     taken.append(_won(bid, kept, await self._assignment(kept.record)))
-        self._unsure = []  # only now: what was found out is lost if the last of them cannot be told yet
+        self._unsure = []  # only after the loop: if a read fails, the next call checks all of them again
         self._is_unread = False
         return taken
 
     # -- looking
 
     async def _look(self, bell: Bell | None) -> list[tuple[NodeLane, Posting]]:
-        """What waits for this kind of worker, the most urgent first; lanes that are equally urgent take turns."""
+        """Returns the postings that this worker takes, most urgent first; lanes of equal priority take turns."""
         names = await self._connection.children(self._paths.waiting, bell) or []
         lanes = [lane for lane in map(lane_named, sorted(names)) if self._kind.takes(lane)]
         self._turn += 1
@@ -126,10 +127,10 @@ class Bidder:
         return [(lane, posting) for lane, found in zip(lanes, postings, strict=True) for posting in found]
 
     async def _look_into(self, lane: NodeLane, bell: Bell | None) -> list[Posting]:
-        """What came back, and the first bucket that is not empty.
+        """Returns the returned jobs of a lane, and the postings in its first non-empty bucket.
 
-        The bell also rings when another bucket is opened, and when somebody else takes from the one that is looked at:
-        what is in later ones is seen then.
+        The bell also rings when a bucket is added, and when another worker takes a job from a bucket that was read: the
+        next look then sees later buckets.
         """
         back = self._connection.children(self._paths.bucket(lane, BACK), bell)
         names = await self._connection.children(self._paths.lane(lane), bell) or []
@@ -140,14 +141,14 @@ class Bidder:
             waiting = await self._connection.children(path, bell)
             if waiting:
                 return postings + sorted(posting_named(name, each) for each in waiting)
-            if waiting is not None and name != buckets[-1]:  # closed and empty: nothing can come any more
+            if waiting is not None and name != buckets[-1]:  # closed and empty: no posting can be added
                 self._connection.transact([Delete(path, CLOSED)])
         return postings
 
     # -- bidding
 
     async def _bid(self, tried: list[tuple[NodeLane, Posting]]) -> list[MadeBid]:
-        """What was won; whatever fails, each bid that was sent is settled or kept until it can be."""
+        """Bids, and returns the bids that succeeded; every bid that was sent is settled or kept in `_unsure`."""
         reads = [self._connection.get(self._paths.record(posting.job_id)) for _, posting in tried]
         bids: list[_Bid] = []
         for (lane, posting), read in zip(tried, reads, strict=True):
@@ -159,7 +160,7 @@ class Bidder:
                 break
             kept = kept_of(node) if node is not None else None
             if kept is None or not _waits_there(kept.record, lane, posting):
-                # Whoever took or ended the job took its posting along, but for one that nobody will ever take.
+                # Taking or ending a job deletes its posting, so this one is left over and can never be taken.
                 self._connection.transact([Delete(self._paths.posting(lane, posting))])
                 continue
             bids.append(self._send(kept, posting))
@@ -187,7 +188,7 @@ class Bidder:
         try:
             node = await bid.payload if bid.payload is not None else None
         except UnavailableError:
-            self._unsure.append(bid)  # it is ours, and what it is about is read once somebody answers
+            self._unsure.append(bid)  # the bid succeeded; `make_sure` reads the payload again
             return None
         return _won(bid, kept, assignment_of(record, node.data if node else b""))
 

@@ -1,7 +1,7 @@
-"""What nobody needs any more is taken away: jobs whose time of retention is over, and nodes with nothing below them.
+"""Removes jobs whose retention is over, and empty nodes.
 
-Invariants: a job goes with all its nodes or not at all; a node is only ever taken away empty, by the ensemble's own
-rule.
+Invariants: all nodes of a job are removed together or not at all; only empty nodes are removed, because ZooKeeper
+refuses to delete others.
 """
 
 import asyncio
@@ -14,24 +14,24 @@ from holdfast.topologies.zookeeper.backend.transactions import Delete, Step
 
 _AT_A_TIME = 64
 _MINUTE_MS = 60_000
-#: How often the index is looked through.
+#: Interval between passes over the index.
 _INDEX_MS = 60 * _MINUTE_MS
 
 
 class Tidying:
-    """Tidies up, now and then."""
+    """Removes expired jobs and empty nodes, in passes."""
 
     def __init__(self, changing: Changing) -> None:
         self._changing = changing
         self._connection, self._paths = changing.connection, changing.paths
-        #: When the index was last looked through, by the ensemble's clock.
+        #: Time of the last pass over the index, by the ensemble's clock.
         self._indexed_ms = 0
-        #: Lanes and lines in which nothing was at the last look.
+        #: Lanes and lines that were empty in the last pass.
         self._empty: set[str] = set()
 
     async def look(self, retention: NodeRetention) -> None:
-        """Once over everything."""
-        # FAILED jobs of earlier versions are among all others, and go with them.
+        """Makes one pass."""
+        # Earlier versions put FAILED jobs under `ended` too; they expire like all others there.
         await self._forget_ended(self._paths.ended, retention.retain_ms)
         await self._forget_ended(self._paths.failed, retention.retain_failed_ms)
         if self._connection.now_ms() - self._indexed_ms >= _INDEX_MS:
@@ -47,7 +47,7 @@ class Tidying:
             self._connection.transact([Delete(minute)])
 
     async def _minutes(self, top: str, retain_ms: int) -> list[str]:
-        """The nodes of minutes that ended so long ago, oldest first."""
+        """Returns the nodes of minutes that ended at least `retain_ms` ago, oldest first."""
         before_ms = self._connection.now_ms() - retain_ms
         names = sorted(await self._connection.children(top) or [])
         return [f"{top}/{name}" for name in names if minute_start_ms(name) + _MINUTE_MS <= before_ms]
@@ -60,17 +60,20 @@ class Tidying:
                 await self._changing.forget(kept, note)
 
     async def _drop_index(self, retention: NodeRetention) -> None:
-        """Minutes of the index with no job left; many keep a FAILED job for days, so they are only read."""
+        """Deletes empty minutes of the index.
+
+        Many minutes keep a FAILED job for days, so their number of children is read before a delete is tried.
+        """
         minutes = await self._minutes(self._paths.index, retention.retain_ms)
         for start in range(0, len(minutes), _AT_A_TIME):
             part = minutes[start : start + _AT_A_TIME]
             stats = await asyncio.gather(*map(self._connection.exists, part))
             for minute, stat in zip(part, stats, strict=True):
                 if stat is not None and not stat.children:
-                    self._connection.transact([Delete(minute)])  # refused if a job has come
+                    self._connection.transact([Delete(minute)])  # refused if a job was added
 
     async def _drop_empty(self) -> None:
-        """What was empty twice in a row; whoever needs it again makes it again."""
+        """Deletes lanes and lines that were empty in two passes in a row; they are created again when needed."""
         paths, empty = self._paths, set[str]()
         for top in (paths.waiting, paths.lines):
             for name in await self._connection.children(top) or []:

@@ -1,12 +1,12 @@
 """One session with an ensemble, as one event loop uses it.
 
 Invariants:
-- A request is sent when its method is called, and answered in that order: callers may have many under way.
-- Every request is answered in time or fails. It fails at once while nobody is connected: the library would keep it, and
-  the loop as well once it keeps a few hundred. After `UnavailableError` it is unknown whether the ensemble has done
-  it, or will: only what is read after `sync`, on a session that is connected again, says so. Nothing is sent twice
-  here.
-- The session lives as long as the loop does: what stands still for longer than half its time pings no more.
+- A request is sent when its method is called, and answered in that order: callers may have many in progress.
+- Every request is answered in time or fails. It fails at once while there is no connection: the library would queue it,
+  and block the loop once its queue has a few hundred. After `UnavailableError` it is unknown whether the ensemble has
+  executed it, or will: only a read after `sync`, on a session that is connected again, shows that. No request is sent
+  twice here.
+- The session lives as long as the event loop: a loop that stalls for more than half the session timeout sends no pings.
 - A watch only rings a bell. It also rings when the connection is lost, because what it waits for may have happened
   meanwhile.
 """
@@ -38,12 +38,10 @@ from holdfast.topologies.zookeeper.backend.kazoo_answers import (
     unknown,
 )
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell, Bridge, Convert, KazooAnswer, Watch
-from holdfast.topologies.zookeeper.backend.kazoo_ping_patch import ping_only_if
-from holdfast.topologies.zookeeper.backend.kazoo_xid_patch import drop_if_misread
+from holdfast.topologies.zookeeper.backend.kazoo_patches import drop_if_misread, note_what_is_granted, ping_only_if
 from holdfast.topologies.zookeeper.backend.paths import LAYOUT, Paths
 from holdfast.topologies.zookeeper.backend.session_guard import SessionGuard
-from holdfast.topologies.zookeeper.backend.session_guard_program import Session
-from holdfast.topologies.zookeeper.backend.session_timeout import note_what_is_granted
+from holdfast.topologies.zookeeper.backend.session_guard_program import GuardedSession
 from holdfast.topologies.zookeeper.backend.transactions import (
     Check,
     Create,
@@ -63,11 +61,11 @@ _CALL_S = limits.ZOOKEEPER_CALL_MS / 1_000
 _PROTECTED_AT_A_TIME = 256
 #: Before anything is tried again that could not be done although the ensemble answers.
 _PAUSE_S = 0.05
-#: After how long it is said again that nobody answers: at first, and at most.
+#: Pause before the outage is logged again: at first, and at most.
 _AWAY_S, _AWAY_S_MAX = 2 * _CALL_S, 300.0
 #: The library takes note of a watch a moment after it has answered.
 _NOTED_S = 1.0
-#: The library's logs are for its own authors: whoever wants them configures this logger.
+#: The library's logs are off unless this logger is configured.
 _LOGGER = logging.getLogger("holdfast.zookeeper.client")
 _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False
@@ -118,7 +116,7 @@ class EnsembleConnection:
         self._clock = (0.0, 0.0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
-        #: When it is said next that nobody answers, and for how long nothing is said after that.
+        #: When the outage is logged next, and the pause after that.
         self._away_told = (0.0, _AWAY_S)
         self._guard: SessionGuard | None = None
 
@@ -128,7 +126,7 @@ class EnsembleConnection:
         return int(at_ms + (time.monotonic() - at_s) * 1_000)
 
     async def open(self) -> None:
-        """Connects and makes sure of the layout; `UnavailableError` if nobody answers in time."""
+        """Connects and creates the layout if needed; `UnavailableError` if no server answers in time."""
         try:
             self._client.start_async()
             await self.connected()
@@ -174,7 +172,7 @@ class EnsembleConnection:
         self._bridge.inbox.put(stopped.set)
 
     async def connected(self) -> None:
-        """Waits until somebody can be asked; `UnavailableError` if that takes too long."""
+        """Waits until a server is connected; `UnavailableError` if that takes too long."""
         if self._is_closed:
             raise unknown("the connection to ZooKeeper was closed")
         try:
@@ -184,7 +182,7 @@ class EnsembleConnection:
             raise UnavailableError(f"no ZooKeeper server answers at {self.hosts}", reason="ENSEMBLE_AWAY") from None
 
     async def back(self) -> None:
-        """Waits until somebody can be asked again, however long that takes; `UnavailableError` once it is closed."""
+        """Waits without a limit until a server is connected again; `UnavailableError` once it is closed."""
         await asyncio.sleep(_PAUSE_S)
         while True:
             try:
@@ -244,7 +242,7 @@ class EnsembleConnection:
         return self._ask("transact", lambda: self._commit(steps), lambda results: done_of(steps, results))
 
     def ignore(self, path: str, bell: Bell) -> None:
-        """Nobody is at this bell any more: the library would keep its watch until the node changes."""
+        """Removes the watch of a bell without waiters: the library would keep it until the node changes."""
         watches, watch = self._client._data_watchers, Watch(self.traffic, bell)  # noqa: SLF001 - as for grants
         self._loop.call_later(_NOTED_S, lambda: watches.get(path, set()).discard(watch))
 
@@ -335,7 +333,7 @@ class EnsembleConnection:
     def _tell_guard(self) -> None:
         identity = self._client.client_id
         if self._guard is not None and identity is not None and not self._is_closed:
-            self._guard.watch(Session(self.hosts, self.session_ms, *identity))
+            self._guard.watch(GuardedSession(self.hosts, self.session_ms, *identity))
 
     def _spawn_clock(self) -> None:
         task = self._loop.create_task(self._set_clock_again())
@@ -355,7 +353,7 @@ class EnsembleConnection:
         self._clock = (float(stat.changed_ms), (before_s + time.monotonic()) / 2)
 
     async def _prepare(self) -> None:
-        """Makes what is always there, unless somebody has."""
+        """Creates the permanent nodes, unless they exist."""
         node = await self.get(self.paths.layout)
         if node is None:
             for parent in self.paths.parents():
@@ -368,9 +366,7 @@ class EnsembleConnection:
             node = await self.get(self.paths.layout)
         if node is None or node.data != LAYOUT:
             found = node.data.decode(errors="replace") if node else "none"
-            message = (
-                f"expected the layout below {self.paths.root!r} to be {LAYOUT.decode()}, got {found}; use another path"
-            )
+            message = f"the layout below {self.paths.root!r} must be {LAYOUT.decode()}, got {found}; use another path"
             raise FailedPreconditionError(message, reason="LAYOUT_UNKNOWN")
         if await self.exists(self.paths.failed) is None:  # the root was made by a version that did not have it
             with contextlib.suppress(RefusedError):

@@ -1,7 +1,7 @@
-"""Jobs that are not due yet, and their time.
+"""Jobs that are not due yet.
 
-Invariants: a job is posted by the transaction that takes it out of those that are not due; never before its time by
-the ensemble's clock.
+Invariants: one transaction takes a job out of the delayed jobs and posts it, never before it is due by the ensemble's
+clock.
 """
 
 import asyncio
@@ -19,14 +19,17 @@ _LONG_S = 3_600.0
 
 
 class Ripening:
-    """Posts what is due."""
+    """Posts delayed jobs when they are due."""
 
     def __init__(self, changing: Changing) -> None:
         self._changing = changing
         self._connection, self._paths = changing.connection, changing.paths
 
     async def look(self, bell: Bell) -> float:
-        """After how many seconds the next job is due; the bell rings when one comes that may be due earlier."""
+        """Posts due jobs, and returns the seconds until the next one is due.
+
+        The bell rings when a job is added that may be due earlier.
+        """
         next_ms: int | None = None
         for minute in sorted(await self._connection.children(self._paths.delayed, bell) or []):
             start_ms, now_ms = minute_start_ms(minute), self._connection.now_ms()
@@ -38,13 +41,13 @@ class Ripening:
             if left is not None:
                 next_ms = left if next_ms is None else min(next_ms, left)
             elif start_ms + _MINUTE_MS <= now_ms:
-                self._connection.transact([Delete(path)])  # refused if something has come
+                self._connection.transact([Delete(path)])  # refused if a job was added
         if next_ms is None:
             return _LONG_S
         return max(0.0, (next_ms - self._connection.now_ms() + 1) / 1_000)
 
     async def _post_due(self, path: str, names: list[str]) -> int | None:
-        """When the first of those is due that are not."""
+        """Posts the due jobs, and returns when the first of the others is due."""
         now_ms = self._connection.now_ms()
         due = [name for name in names if due_of(name)[0] <= now_ms]
         for start in range(0, len(due), _AT_A_TIME):

@@ -1,4 +1,4 @@
-"""A job's history, from its record, its result and what is kept of its earlier attempts."""
+"""A job's history, built from its record, its result and its stored earlier attempts."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ from holdfast.topologies.zookeeper.backend.records import Execution, Record
 
 
 def history_of(record: Record, executions: Sequence[Execution], result: Result | None) -> list[Entry]:
-    """The entries, oldest first; of a job that has ended, with its result."""
+    """Returns the entries, oldest first; `result` is given for a job that has ended."""
     found = _entries(record, executions, result)
     return [replace(entry, position=position) for position, entry in enumerate(found, start=1)]
 
@@ -49,7 +49,7 @@ def _cancel_requested(record: Record) -> Entry | None:
 
 
 def _ended(record: Record, execution: Execution) -> Entry:
-    """The end of an attempt after which the job went on."""
+    """Returns the end of an attempt that did not end the job."""
     what, reason = (
         (RETRIED, execution.reason)
         if execution.is_failure
@@ -60,7 +60,7 @@ def _ended(record: Record, execution: Execution) -> Entry:
 
 
 def _last(record: Record, result: Result, *, is_attempt: bool) -> Entry:
-    """The end of the job: by its last attempt, by the loss of that, or by a cancel while it waited."""
+    """Returns the end of the job: by its last attempt, by the loss of that attempt, or by a cancel while it waited."""
     state = name(record.state)
     if not is_attempt:
         what = "canceled" if record.state == CANCELED else FINISHED

@@ -10,21 +10,29 @@ from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
 
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
-from holdfast.core.lifecycle import FAILED, TERMINAL, State
+from holdfast.core.lifecycle import FAILED, QUEUED, TERMINAL, State
 from holdfast.core.model import Result, Template
 from holdfast.core.outcomes import result_summary
 from holdfast.core.tasks import unknown_job
-from holdfast.core.validation import is_given_id
+from holdfast.core.validation import check_reason, is_given_id
 from holdfast.errors import FailedPreconditionError
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
 from holdfast.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
-from holdfast.topologies.zookeeper.backend.cancellation import cancel
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.history import history_of
 from holdfast.topologies.zookeeper.backend.job_listing import NodeListing
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
-from holdfast.topologies.zookeeper.backend.node_changes import Changing
-from holdfast.topologies.zookeeper.backend.records import Kept, executions_of, kept_of, result_of, view_of
+from holdfast.topologies.zookeeper.backend.node_changes import Changing, Decided
+from holdfast.topologies.zookeeper.backend.paths import BACK, bucket_name, posting_named
+from holdfast.topologies.zookeeper.backend.records import (
+    DELAYED,
+    Kept,
+    Record,
+    executions_of,
+    kept_of,
+    result_of,
+    view_of,
+)
 from holdfast.topologies.zookeeper.backend.submission import NodeSubmission
 from holdfast.topologies.zookeeper.backend.transactions import ReadNode
 from holdfast.topologies.zookeeper.backend.why import explain
@@ -64,7 +72,7 @@ class NodeJobs:
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Decided by the version of the record, like a bid."""
-        return await cancel(self._changing, _checked(job_id), reason)
+        return await _cancel(self._changing, _checked(job_id), reason)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
         """Along the index, record by record."""
@@ -110,7 +118,7 @@ class NodeJobs:
         return submitted.job_ids[0]
 
     async def forget(self, job_id: str) -> None:
-        """Takes a job that has ended away, with its result; nobody else needs to wait for its retention."""
+        """Deletes a finished job with its result, before its retention is over."""
         kept = await self._kept(job_id)
         if kept.record.state not in TERMINAL:
             state = State(kept.record.state).name
@@ -178,7 +186,54 @@ class NodeJobs:
 
 
 def _checked(job_id: str) -> str:
-    """What is no UUID was never given to anybody, and must not get into a path."""
+    """Refuses an id that is not a UUID: no job has it, and it must not become part of a path."""
     if not is_given_id(job_id):
         raise unknown_job(job_id).error()
     return job_id
+
+
+async def _cancel(changing: Changing, job_id: str, reason: str) -> CancelReply:
+    """Cancels a job against bids: the first transaction wins, and the other finds a newer version.
+
+    Invariants: one transaction ends a waiting job together with its posting, so no bid can win afterwards. A running
+    job is only asked to stop, and its worker hears of it by the same transaction. `NotFoundError` if there is no such
+    job.
+    """
+    refusal = check_reason(reason)
+    if refusal:
+        raise refusal.error()
+    kept = await changing.read(job_id)
+    if kept is None:
+        raise unknown_job(job_id).error()
+    seen = kept
+
+    async def decide(kept: Kept) -> Decided:
+        nonlocal seen
+        seen, record = kept, kept.record
+        if record.state in TERMINAL or record.cancel_requested:
+            return None
+        if record.state == QUEUED:
+            waits_at = await _waiting_path(changing, record)
+            return changing.moves.cancel_queued(kept, waits_at, reason, changing.connection.now_ms())
+        stat = await changing.connection.exists(changing.paths.asked_of(record.worker))
+        now_ms = changing.connection.now_ms()
+        return changing.moves.ask_to_stop(kept, reason, now_ms, is_heard=stat is not None)
+
+    changed = await changing.change(kept, decide, reason)
+    if changed is not None:
+        return CancelReply(State(changed.state), was_terminal=False, token=changed.token)
+    record = seen.record
+    return CancelReply(State(record.state), was_terminal=record.state in TERMINAL, token=record.token)
+
+
+async def _waiting_path(changing: Changing, record: Record) -> str:
+    """The path of a waiting job's posting or delay; if the job waits no longer, the transaction finds that out."""
+    paths = changing.paths
+    if record.bucket == DELAYED:
+        return paths.delayed_job(record.not_before_ms, record.id)
+    bucket = BACK if record.bucket < 0 else bucket_name(record.bucket)
+    path = paths.bucket(record.lane, bucket)
+    for name in await changing.connection.children(path) or []:
+        if posting_named(bucket, name).job_id == record.id:
+            return f"{path}/{name}"
+    return f"{path}/{record.id}"

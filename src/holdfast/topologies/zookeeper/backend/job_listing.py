@@ -1,7 +1,7 @@
-"""Listings: along the index by the time of creation, record by record.
+"""Job listings, which read the index in order of creation, record by record.
 
-Invariants: a cursor names the last job that was looked at, so nothing is seen twice or missed because others come
-and go; a part of a search reads a bounded number of records, and may be short.
+Invariants: a cursor names the last job that was read, so jobs that are added or removed cause neither duplicates nor
+gaps; one page of a search reads a bounded number of records, and may be short.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.paths import due_of, minute_of
 from holdfast.topologies.zookeeper.backend.records import Record, kept_of, view_of
 
-#: Records that are read at a time, and records that one part of a search reads at most.
+#: Records that are read at a time, and maximum number of records that one page of a search reads.
 _READS_AT_A_TIME = 100
 _LOOKS_MAX = 2_000
 
@@ -25,14 +25,14 @@ Wants = Callable[[Record], bool]
 
 
 class NodeListing:
-    """Jobs by creation, ids ascending within a millisecond."""
+    """Lists jobs by creation time, ids ascending within a millisecond."""
 
     def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
         self._paths = connection.paths
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """By counting from the beginning; one more than asked for says whether more follow."""
+        """Returns a page by offset; one more matching job is read to know whether more follow."""
         wanted = frozenset(states)
         query = JobQuery(oldest_first=not newest_first)
         jobs: list[JobView] = []
@@ -49,9 +49,9 @@ class NodeListing:
         return Page(jobs, has_more=False)
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """Until enough is found, or enough was looked at."""
+        """Returns up to `size` matching jobs, from at most `_LOOKS_MAX` records."""
         if size < 1:
-            message = f"expected the size of a part to be at least 1, got {size}"
+            message = f"the size of a part must be at least 1, got {size}"
             raise InvalidArgumentError(message, reason="PAGE_SIZE_INVALID")
         size, after = min(size, limits.PAGE_SIZE_MAX), place_of(query, cursor)
         jobs: list[JobView] = []
@@ -65,7 +65,7 @@ class NodeListing:
         return Found(jobs, "")
 
     async def _records(self, query: JobQuery, after: Place | None) -> AsyncIterator[Record]:
-        """All records of the time that is looked at, past this place, in order."""
+        """Yields the records in the query's time range after this place, in order."""
         self._connection.sync()
         minutes = sorted(await self._connection.children(self._paths.index) or [], reverse=not query.oldest_first)
         for minute in minutes:

@@ -1,7 +1,6 @@
-"""What the client library answers, in our own values and errors.
+"""Converts the results and errors of kazoo into our own.
 
-Invariant: what is left of the library's errors, once those that are answers are taken out, means that it is unknown
-what the ensemble has done.
+Invariant: an error of kazoo that is not a reply of the ensemble means that it is unknown what the ensemble has done.
 """
 
 from typing import Any
@@ -17,9 +16,9 @@ _WHY = {
     kazoo_errors.BadVersionError: StepFailure.CHANGED,
     kazoo_errors.NotEmptyError: StepFailure.NOT_EMPTY,
 }
-#: What the other steps of a transaction are told that failed.
+#: Results of the steps that did not cause the failure of their transaction.
 _BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-#: What its first step is told if nothing is wrong with any of them, but with the session.
+#: Result of the first step if the session, and not a step, caused the failure.
 _SESSION_OVER = (kazoo_errors.SessionExpiredError, kazoo_errors.SessionMovedError)
 _NOT_ALLOWED = (kazoo_errors.NoAuthError, kazoo_errors.AuthFailedError)
 
@@ -39,7 +38,7 @@ def done_of(steps: list[Step], results: list[Any]) -> Done:
         if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
             raise RefusedError(index, steps[index], _WHY.get(type(result), StepFailure.OTHER))
     if any(isinstance(result, Exception) for result in results):
-        raise InternalError("ZooKeeper rolled a transaction back without saying why")
+        raise InternalError("ZooKeeper rolled a transaction back without naming a failed step")
     paths = [result if isinstance(result, str) else "" for result in results]
     stats = [stat_of(result) if isinstance(step, Put) else None for step, result in zip(steps, results, strict=True)]
     return Done(paths, stats)
@@ -50,7 +49,7 @@ def none_if_missing(error: Exception) -> HoldfastError | None:
 
 
 def error_of(error: Exception) -> HoldfastError:
-    """What of the library's errors is an answer is taken out before; what is left is no answer."""
+    """Converts an error. Errors that are replies were handled before; the others leave the outcome unknown."""
     name = type(error).__name__
     if isinstance(error, _NOT_ALLOWED):
         message = (

@@ -1,9 +1,8 @@
-"""From the client library's threads to one event loop.
+"""Passes kazoo's results from its threads to one event loop.
 
 Invariants:
-- Nothing of ours runs on a thread of the library: answers, watches and changes of state are only put into a queue
-  there.
-- The loop is woken once for whatever has come since it was last woken, and runs it in the order in which it came.
+- No callback of ours runs on a thread of kazoo: replies, watches and changes of state are only put into a queue there.
+- The loop is woken once for all queued calls, and runs them in order.
 """
 
 import asyncio
@@ -17,20 +16,20 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 Convert = Callable[[Any], Any]
 
-#: How long a server may take to accept a connection, at most, and as a part of what the session may be silent.
+#: Maximum time to connect to a server, in seconds and as a fraction of kazoo's timeout.
 _ACCEPT_S, _ACCEPT_PART = 2.0, 0.25
 
 
 class Bell(asyncio.Event):
-    """What a watch does: it rings, and whoever is at the bell looks for himself."""
+    """An event that is set by a watch; the waiting task then reads the state again."""
 
     def rung(self, _event: object) -> None:
-        """Called on the loop, whatever it was that happened."""
+        """Called on the loop, for any kind of event."""
         self.set()
 
 
 class Watch:
-    """Rings a bell, and is counted; equal watches of one node ring once."""
+    """Rings a bell and counts that; equal watches of one node fire once."""
 
     __slots__ = ("_bell", "_traffic")
 
@@ -49,25 +48,25 @@ class Watch:
 
 
 class Inbox:
-    """What other threads have for the loop."""
+    """Calls that other threads queue for the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._is_called = False
-        #: When the loop last saw to it.
+        #: When the loop last ran the queued calls.
         self.emptied_s = time.monotonic()
 
     def put(self, act: Callable[..., None], *arguments: object) -> None:
-        """From any thread: the loop will do this."""
+        """Queues a call for the loop; may be called on any thread."""
         self._waiting.append((act, arguments))
         if not self._is_called:
             self._is_called = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to hear it
+            with contextlib.suppress(RuntimeError):  # the loop is closed: drop the call
                 self._loop.call_soon_threadsafe(self._empty)
 
     def _empty(self) -> None:
-        self._is_called = False  # first: what comes from now on calls again
+        self._is_called = False  # first, so that a later `put` wakes the loop again
         self.emptied_s = time.monotonic()
         while self._waiting:
             act, arguments = self._waiting.popleft()
@@ -75,7 +74,7 @@ class Inbox:
 
 
 class KazooAnswer:
-    """Where the library leaves the outcome of one request; a future of the loop gets it."""
+    """The result object that kazoo fills for one request; it resolves a future of the loop."""
 
     __slots__ = ("_inbox", "_link", "convert", "failed", "future")
 
@@ -83,7 +82,7 @@ class KazooAnswer:
         self._inbox = inbox
         self._link: Callable[[KazooAnswer], None] | None = None
         self.future = future
-        #: Both are set by whoever asked, before the loop can get to the outcome.
+        #: Both are set by the caller, before the loop can process the result.
         self.convert: Convert = lambda value: value
         self.failed: Convert = lambda error: error
 
@@ -96,18 +95,18 @@ class KazooAnswer:
         self._inbox.put(self._fail, error)
 
     def rawlink(self, callback: "Callable[[KazooAnswer], None]") -> None:
-        """The library waits for one answer to give another."""
+        """Stores the callback by which kazoo derives another result from this one."""
         self._link = callback
 
-    def get(self) -> Any:  # noqa: ANN401 - whatever the library has put there
-        """What the library has waited for, as it asks for it."""
+    def get(self) -> Any:  # noqa: ANN401 - any result of kazoo
+        """Returns the result, for kazoo's callback."""
         return self.future.result()
 
     def _resolve(self, value: object) -> None:
         if not self.future.done():
             try:
                 self.future.set_result(self.convert(value))
-            except Exception as error:  # noqa: BLE001 - whoever asked is told
+            except Exception as error:  # noqa: BLE001 - the caller receives it
                 self.future.set_exception(error)
             self._pass_on()
 
@@ -126,7 +125,7 @@ class KazooAnswer:
 
 
 class Bridge(SequentialThreadingHandler):  # type: ignore[misc]  # the library has no types
-    """The library's handler, with the loop in place of its two threads for callbacks."""
+    """kazoo's handler, with the loop in place of its two threads for callbacks."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -134,13 +133,13 @@ class Bridge(SequentialThreadingHandler):  # type: ignore[misc]  # the library h
         self.inbox = Inbox(loop)
 
     def async_result(self) -> KazooAnswer:
-        """Called by the library for every request, on the thread that asks: that is the loop's."""
+        """Called by kazoo for every request, on the thread of the caller, which is the loop's."""
         return KazooAnswer(self.inbox, self._loop.create_future())
 
     def create_connection(self, *address: Any, timeout: float = _ACCEPT_S, **options: Any) -> Any:  # noqa: ANN401
-        """Of a machine that is gone the library would wait for as long as the session lasts, and lose it."""
+        """Connects with a shorter timeout: kazoo would wait for an unreachable server until the session is lost."""
         return super().create_connection(*address, timeout=min(timeout * _ACCEPT_PART, _ACCEPT_S), **options)
 
     def dispatch_callback(self, callback: Any) -> None:  # noqa: ANN401 - the library's own tuple
-        """A watch has fired."""
+        """Queues a watch that has fired."""
         self.inbox.put(callback.func, *callback.args)

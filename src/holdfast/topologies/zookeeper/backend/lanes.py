@@ -1,11 +1,11 @@
-"""Where a job is posted: the open bucket of its lane.
+"""Lanes and their buckets: a job is posted into the open bucket of its lane.
 
 Invariants:
-- A posting goes into a bucket that is open (its version says so), checked in the transaction that makes it. Whoever
-  fills a bucket closes it and opens the next in one transaction: so nothing ever comes into a bucket when there is a
-  later one, and buckets are in submit order. A lane always has an open one: only closed ones are taken away, or all
-  of them with their lane.
-- What is remembered here is a guess that a transaction checks.
+- A posting is added only to a bucket that is open; the transaction checks that by the bucket's version. The process
+  that fills a bucket closes it and opens the next one in one transaction, so no posting is added to a bucket once a
+  later one exists, and buckets are in submit order. A lane always has an open bucket: only closed buckets are deleted,
+  or the lane with all of its buckets.
+- The remembered open bucket is a guess, which the transaction checks.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from holdfast.topologies.zookeeper.backend.paths import BACK, NodeLane, bucket_n
 from holdfast.topologies.zookeeper.backend.records import Record
 from holdfast.topologies.zookeeper.backend.transactions import Check, Create, Put, RefusedError, Step
 
-#: The versions of a bucket.
+#: The version of a bucket's node while it is open, and once it is closed.
 OPEN, CLOSED = 0, 1
-#: Nodes of minutes that are remembered; most are past.
+#: Maximum number of remembered minute nodes; most of them are in the past.
 _MINUTES_MAX = 1_000
-#: Lanes whose open bucket is remembered; whoever makes queues by the thousand does not use most of them again.
+#: Maximum number of lanes whose open bucket is remembered; with thousands of queues, few are used again.
 _LANES_MAX = 10_000
 
 
 class _Open:
-    """The open bucket of a lane, and how many postings it is believed to have had."""
+    """The open bucket of a lane, and an estimate of its postings."""
 
     __slots__ = ("count", "number")
 
@@ -39,18 +39,18 @@ class _Open:
 
 
 class NodeLanes:
-    """The lanes that one process posts into."""
+    """The lanes into which one process posts."""
 
     def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
         self._open: dict[NodeLane, _Open] = {}
-        #: Each as long as somebody holds it or waits for it.
+        #: A lock exists while a task holds it or waits for it.
         self._locks: WeakValueDictionary[NodeLane, asyncio.Lock] = WeakValueDictionary()
-        #: Nodes of minutes that are known to be there.
+        #: Minute nodes that are known to exist.
         self._minutes: set[str] = set()
 
     async def bucket(self, lane: NodeLane) -> int:
-        """The number of the bucket for the next posting of this lane, which is counted."""
+        """Returns the bucket number for the next posting of this lane, and counts that posting."""
         known = self._open.get(lane)
         if known is None or known.count >= limits.ZOOKEEPER_BUCKET_JOBS:
             async with self._locks.setdefault(lane, asyncio.Lock()):
@@ -63,40 +63,40 @@ class NodeLanes:
         return known.number
 
     def is_full(self, lane: NodeLane) -> bool:
-        """Whether the next posting goes into another bucket, as far as is known."""
+        """Whether the next posting may go into another bucket."""
         known = self._open.get(lane)
         return known is None or known.count >= limits.ZOOKEEPER_BUCKET_JOBS
 
     def posted(self, lane: NodeLane, path: str) -> None:
-        """A posting was made: its name says how full its bucket is."""
+        """Updates the estimate: the sequence number in the name of a new posting shows how full its bucket is."""
         known = self._open.get(lane)
         *_, bucket, name = path.split("/")
         if known is not None and bucket_number(bucket) == known.number:
             known.count = max(known.count, sequence_of(name) + 1)
 
     def forget(self, lane: NodeLane) -> None:
-        """What was remembered was wrong."""
+        """Forgets the open bucket of a lane, after a transaction has refused it."""
         self._open.pop(lane, None)
 
     def steps(self, record: Record) -> list[Step]:
-        """What posts a job into its bucket."""
+        """Returns the steps that post a job into its bucket."""
         path = self._connection.paths.bucket(record.lane, bucket_name(record.bucket))
         return [Check(path, OPEN), Create(f"{path}/{record.id}-", sequential=True)]
 
     def steps_back(self, record: Record) -> list[Step]:
-        """What posts a job before all that have never been taken, where it was among those that have."""
+        """Returns the steps that post a job ahead of all jobs that were never taken, at its old place."""
         path = self._connection.paths.bucket(record.lane, BACK)
         first, second = record.place
         return [Create(f"{path}/{first:010d}.{second:010d}-{record.id}-", sequential=True)]
 
     async def ensure(self, lane: NodeLane) -> None:
-        """Makes the lane, if it is not there."""
+        """Creates the lane if it does not exist."""
         path = self._connection.paths.lane(lane)
         first, back = Create(f"{path}/{bucket_name(0)}"), Create(f"{path}/{BACK}")
         await self._make([Create(path), back, first])
 
     async def ensure_minute(self, path: str) -> None:
-        """Makes the node of a minute, which is the parent of this path, if it is not there."""
+        """Creates the minute node that is the parent of this path, if it does not exist."""
         parent = path.rpartition("/")[0]
         if parent not in self._minutes:
             await self._make([Create(parent)])
@@ -105,11 +105,11 @@ class NodeLanes:
             self._minutes.add(parent)
 
     def forget_minute(self, path: str) -> None:
-        """Somebody has tidied it up."""
+        """Forgets a minute node, which was deleted."""
         self._minutes.discard(path.rpartition("/")[0])
 
     async def _make(self, steps: list[Step]) -> None:
-        """What is the same whoever makes it, and how often."""
+        """Creates nodes unless they exist; safe to repeat."""
         with contextlib.suppress(RefusedError):
             await self._connection.repeat(lambda: self._connection.transact(steps))
 
@@ -121,7 +121,7 @@ class NodeLanes:
         return await self._connection.repeat(ask)
 
     async def _find(self, lane: NodeLane) -> _Open:
-        """The last bucket is the open one."""
+        """Returns the open bucket, which is the last one."""
         path = self._connection.paths.lane(lane)
         names = await self._names(path)
         if not names:
@@ -137,7 +137,7 @@ class NodeLanes:
         close = Put(f"{path}/{bucket_name(full.number)}", b"closed", OPEN)
         try:
             await self._connection.transact([close, Create(f"{path}/{bucket_name(full.number + 1)}")])
-        except (RefusedError, UnavailableError):  # somebody else has, or this was not answered
+        except (RefusedError, UnavailableError):  # another process was first, or there was no reply
             return await self._find(lane)
         rolled = self._open[lane] = _Open(full.number + 1)
         return rolled

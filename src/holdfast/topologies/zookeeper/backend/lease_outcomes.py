@@ -1,7 +1,7 @@
-"""What becomes of a job that a worker holds: an outcome, or another worker.
+"""Ends the leases of a worker: writes the outcome of a job, or returns it to its lane.
 
-Invariants: whatever is written is written by one transaction that checks whose job it is, so a lost bid's outcome is
-refused; what could not be written because nobody answered is tried again until somebody does.
+Invariants: every write is one transaction that checks the lease, so an outcome under a lost bid is refused; a write is
+repeated until the ensemble replies.
 """
 
 from holdfast.core.commands import ReportRow
@@ -12,12 +12,12 @@ from holdfast.errors import UnavailableError
 from holdfast.topologies.zookeeper.backend.node_changes import Changing, Decide, Decided
 from holdfast.topologies.zookeeper.backend.records import Kept
 
-#: What is kept of the traceback of an attempt that is retried: servers have all of it in memory.
+#: Size limit of a retried attempt's stored traceback; ZooKeeper servers keep all data in memory.
 _DETAIL_CHARS_MAX = 8 * 1_024
 
 
 class Settling:
-    """Changes of the jobs of one worker."""
+    """Ends leases of one worker."""
 
     def __init__(self, changing: Changing, worker: str) -> None:
         self._changing = changing
@@ -25,7 +25,7 @@ class Settling:
         self._worker = worker
 
     async def report(self, kept: Kept, row: ReportRow) -> bool:
-        """Whether it counts; it does not if the job was given to somebody else meanwhile."""
+        """Writes an outcome and returns whether it counts; it does not if the worker has lost the lease."""
         token = kept.record.token
 
         async def decide(kept: Kept) -> Decided:
@@ -40,7 +40,7 @@ class Settling:
         return await self._write(kept, decide, failure_text(row.failure_reason, row.summary), detail)
 
     async def give_back(self, kept: Kept, why: str, *, is_spent: bool) -> None:
-        """To whoever takes it next, unless it is somebody else's already."""
+        """Returns the job to its lane, unless the worker has lost the lease."""
         token = kept.record.token
 
         async def decide(kept: Kept) -> Decided:

@@ -1,8 +1,9 @@
-"""What lost workers held goes to others, or ends.
+"""Recovers the jobs of lost workers: they are queued again, or end.
 
-Invariants: a job is recovered only when its worker is gone and its bid is, both seen after its record was read under
-the version that the transaction checks. So a worker that comes back in between keeps its job or loses it, and never
-both. A note of what a worker took goes only with what was read of its job: without it nobody could end the job.
+Invariants: a job is recovered only if its worker's node is gone and its bid is gone; the bid is checked after the
+record was read, under the version that the transaction checks. So a worker that reconnects in between either keeps its
+job or loses it, never both. A node under `held` is deleted only if the job's record, as read, is not held by the
+worker: without that node no steward would find the job.
 """
 
 import asyncio
@@ -15,20 +16,20 @@ from holdfast.topologies.zookeeper.backend.paths import worker_named
 from holdfast.topologies.zookeeper.backend.records import Kept
 from holdfast.topologies.zookeeper.backend.transactions import Check, Delete
 
-#: Recoveries that are under way at a time.
+#: Maximum number of concurrent recoveries.
 _AT_A_TIME = 64
 _REASON = "its worker was lost"
 
 
 class Recovery:
-    """Looks after the workers that are gone."""
+    """Recovers the jobs of workers whose nodes are gone."""
 
     def __init__(self, changing: Changing) -> None:
         self._changing = changing
         self._connection, self._paths = changing.connection, changing.paths
 
     async def look(self, bell: Bell) -> None:
-        """The bell rings when a worker comes or goes."""
+        """Makes one pass; the bell rings when a worker connects or leaves."""
         alive = self._connection.children(self._paths.workers, bell)
         held = self._connection.children(self._paths.held)
         gone = set(await held or []).difference(await alive or [])
@@ -47,7 +48,7 @@ class Recovery:
             get_logger().info("worker_lost", worker_id=worker, jobs=len(jobs))
         for name in await self._connection.children(asked) or []:
             self._connection.transact([Check(path, stat.version), Delete(f"{asked}/{name}")])
-        # Refused, as those are, if the worker has come back; and if anything is left.
+        # Like the transactions above, refused if the worker is back; also refused if a child is left.
         self._connection.transact([Delete(path, stat.version), Delete(asked)])
 
     async def _recover_job(self, worker: str, job_id: str, room: asyncio.Semaphore) -> None:

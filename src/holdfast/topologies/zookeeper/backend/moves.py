@@ -1,10 +1,9 @@
 """Every change of a job, as the steps of one transaction.
 
 Invariants:
-- Each one puts the record under the version it was read under, so of two changes at a time one is refused and does
-  nothing at all.
-- A job waits in exactly one place or runs under exactly one bid, and what has ended has exactly one result.
-- What becomes of an attempt is decided by `core/outcomes.py`; here it is only written down.
+- Each change writes the record under the version that was read, so one of two concurrent changes is refused as a whole.
+- A job waits in exactly one place or runs under exactly one bid, and an ended job has exactly one result.
+- `core/outcomes.py` decides the outcome of an attempt; this module only writes it.
 """
 
 from msgspec.structs import replace
@@ -20,14 +19,17 @@ from holdfast.topologies.zookeeper.backend.transactions import Check, Create, De
 
 
 class Moves:
-    """The steps, for one root."""
+    """Builds the steps of changes, for one root."""
 
     def __init__(self, paths: Paths, lanes: NodeLanes) -> None:
         self._paths = paths
         self._lanes = lanes
 
     def submit(self, record: Record, payload: bytes) -> list[Step]:
-        """All nodes of a new job. What may exist already comes first, in the order in which it is looked at."""
+        """Creates all nodes of a new job.
+
+        Nodes that may exist already come first, in order of precedence: request id, job id, unique key.
+        """
         paths, extra = self._paths, record.extra
         steps: list[Step] = []
         if extra is not None and extra.request_id:
@@ -41,7 +43,7 @@ class Moves:
         return [*steps, *self._wait(record)]
 
     def take(self, kept: Kept, posting: Posting, worker: str, now_ms: int) -> tuple[Record, list[Step]]:
-        """The bid: it fails for a job that was deleted, canceled or taken."""
+        """Bids for a job; refused if it was deleted, canceled or taken."""
         paths, record = self._paths, kept.record
         lifecycle.check(record.state, RUNNING)
         taken = replace(
@@ -50,7 +52,7 @@ class Moves:
             place=posting.place,
             token=0,
             grants=record.grants + 1,
-            # Clocks differ by milliseconds, and history must not.
+            # Clocks differ by milliseconds; times in the history must not go back.
             started_ms=max(now_ms, record.created_ms, record.not_before_ms),
             worker=worker,
         )
@@ -62,7 +64,7 @@ class Moves:
         ]
 
     def adopt(self, kept: Kept, *, is_bid_there: bool) -> list[Step]:
-        """The same lease for another session of its worker."""
+        """Moves a lease to another session of its worker."""
         paths, record = self._paths, kept.record
         bid = paths.bid(record.id)
         old: list[Step] = [Delete(bid)] if is_bid_there else []
@@ -70,7 +72,7 @@ class Moves:
         return [put, *old, Create(bid, record.worker.encode(), ephemeral=True)]
 
     def report(self, kept: Kept, result: Result, now_ms: int, *, has_bid: bool = True) -> tuple[Record, list[Step]]:
-        """What a report leads to: an end, or another try."""
+        """Applies a report: the job ends or is retried."""
         record = kept.record
         if result.state in TERMINAL:
             return self._end(kept, result, now_ms, self._let_go(record, has_bid=has_bid), record.worker)
@@ -83,7 +85,7 @@ class Moves:
     def give_back(
         self, kept: Kept, why: str, now_ms: int, *, is_spent: bool, has_bid: bool
     ) -> tuple[Record, list[Step]]:
-        """What the loss of a bid leads to: another worker, or the end."""
+        """Applies the loss of a bid: the job returns to its lane or ends."""
         record = kept.record
         revocation = revocation_of(record, is_spent=is_spent)
         lost = replace(record, losses=record.losses + revocation.is_spent, worker="")
@@ -100,13 +102,13 @@ class Moves:
         return self._end(Kept(lost, kept.version), result, now_ms, before, record.worker)
 
     def cancel_queued(self, kept: Kept, waits_at: str, reason: str, now_ms: int) -> tuple[Record, list[Step]]:
-        """At once: what waits never runs."""
+        """Ends a waiting job at once."""
         canceled = replace(kept.record, cancel_requested=True, cancel_reason=reason)
         result = Result(0, CANCELED, summary=reason)
         return self._end(Kept(canceled, kept.version), result, now_ms, [Delete(waits_at)])
 
     def ask_to_stop(self, kept: Kept, reason: str, now_ms: int, *, is_heard: bool) -> tuple[Record, list[Step]]:
-        """The flag, and a word for the worker, if it is one that listens."""
+        """Sets the cancel flag, and adds a notice for the worker if it is connected."""
         record = kept.record
         asked = replace(record, cancel_requested=True, cancel_reason=reason, cancel_ms=now_ms)
         put = Put(self._paths.record(record.id), encode(asked), kept.version)
@@ -114,7 +116,7 @@ class Moves:
         return asked, [put, *word]
 
     def due(self, kept: Kept, bucket: int) -> tuple[Record, list[Step]]:
-        """From those that wait for their time to those that wait for a worker."""
+        """Moves a delayed job to its lane."""
         record = kept.record
         waiting = replace(record, bucket=bucket)
         return waiting, [
@@ -124,19 +126,22 @@ class Moves:
         ]
 
     def strike_out(self, kept: Kept | None, *, job_id: str, worker: str) -> list[Step]:
-        """A note under `held` of a job that was not this worker's when it was read; refused if it may be by now."""
+        """Deletes the node under `held` of a job that the worker did not hold when its record was read.
+
+        Refused if the record has changed since.
+        """
         note = Delete(f"{self._paths.held_by(worker)}/{job_id}")
         return [note] if kept is None else [Check(self._paths.record(job_id), kept.version), note]
 
     def retention_note(self, record: Record) -> str:
-        """The node by which stewards find an ended job when its retention is over."""
+        """Returns the path of the node by which stewards find an ended job when its retention is over."""
         at = self._paths.failed_job if record.state == FAILED else self._paths.ended_job
         return at(record.finished_ms, record.id)
 
     def forget(self, kept: Kept, note: str, *, has_executions: bool) -> list[Step]:
-        """All nodes of a job that has ended; `note` is where its retention note is."""
+        """Deletes all nodes of an ended job; `note` is the path of its retention note."""
         paths, record = self._paths, kept.record
-        assert record.state in TERMINAL, "only what has ended is forgotten"
+        assert record.state in TERMINAL, "only ended jobs are deleted"
         steps: list[Step] = [Delete(paths.result(record.id))]
         if record.payload_bytes:
             steps.append(Delete(paths.payload(record.id)))
@@ -157,7 +162,7 @@ class Moves:
         return self._lanes.steps(record)
 
     def _wait_again(self, kept: Kept, again: Record, *, has_bid: bool) -> tuple[Record, list[Step]]:
-        """The bucket of `again` is where it goes: the steward takes it from there when it is due."""
+        """Puts a retried job among the delayed jobs; the steward posts it when it is due."""
         again = replace(again, bucket=DELAYED)
         put = Put(self._paths.record(again.id), encode(again), kept.version)
         return again, [put, *self._let_go(kept.record, has_bid=has_bid), *self._wait(again)]
@@ -169,7 +174,7 @@ class Moves:
     def _end(
         self, kept: Kept, result: Result, now_ms: int, before: list[Step], worker: str = ""
     ) -> tuple[Record, list[Step]]:
-        """The end of a job, by an attempt of this worker if one is named."""
+        """Ends a job, by an attempt of `worker` if one is given."""
         paths, record = self._paths, kept.record
         lifecycle.check(record.state, result.state)
         ended = replace(

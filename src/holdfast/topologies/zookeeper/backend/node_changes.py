@@ -1,9 +1,8 @@
-"""Making one change happen: the nodes it needs, and the answer that a lost connection has swallowed.
+"""Makes one change: creates missing parent nodes, and resolves a reply that was lost with the connection.
 
 Invariants:
-- A change is tried again only after the record was read again, so what is tried is what the record allows now.
-- Whether a change was made that was not answered is read from the record, after `sync`: only what was not made is
-  tried again.
+- A change is decided again from the record as it is now before each retry.
+- If a change had no reply, the record, read after `sync`, shows whether the change was made; it is retried only if not.
 """
 
 import contextlib
@@ -29,19 +28,19 @@ from holdfast.topologies.zookeeper.backend.transactions import (
 )
 from holdfast.topologies.zookeeper.backend.transition_log import log_changed
 
-#: What a change leads to and the steps to it; None if there is nothing to change.
+#: The record after a change and the steps of the change; None if there is nothing to change.
 Decided = tuple[Record, list[Step]] | None
 Decide = Callable[[Kept], Awaitable[Decided]]
 
-#: Somebody else tidies up what a change needs at most so often in a row.
+#: Maximum number of tries, while other processes change the record or delete parent nodes.
 _TRIES_MAX = 20
-#: Attempts of a job that are kept, beside its last one.
+#: Maximum number of stored attempts of a job, without its last one.
 _EXECUTIONS_MAX = 10
 
 
 @contextlib.contextmanager
 def left_alone_if_damaged(job_id: str) -> Iterator[None]:
-    """A record that nobody can read keeps nobody from those that can be."""
+    """Logs and skips a record that cannot be read, so that other jobs are processed."""
     try:
         yield
     except InternalError as error:
@@ -49,7 +48,7 @@ def left_alone_if_damaged(job_id: str) -> Iterator[None]:
 
 
 class Changing:
-    """Changes of jobs over one connection."""
+    """Changes jobs over one connection."""
 
     def __init__(self, connection: EnsembleConnection) -> None:
         self.connection = connection
@@ -60,7 +59,7 @@ class Changing:
         self._dated = tuple(f"{top}/" for top in (paths.delayed, paths.ended, paths.failed, paths.index))
 
     async def read(self, job_id: str) -> Kept | None:
-        """The record as it is now, whichever server is asked."""
+        """Reads the record as it is now, whichever server answers."""
         node = await self._node(job_id)
         return None if node is None else kept_of(node)
 
@@ -72,10 +71,10 @@ class Changing:
         return await self.connection.repeat(ask)
 
     async def change(self, kept: Kept, decide: Decide, reason: str = "", detail: str = "") -> Record | None:
-        """Decides and writes until that has counted; None once `decide` says that there is nothing to change.
+        """Decides and writes until the change is made; None if `decide` finds nothing to change or the job is gone.
 
-        A transition is logged, with the reason. An attempt after which the job goes on is kept, with the detail.
-        `UnavailableError`: it is unknown whether it has counted.
+        A transition is logged, with the reason. An attempt that did not end the job is stored, with the detail.
+        `UnavailableError`: it is unknown whether the change was made.
         """
         for _ in range(_TRIES_MAX):
             decided = await decide(kept)
@@ -101,10 +100,10 @@ class Changing:
             if found is None:
                 return None
             kept = found
-        raise UnavailableError(f"job {kept.record.id} changes too often to be changed; try again", reason="CONTENDED")
+        raise UnavailableError(f"too many concurrent changes of job {kept.record.id}; try again", reason="CONTENDED")
 
     async def forget(self, kept: Kept, note: str) -> None:
-        """Take away all nodes of an ended job, unless another process was faster."""
+        """Deletes all nodes of an ended job, unless another process was faster."""
         record = kept.record
         may_have = record.grants > record.is_reported
         has_executions = may_have and await self.connection.exists(self.paths.executions(record.id)) is not None
@@ -112,9 +111,9 @@ class Changing:
             await self.connection.transact(self.moves.forget(kept, note, has_executions=has_executions))
 
     async def _executions(self, before: Record, after: Record, reason: str, detail: str) -> list[Step]:
-        """What keeps an attempt after which its job goes on, if this is the end of one.
+        """Returns the step that stores an attempt, if the change ends an attempt and not the job.
 
-        The version of the record guards this node as well: every change of it comes with one of the record.
+        The version of the record guards this node as well: it changes only together with the record.
         """
         if before.state != RUNNING or after.state != QUEUED:
             return []
@@ -134,7 +133,7 @@ class Changing:
         return [Create(path, data) if node is None else Put(path, data)]
 
     async def transact(self, steps: list[Step], lane: NodeLane) -> Done:
-        """With whatever parents it lacks; `RefusedError` if that is not what it lacks."""
+        """Runs the steps, and creates missing parents; `RefusedError` if they fail for another reason."""
         for step in steps:
             if isinstance(step, Create) and step.path.startswith(self._dated):
                 await self.lanes.ensure_minute(step.path)
@@ -147,7 +146,7 @@ class Changing:
         return await self.connection.transact(steps)
 
     async def mend(self, error: RefusedError, lane: NodeLane) -> bool:
-        """Makes the parent that a step lacked; whether it was that."""
+        """Creates the parent that a step lacked; returns False if the step failed for another reason."""
         step = error.step
         if not isinstance(step, Create) or error.why is not StepFailure.MISSING:
             return False
@@ -161,7 +160,7 @@ class Changing:
         return False
 
     async def _was_made(self, kept: Kept, changed: Record) -> bool:
-        """Waits until it can be told."""
+        """Waits for the connection, and reads whether the change was made."""
         await self.connection.connected()
         node = await self._node(kept.record.id)
         return node is not None and node.stat.version == kept.version + 1 and node.data == encode(changed)

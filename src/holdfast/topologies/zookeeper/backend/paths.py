@@ -1,6 +1,6 @@
-"""Where everything is: the layout of decision 0013, as functions.
+"""The paths of all nodes: the layout of decision 0013, as functions.
 
-Invariants: names are made here and taken apart here, and nowhere else; what sorts first comes first.
+Invariants: only this module builds and parses names; names sort in the order in which they are processed.
 """
 
 import hashlib
@@ -9,19 +9,19 @@ from typing import NamedTuple
 from holdfast import limits
 from holdfast.core.model import Template
 
-#: Changes with the layout, or with what a record looks like.
+#: Version of the layout; changes with the layout or with the format of a record.
 LAYOUT = b"1"
 
 _MINUTE_MS = 60_000
 _ID_CHARS = 36
 _SEQUENCE_CHARS = 10
-#: The first bucket of every lane: what came back.
+#: The first bucket of every lane: jobs that were taken and returned.
 BACK = "back"
 _SHARDS = [f"{number:02x}" for number in range(256)]
 
 
 class NodeLane(NamedTuple):
-    """Jobs that wait for the same kind of worker and are equally urgent."""
+    """The queue, route and priority that waiting jobs have in common."""
 
     queue: str
     route: str
@@ -29,7 +29,7 @@ class NodeLane(NamedTuple):
 
     @property
     def name(self) -> str:
-        """More urgent lanes of a queue and a route sort first."""
+        """The name of the node; more urgent lanes of a queue and a route sort first."""
         return f"{self.queue}:{self.route}:{limits.PRIORITY_MAX - self.priority:02d}"
 
 
@@ -43,9 +43,9 @@ def lane_named(name: str) -> NodeLane:
 
 
 class Posting(NamedTuple):
-    """A job that waits, as its name in a bucket says."""
+    """A waiting job, as parsed from the name of its node."""
 
-    #: Where it was first: the bucket and the number in it.
+    #: Its first place: the number of the bucket, and the sequence number in it.
     place: tuple[int, int]
     job_id: str
     bucket: str
@@ -83,18 +83,18 @@ def minute_start_ms(minute: str) -> int:
 
 
 def due_of(name: str) -> tuple[int, str]:
-    """When, and which job: of a delayed job, of one in the index, or of one that has ended."""
+    """Returns the time and the job id in a name that `dated` has made."""
     at_ms, _, job_id = name.partition("-")
     return int(at_ms), job_id
 
 
 def dated(at_ms: int, job_id: str) -> str:
-    """A name that `due_of` takes apart; names sort by time."""
+    """Returns a name that sorts by time; `due_of` parses it."""
     return f"{at_ms:015d}-{job_id}"
 
 
 class Paths:
-    """All paths below one root."""
+    """Builds all paths below one root."""
 
     def __init__(self, root: str) -> None:
         self.root = "/" + root.strip("/")
@@ -103,21 +103,21 @@ class Paths:
         self._jobs, self._keys, self._unique = f"{base}/jobs", f"{base}/keys", f"{base}/unique"
         self.waiting, self.delayed, self.ended = f"{base}/waiting", f"{base}/delayed", f"{base}/ended"
         self.held, self.asked, self.workers = f"{base}/held", f"{base}/asked", f"{base}/workers"
-        #: FAILED jobs by the time of their end, as `ended` has all others.
+        #: FAILED jobs by the time of their end; `ended` has all other ended jobs.
         self.failed = f"{base}/failed"
-        #: How long both are kept; made by the first gateway.
+        #: Retention of both; created by the first gateway.
         self.retention = f"{base}/retention"
         self.lines, self.stewards, self.index = f"{base}/lines", f"{base}/stewards", f"{base}/index"
 
     def fixed(self) -> list[str]:
-        """What is always there, parents first."""
+        """Returns the nodes that always exist, parents first."""
         tops = [self._jobs, self._keys, self._unique, self.waiting, self.delayed, self.ended]
         tops += [self.held, self.asked, self.workers, self.lines, self.stewards, self.index, self.clock, self.failed]
         shards = [f"{top}/{shard}" for top in (self._jobs, self._keys, self._unique) for shard in _SHARDS]
         return [*tops, *shards]
 
     def parents(self) -> list[str]:
-        """The root and what it is in, topmost first."""
+        """Returns the root and its ancestors, topmost first."""
         parts = [part for part in self.root.split("/") if part]
         return ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]
 
@@ -163,7 +163,7 @@ class Paths:
     def failed_job(self, ended_ms: int, job_id: str) -> str:
         return f"{self.failed}/{minute_of(ended_ms)}/{dated(ended_ms, job_id)}"
 
-    # "." and ".." are names of workers, and no names of nodes.
+    # The prefix is needed because "." and ".." are valid worker ids, but not valid node names.
 
     def worker(self, worker_id: str) -> str:
         return f"{self.workers}/w:{worker_id}"

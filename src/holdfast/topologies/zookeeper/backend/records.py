@@ -1,12 +1,11 @@
-"""The record of a job, as it is in its node.
+"""The record of a job, as stored in its node.
 
 Invariants:
-- A record says all that a client may ask about a job but for its payload and its output, which have nodes of their
+- A record holds everything that a client can query about a job except its payload and output, which have nodes of their
   own.
-- A record is written whole, by a transaction that checks the version it was read under.
-- The token of a running job is the number of the transaction that took it. That transaction cannot know it, so it
-  writes 0, which means "the number of the transaction that wrote this"; whoever writes the record later writes the
-  number.
+- A record is written as a whole, by a transaction that checks the version that was read.
+- The token of a running job is the id of the transaction that took it. That transaction cannot know its own id, so it
+  writes 0, which means "the id of the transaction that wrote this record"; later writes store the id itself.
 """
 
 from typing import TypeVar
@@ -24,7 +23,7 @@ from holdfast.topologies.zookeeper.backend.transactions import ReadNode
 T = TypeVar("T")
 
 _VERSION = b"\x01"
-#: Instead of the number of a bucket: the job is not due yet.
+#: In place of a bucket number: the job is not due yet.
 DELAYED = -2
 
 
@@ -38,9 +37,9 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     payload_bytes: int = 0
     state: int = QUEUED
     not_before_ms: int = 0
-    #: In which bucket it waits.
+    #: The bucket in which it waits.
     bucket: int = 0
-    #: Where it was among what waits when it was taken.
+    #: Its place among the waiting jobs when it was taken.
     place: tuple[int, int] = (0, 0)
     token: int = 0
     grants: int = 0
@@ -52,11 +51,11 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cancel_reason: str = ""
     worker: str = ""
     failure_reason: str = ""
-    #: It ended by what a worker said, so its last attempt counts.
+    #: Whether a worker's report ended it; then its last attempt counts.
     is_reported: bool = False
-    #: When a cancel was first asked for; 0 if never, or if that was before this was kept.
+    #: Time of the first cancel request; 0 if there was none, or if it predates this field.
     cancel_ms: int = 0
-    #: The worker whose attempt ended the job; empty if no attempt did, or if that was before this was kept.
+    #: The worker whose attempt ended the job; empty if no attempt did, or if the end predates this field.
     ended_by: str = ""
 
     @property
@@ -65,19 +64,19 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def attempts(self) -> int:
-        """How often it was run, as far as that is known."""
+        """Number of attempts, as far as known."""
         return self.failures + self.losses + (self.state == RUNNING or self.is_reported)
 
 
 class Execution(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An attempt after which its job went on: it failed and is retried, or its lease was lost or handed back."""
+    """An attempt that did not end its job: it failed and is retried, or its lease was lost or handed back."""
 
     token: int
     worker: str
     started_ms: int
     ended_ms: int
     is_failure: bool
-    #: Of a lease that was lost or handed back: whether that counts as a loss.
+    #: Whether a lost or handed back lease counts as a loss.
     is_spent: bool
     reason: str = ""
     #: The traceback of a failure.
@@ -85,14 +84,14 @@ class Execution(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class NodeRetention(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How long a job is kept after its end."""
+    """Retention times of ended jobs."""
 
     retain_ms: int = limits.RETAIN_MS_DEFAULT
     retain_failed_ms: int = limits.RETAIN_FAILED_MS_DEFAULT
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """A record as it was read, and the version that a change of it must check."""
+    """A record as it was read, and the version that a change must check."""
 
     record: Record
     version: int
@@ -111,10 +110,10 @@ def encode(value: Record | Result | NodeRetention | list[Execution]) -> bytes:
 
 
 def kept_of(node: ReadNode) -> Kept:
-    """The record in a node, with its token."""
+    """Returns the record in a node, with its token."""
     record = decoded(_record_decoder, _body(node.data))
     if record.state not in _STATES:
-        raise InternalError(f"a node holds a job in a state {record.state}", reason="RECORD_DAMAGED")
+        raise InternalError(f"a node holds a job in the unknown state {record.state}", reason="RECORD_DAMAGED")
     if record.state == RUNNING and record.token == 0:
         record = msgspec.structs.replace(record, token=node.stat.changed_id)
     return Kept(record, node.stat.version)
@@ -125,21 +124,21 @@ def result_of(node: ReadNode) -> Result:
 
 
 def executions_of(node: ReadNode | None) -> list[Execution]:
-    """The executions in a node, oldest first; none if there is no node."""
+    """Returns the executions in a node, oldest first; none if there is no node."""
     return decoded(_executions_decoder, _body(node.data)) if node is not None else []
 
 
 def retention_of(node: ReadNode | None) -> NodeRetention:
-    """The retention in a node; the default one if there is no node."""
+    """Returns the retention in a node; the default one if there is no node."""
     return decoded(_retention_decoder, _body(node.data)) if node is not None else NodeRetention()
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
-    """What a node holds; `InternalError` for what Holdfast never wrote there."""
+    """Decodes the data of a node; `InternalError` for data that Holdfast never wrote."""
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InternalError(f"a node holds what Holdfast never wrote: {error}", reason="RECORD_DAMAGED") from error
+        raise InternalError(f"a node holds data that Holdfast never wrote: {error}", reason="RECORD_DAMAGED") from error
 
 
 def _body(data: bytes) -> bytes:
@@ -149,7 +148,7 @@ def _body(data: bytes) -> bytes:
 
 
 def view_of(record: Record) -> JobView:
-    """The same for clients."""
+    """Returns the record as a view for clients."""
     return JobView(
         id=record.id,
         template=record.template,

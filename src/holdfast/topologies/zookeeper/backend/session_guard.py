@@ -1,11 +1,11 @@
-"""The session guard as its worker sees it: a child process that closes the session if this process dies.
+"""The worker's side of the session guard: a child process that closes the session if this process dies.
 
 Invariants:
-- The guard is spawned, never forked, and inherits two descriptors: the pipe that it is told sessions by, and a pidfd of
-  this process. It leads a session of its own, so signals of the terminal and of the process group do not reach it.
+- The guard is spawned, never forked, and inherits two descriptors: the pipe on which it receives sessions, and a pidfd
+  of this process. It leads a session of its own, so signals of the terminal and of the process group do not reach it.
 - The password of a session goes through the pipe, never on a command line.
-- A guard that cannot start is logged at once, one that has died when the next session begins; until then the session
-  ends by its timeout, as it would without a guard.
+- A guard that cannot start is logged at once; one that has died is logged when the next session begins. Without a guard
+  the session ends by its timeout.
 """
 
 import os
@@ -14,9 +14,9 @@ import sys
 
 from holdfast.observe.logs import get_logger
 from holdfast.topologies.zookeeper.backend import session_guard_program
-from holdfast.topologies.zookeeper.backend.session_guard_program import NO_PIDFD, RELEASE, Session
+from holdfast.topologies.zookeeper.backend.session_guard_program import NO_PIDFD, RELEASE, GuardedSession
 
-#: How long a guard that was released may take to end before it is killed.
+#: A released guard that does not end within this time is killed.
 _END_S = 10.0
 
 
@@ -28,7 +28,7 @@ class SessionGuard:
 
     @property
     def pid(self) -> int:
-        """Of the guard process; 0 if there is none."""
+        """The pid of the guard process; 0 if there is none."""
         return self._process.pid if self._process else 0
 
     @classmethod
@@ -44,14 +44,14 @@ class SessionGuard:
             if pidfd != NO_PIDFD:
                 os.close(pidfd)
 
-    def watch(self, session: Session) -> None:
-        """From now on this is the session to close."""
+    def watch(self, session: GuardedSession) -> None:
+        """Set the session to close."""
         if self._process is not None and not self._write(session.line()):
             _log_missing("it has died")
             self._end()
 
     def release(self) -> None:
-        """The session is closed: end the guard. Blocks until it has ended."""
+        """End the guard, after the session was closed. Blocks until it has ended."""
         if self._process is not None:
             self._write(RELEASE)
             self._end()
@@ -78,7 +78,7 @@ class SessionGuard:
 
 
 def _pidfd() -> int:
-    """A descriptor that tells of the end of this process, whatever becomes of its number."""
+    """Return a descriptor that signals the end of this process, even if its pid is reused."""
     try:
         return os.pidfd_open(os.getpid())
     except (AttributeError, OSError):

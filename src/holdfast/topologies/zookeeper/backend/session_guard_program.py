@@ -3,8 +3,8 @@
 `SessionGuard` runs this file with `python -I -S`, so it may import a few small modules of the standard library and
 nothing of ours.
 
-Protocol on standard input, a pipe from the worker: one line for each session that the worker has had (`Session`), and
-`RELEASE` once the worker has closed its session itself. The last complete line counts.
+Protocol on standard input, a pipe from the worker: one line for each session that the worker has had
+(`GuardedSession`), and `RELEASE` once the worker has closed its session itself. The last complete line counts.
 
 Invariants:
 - The guard acts only when the worker process is gone: its pidfd says so, or the pipe has reached its end. The pipe
@@ -24,15 +24,15 @@ import time
 from typing import NamedTuple
 
 RELEASE = b"release"
-#: Instead of a pidfd, on kernels that have none.
+#: In place of a pidfd, on kernels that have none.
 NO_PIDFD = -1
 
 _READ_BYTES = 65_536
-#: How long one server may take to accept a connection, and for each answer.
+#: Timeout for connecting to a server, and for each of its replies.
 _ANSWER_S = 2.0
-#: Between two rounds over all servers.
+#: Pause between two rounds over all servers.
 _PAUSE_S = 0.2
-#: A longer session timeout does not keep the guard any longer.
+#: The guard gives up after this time, even if the session timeout is longer.
 _TRY_S_MAX = 60.0
 
 # The ZooKeeper protocol: each message is preceded by its length; numbers are big-endian.
@@ -41,13 +41,13 @@ _LENGTH = struct.Struct(">i")
 _CONNECT = struct.Struct(">iqiqi")
 #: Protocol version, granted timeout (0: the session is over), session id.
 _CONNECTED = struct.Struct(">iiq")
-#: Number of the request, and what it asks for.
+#: Request number, and type of the request.
 _REQUEST = struct.Struct(">ii")
 _CLOSE_SESSION = -11
 _ANSWER_BYTES_MAX = 1_024
 
 
-class Session(NamedTuple):
+class GuardedSession(NamedTuple):
     """A session as the worker announces it."""
 
     #: `host:port,host:port`, as the client library takes them.
@@ -61,7 +61,7 @@ class Session(NamedTuple):
         return f"{self.hosts} {self.timeout_ms} {self.session_id} {self.password.hex()}".encode()
 
     @classmethod
-    def parse(cls, line: bytes) -> "Session":
+    def parse(cls, line: bytes) -> "GuardedSession":
         hosts, timeout_ms, session_id, password = line.decode().split(" ")
         return cls(hosts, int(timeout_ms), int(session_id), bytes.fromhex(password))
 
@@ -79,7 +79,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     line = last_line(pipe=sys.stdin.fileno(), pidfd=int(sys.argv[1]))
     if line not in (b"", RELEASE):
-        close_session(Session.parse(line))
+        close_session(GuardedSession.parse(line))
 
 
 def last_line(*, pipe: int, pidfd: int) -> bytes:
@@ -101,8 +101,8 @@ def last_line(*, pipe: int, pidfd: int) -> bytes:
     return last
 
 
-def close_session(session: Session) -> None:
-    """Ask one server after another until the session is over, for as long as it may live without this."""
+def close_session(session: GuardedSession) -> None:
+    """Try the servers in turn until one closes the session, for at most the session timeout."""
     deadline_s = time.monotonic() + min(session.timeout_ms / 1_000, _TRY_S_MAX)
     while True:
         for server in session.servers():
@@ -114,7 +114,7 @@ def close_session(session: Session) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _close_at(server: tuple[str, int], session: Session) -> None:
+def _close_at(server: tuple[str, int], session: GuardedSession) -> None:
     """Resume the session at a server, and close it; `OSError` if the server does not answer."""
     with socket.create_connection(server, timeout=_ANSWER_S) as connection:
         start = _CONNECT.pack(0, 0, session.timeout_ms, session.session_id, len(session.password))
@@ -133,7 +133,7 @@ def _send(connection: socket.socket, message: bytes) -> None:
 def _receive(connection: socket.socket, *, least: int) -> bytes:
     (length,) = _LENGTH.unpack(_receive_bytes(connection, _LENGTH.size))
     if not least <= length <= _ANSWER_BYTES_MAX:
-        raise ConnectionError(f"expected an answer of {least} to {_ANSWER_BYTES_MAX} bytes, got {length}")
+        raise ConnectionError(f"expected a reply of {least} to {_ANSWER_BYTES_MAX} bytes, got {length}")
     return _receive_bytes(connection, length)
 
 

@@ -1,9 +1,9 @@
-"""A worker's session begins: it takes its place, and what an earlier session of the same worker held is sorted out.
+"""Starts a worker's session: takes the worker's node, and resolves the leases of its earlier sessions.
 
-Invariants: of two sessions under one id the newer one has the node, and with it the version of the note under `held`
-that every bid checks, so the older one cannot bid any more; what the newer one does not name goes back. That is a
-loss if the older one was another process's, because it may be what ended that; a process that lives has only lost an
-answer.
+Invariants: of two sessions with one worker id, the newer one has the worker's node, and has changed the version of the
+node under `held`. Every bid checks that version, so the older session cannot bid any more. A lease that the newer
+session does not name goes back. That counts as a loss if the older session belonged to another process, because the job
+may have ended that process; a process that is still running has only lost a reply.
 """
 
 from holdfast.core.lifecycle import RUNNING
@@ -15,11 +15,11 @@ from holdfast.topologies.zookeeper.backend.transactions import Check, Create, De
 from holdfast.topologies.zookeeper.backend.worker_nodes import kind_of, kind_said
 
 _TRIES_MAX = 20
-_REASON = "its worker came back without it"
+_REASON = "its worker reconnected without it"
 
 
 class Arrival:
-    """One session that comes."""
+    """The start of one session."""
 
     def __init__(self, changing: Changing, introduction: Introduction, process: str) -> None:
         self._changing = changing
@@ -27,11 +27,11 @@ class Arrival:
         self._introduction = introduction
         self._worker = introduction.worker_id
         self._process = process.encode()
-        #: Whether this very process had the session before.
+        #: Whether the previous session belonged to this process.
         self._is_known = False
 
     async def come(self) -> Check:
-        """Takes the worker's node, from an older session if it must; what every bid is to check."""
+        """Takes the worker's node, from an older session if there is one; returns the check for every bid."""
         paths, said = self._paths, kind_said(kind_of(self._introduction))
         node, held, asked = paths.worker(self._worker), paths.held_by(self._worker), paths.asked_of(self._worker)
         for _ in range(_TRIES_MAX):
@@ -48,10 +48,10 @@ class Arrival:
             self._is_known = before is not None and before.data == self._process
             stat = done.stats[0]
             return Check(held, stat.version if stat is not None else 0)
-        raise UnavailableError(f"too many sessions of {self._worker!r} come at once; try again", reason="CONTENDED")
+        raise UnavailableError(f"too many sessions of {self._worker!r} start at once; try again", reason="CONTENDED")
 
     async def sort_out(self) -> dict[int, Kept]:
-        """The leases that were named and hold, by token; all others of this worker go back."""
+        """Returns the named leases that are still valid, by token, and gives all others of this worker back."""
         named = self._introduction.held
         holds: dict[int, Kept] = {}
         for job_id in await self._connection.children(self._paths.held_by(self._worker)) or []:

@@ -1,9 +1,10 @@
-"""The steward: one process of all that stand in its line looks after what nobody else would.
+"""The steward: one process, elected among all, that does the maintenance of the ensemble.
 
 Invariants:
-- Whatever it does is a transaction that checks what it saw: two stewards at a time, or one that is deaf, do no harm.
-- A round looks at everything that may need it, so nothing depends on having seen an event; watches only say that a
-  round is due.
+- Every action is a transaction that checks what was read, so two stewards at a time, or one that misses events, do no
+  harm.
+- A round checks everything that may need maintenance, so nothing depends on having seen an event; a watch only starts a
+  round.
 """
 
 import asyncio
@@ -21,16 +22,16 @@ from holdfast.topologies.zookeeper.backend.retention import read_retention
 from holdfast.topologies.zookeeper.backend.transactions import RefusedError
 from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
 
-#: How often it tidies up.
+#: Interval between cleanups.
 _TIDY_S = 60.0
-#: Before the ensemble is asked again that has not answered.
+#: Pause before the next try when the ensemble did not answer.
 _MOMENT_S = 0.05
-#: After a round that failed.
+#: Pause after a round that failed.
 _PAUSE_S = 1.0
 
 
 class Steward:
-    """Stands in line, and looks after everything once it is first."""
+    """Waits in line, and runs rounds while it is first."""
 
     def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
@@ -41,17 +42,17 @@ class Steward:
         self._tidying = Tidying(changing)
         self._tidied_s = 0.0
         self._task: asyncio.Task[None] | None = None
-        #: One for all rounds: the library keeps a watch until it rings, and equal ones once.
+        #: One bell for all rounds: kazoo keeps a watch until it fires, and keeps equal watches once.
         self._bell = Bell()
-        #: Whether it has nothing to do until something happens.
+        #: Whether it waits for an event or for the next round.
         self.is_waiting = False
 
     async def start(self) -> None:
-        """Stands in line from now on."""
+        """Starts the task that waits in line."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Steps out of the line; what it has begun is as good as done, or another one does it."""
+        """Leaves the line; the next steward does what an interrupted round has not done."""
         if self._task is None:
             return
         self._task.cancel()
@@ -78,12 +79,12 @@ class Steward:
             except (HoldfastError, RefusedError) as error:
                 get_logger().warning("steward_failed", message=str(error))
                 await asyncio.sleep(_PAUSE_S)
-            except Exception as error:  # noqa: BLE001 - a bug here must not end what everybody relies on
+            except Exception as error:  # noqa: BLE001 - a bug must not end the maintenance
                 get_logger().error("bug", exc_info=error)
                 await asyncio.sleep(_PAUSE_S)
 
     async def _round(self, bell: Bell) -> float:
-        """Looks at everything once; after how long the next look is due, if the bell does not ring."""
+        """Runs one round; returns the seconds until the next one is due if the bell does not ring."""
         loop = asyncio.get_running_loop()
         await self._recovery.look(bell)
         due_s = await self._ripening.look(bell)

@@ -1,11 +1,11 @@
-"""Submitting: some jobs a transaction, many transactions under way at a time.
+"""Submits jobs: several jobs per transaction, and many transactions in flight.
 
 Invariants:
-- All nodes of a job are made at once, or none is: whoever sees one of them sees a whole job.
-- The id is made before the first try. If the answer to a try is lost, the record under that id says whether it was
-  made; only what was not made is tried again.
-- Jobs of one lane are posted in the order of the batch: what follows in the next bucket is sent once all of this one
-  is answered.
+- All nodes of a job are created together or not at all, so a reader that finds one of them finds a whole job.
+- The id is generated before the first try. If the reply to a try is lost, the record under that id shows whether the
+  job was created; it is tried again only if not.
+- Jobs of one lane are posted in the order of the batch: jobs for the next bucket are sent once all of this bucket have
+  a reply.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from holdfast import limits
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.intake import is_same_submission, reused
-from holdfast.core.model import Job, NewJob, Template
+from holdfast.core.model import JobRecord, NewJob, Template
 from holdfast.core.validation import bad_given_id, check_batch, check_job, check_template, is_given_id
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.ledger.job_ids import random_minter
@@ -35,15 +35,15 @@ from holdfast.topologies.zookeeper.backend.transactions import (
 )
 from holdfast.topologies.zookeeper.backend.transition_log import log_submitted
 
-#: Jobs that one transaction makes, at most: the ensemble does nothing else meanwhile.
+#: Maximum number of jobs per transaction: the ensemble does nothing else meanwhile.
 _JOBS_PER_TRANSACTION = 32
 _TRIES_MAX = 20
 
 mint = random_minter()
 
 
-class _Row(NamedTuple):
-    """One job of a submission, and what makes it."""
+class _SubmissionRow(NamedTuple):
+    """One job of a submission, and the steps that create it."""
 
     number: int
     job: NewJob
@@ -52,7 +52,7 @@ class _Row(NamedTuple):
 
 
 class NodeSubmission:
-    """One submission on its way."""
+    """One submission in progress."""
 
     def __init__(self, changing: Changing, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> None:
         self._changing = changing
@@ -64,7 +64,7 @@ class NodeSubmission:
         self._existing: set[int] = set()
 
     async def run(self) -> Submitted:
-        """What becomes of each draft; `UnavailableError` if that is unknown of any."""
+        """Submits all drafts; `UnavailableError` if the outcome of any draft is unknown."""
         refusal = check_batch([draft.payload for draft in self._drafts], len(self._templates))
         refusal = refusal or next(filter(None, map(check_template, self._templates)), None)
         if refusal:
@@ -78,7 +78,7 @@ class NodeSubmission:
         return Submitted(self._ids, self._now_ms, self._refusals, frozenset(self._existing))
 
     def _sorted_out(self) -> dict[int, NewJob]:
-        """What can be right, by its index."""
+        """Returns the valid jobs by index, and refuses the others."""
         good: dict[int, NewJob] = {}
         for index, draft in enumerate(self._drafts):
             due_ms = max(draft.not_before_ms, self._now_ms + draft.delay_ms if draft.delay_ms else 0)
@@ -93,28 +93,28 @@ class NodeSubmission:
         return good
 
     async def _post_all(self, rows: dict[int, NewJob]) -> None:
-        """In windows, each of which ends where a bucket does."""
+        """Posts the jobs in windows, each of which ends at the end of a bucket."""
         waiting = deque(rows.items())
         while waiting:
-            window: list[_Row] = []
+            window: list[_SubmissionRow] = []
             places: dict[NodeLane, int] = {}
             while waiting and len(window) < limits.ZOOKEEPER_BUCKET_JOBS:
                 index, job = waiting[0]
                 lane = lane_of(self._templates[job.template])
                 if lane in places and self._changing.lanes.is_full(lane):
-                    break  # it is closed once all that is meant for it is in it
+                    break  # the bucket is closed after all of its jobs are posted
                 row = await self._row(index, job)
                 bucket = row.record.bucket if row is not None else DELAYED
                 if bucket != DELAYED and places.setdefault(lane, bucket) != bucket:
-                    break  # somebody else has closed it
+                    break  # another process has closed the bucket
                 waiting.popleft()
                 if row is not None:
                     window.append(row)
             sent = [(group, self._connection.transact(_steps(group))) for group in _groups(window)]
             await ended_all([asyncio.ensure_future(self._settle_group(group, made)) for group, made in sent])
 
-    async def _row(self, index: int, job: NewJob) -> "_Row | None":
-        """What makes the job; None if it is too large."""
+    async def _row(self, index: int, job: NewJob) -> "_SubmissionRow | None":
+        """Returns the row of a job; None if the job is too large."""
         record = await self._record(job)
         steps = self._changing.moves.submit(record, job.payload)
         try:
@@ -123,7 +123,7 @@ class NodeSubmission:
             self._refusals[index] = Refusal(error.code, error.reason, error.message)
             return None
         await self._changing.lanes.ensure_minute(self._paths.indexed(record.created_ms, record.id))
-        return _Row(index, job, record, steps)
+        return _SubmissionRow(index, job, record, steps)
 
     async def _record(self, job: NewJob) -> Record:
         template = self._templates[job.template]
@@ -133,10 +133,10 @@ class NodeSubmission:
             job.id, template, self._now_ms, job.extra, len(job.payload), not_before_ms=job.not_before_ms, bucket=bucket
         )
 
-    # -- what becomes of them
+    # -- outcomes
 
-    async def _settle_group(self, group: list["_Row"], made: "asyncio.Future[Done]") -> None:
-        """All at once, or else one by one: what is wrong with one of them is nothing to the others."""
+    async def _settle_group(self, group: list["_SubmissionRow"], made: "asyncio.Future[Done]") -> None:
+        """Settles a group at once, or one by one if it was refused, so that one job does not affect the others."""
         if len(group) == 1:
             return await self._settle(group[0], made)
         is_unsure = False
@@ -159,8 +159,8 @@ class NodeSubmission:
         await ended_all([asyncio.ensure_future(self._settle(row, made, is_unsure=is_unsure)) for row, made in again])
         return None
 
-    async def _settle(self, row: "_Row", made: "asyncio.Future[Done]", *, is_unsure: bool = False) -> None:
-        """Until it is there, or refused."""
+    async def _settle(self, row: "_SubmissionRow", made: "asyncio.Future[Done]", *, is_unsure: bool = False) -> None:
+        """Tries until the job is created or refused."""
         index, job, record, steps = row
         for _ in range(_TRIES_MAX):
             try:
@@ -188,7 +188,7 @@ class NodeSubmission:
         raise UnavailableError("the job could not be posted; try again", reason="CONTENDED")
 
     async def _is_settled_by(self, index: int, job: NewJob, error: RefusedError, *, is_unsure: bool) -> bool:
-        """A job that is there already: this one, if the answer to its first try was lost, or an older one."""
+        """Resolves a conflict with an existing job: this one, if the reply to a try was lost, or an older one."""
         path, paths, extra = error.step.path, self._paths, job.extra
         request_id, unique_key = (extra.request_id, extra.unique_key) if extra else ("", "")
         template = self._templates[job.template]
@@ -205,7 +205,7 @@ class NodeSubmission:
             raise error
         known = await self._changing.read(found_id) if found_id else None
         if known is None:
-            return False  # it is gone: this one can be made
+            return False  # the other job is gone: try again
         payload = await self._connection.get(paths.payload(found_id)) if known.record.payload_bytes else None
         if is_same_submission(_as_job(known, payload.data if payload else b""), template, job):
             self._find(index, job, found_id, is_own=is_unsure and found_id == job.id)
@@ -234,15 +234,15 @@ def _with_id(job: NewJob, job_id: str) -> NewJob:
     return NewJob(job_id, job.template, job.payload, job.not_before_ms, job.extra)
 
 
-def _as_job(kept: Kept, payload: bytes) -> Job:
-    """As far as submissions are compared by it."""
+def _as_job(kept: Kept, payload: bytes) -> JobRecord:
+    """Returns a job with the fields that are compared between submissions."""
     record = kept.record
-    return Job(record.id, record.template, payload, 0, record.created_ms, extra=record.extra)
+    return JobRecord(record.id, record.template, payload, 0, record.created_ms, extra=record.extra)
 
 
-def _groups(window: list[_Row]) -> Iterator[list[_Row]]:
-    """Neighbours that are made by one transaction; what has keys may be refused for them, and goes alone."""
-    group: list[_Row] = []
+def _groups(window: list[_SubmissionRow]) -> Iterator[list[_SubmissionRow]]:
+    """Yields the jobs of each transaction; a job with keys may be refused because of them, and goes alone."""
+    group: list[_SubmissionRow] = []
     size = 0
     for row in window:
         extra, own = row.job.extra, size_of(row.steps)
@@ -259,12 +259,12 @@ def _groups(window: list[_Row]) -> Iterator[list[_Row]]:
         yield group
 
 
-def _steps(group: list[_Row]) -> list[Step]:
+def _steps(group: list[_SubmissionRow]) -> list[Step]:
     return [step for row in group for step in row.steps]
 
 
 async def ended_all(tasks: list["asyncio.Task[None]"]) -> None:
-    """Each is brought to its end; then the first that failed is told. What others failed with is known by then, too."""
+    """Waits for all tasks, then raises the first error; asyncio does not log the others."""
     for task in tasks:
         task.add_done_callback(_take_note)
     if tasks:
@@ -274,6 +274,6 @@ async def ended_all(tasks: list["asyncio.Task[None]"]) -> None:
 
 
 def _take_note(task: "asyncio.Task[None]") -> None:
-    """An error that nobody asks for would be logged as one that nobody has seen to."""
+    """Retrieves the exception so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

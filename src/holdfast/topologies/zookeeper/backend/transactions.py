@@ -1,6 +1,6 @@
-"""What one transaction of the ensemble consists of, and how it can fail; no more than values.
+"""The steps of a ZooKeeper transaction, its result and its failures, as values.
 
-A transaction does all of its steps or none. Whoever is refused is told which step failed, and why.
+A transaction makes all of its steps or none. A refusal names the step that failed, and why.
 """
 
 from enum import Enum
@@ -11,12 +11,12 @@ import msgspec
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 
-#: What the ensemble's encoding adds to the path and the data of a step, at most.
+#: Maximum size that ZooKeeper's encoding adds to the path and the data of a step.
 _STEP_BYTES = 80
 
 
 class Create(NamedTuple):
-    """Makes a node; a sequential one gets ten digits at the end of its name."""
+    """Creates a node; a sequential one gets ten digits at the end of its name."""
 
     path: str
     data: bytes = b""
@@ -25,7 +25,7 @@ class Create(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Replaces what a node holds, if it has this version."""
+    """Replaces the data of a node, if it has this version."""
 
     path: str
     data: bytes
@@ -33,14 +33,14 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Takes a node away that has no children."""
+    """Deletes a node that has this version and no children."""
 
     path: str
     version: int = -1
 
 
 class Check(NamedTuple):
-    """Nothing but the condition that a node is there and has this version."""
+    """Requires that a node exists and has this version; changes nothing."""
 
     path: str
     version: int = -1
@@ -50,7 +50,7 @@ Step = Create | Put | Delete | Check
 
 
 class Stat(msgspec.Struct, frozen=True, gc=False):
-    """What the ensemble knows of a node beside its data."""
+    """The metadata of a node."""
 
     version: int
     created_id: int
@@ -68,17 +68,17 @@ class ReadNode(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepFailure(Enum):
-    """Why a step failed."""
+    """The reason of a failed step."""
 
-    EXISTS = "the node is there already"
-    MISSING = "the node is not there"
+    EXISTS = "the node exists already"
+    MISSING = "the node does not exist"
     CHANGED = "the node has another version"
     NOT_EMPTY = "the node has children"
     OTHER = "the ensemble refused it"
 
 
 class RefusedError(Exception):
-    """A transaction did nothing, because this step of it was not possible."""
+    """A transaction changed nothing, because this step was not possible."""
 
     def __init__(self, index: int, step: Step, why: StepFailure) -> None:
         super().__init__(f"step {index} on {step.path!r}: {why.value}")
@@ -88,19 +88,19 @@ class RefusedError(Exception):
 
 
 class Done(NamedTuple):
-    """A transaction that was done: the path of what each step made, and what each put left."""
+    """A transaction that succeeded: the path that each step created, and the metadata after each put."""
 
     paths: list[str]
     stats: list[Stat | None]
 
 
 def size_of(steps: list[Step]) -> int:
-    """About how many bytes a transaction takes on the wire; never less."""
+    """Returns an upper bound of the size of a transaction on the wire."""
     return sum(_STEP_BYTES + len(step.path) + len(getattr(step, "data", b"")) for step in steps)
 
 
 def check_size(steps: list[Step], what: str) -> None:
-    """Refuses what the servers would answer by closing the connection."""
+    """Refuses a transaction that is too large; the servers would close the connection."""
     size, most = size_of(steps), limits.ZOOKEEPER_TRANSACTION_BYTES_MAX
     if size > most:
         message = f"expected {what} to take at most {most} bytes in ZooKeeper, with labels and headers; got {size}"

@@ -12,12 +12,12 @@ _REASON_CHARS_MAX = 200
 
 
 def log_submitted(job_id: str, *, priority: int) -> None:
-    """A job that was not there before."""
+    """Logs a new job."""
     _log("transition", job_id=job_id, worker_id="", old_state="", new_state=QUEUED.name, attempt=0, priority=priority)
 
 
 def log_changed(before: Record, after: Record, reason: str = "") -> None:
-    """A transition, or the first request to cancel a running job; other changes of a record are no lines."""
+    """Logs a transition, or the first request to cancel a running job; other changes are not logged."""
     if before.state != after.state:
         event = "transition"
     elif after.cancel_requested and not before.cancel_requested:

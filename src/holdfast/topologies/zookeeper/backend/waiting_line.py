@@ -1,7 +1,7 @@
-"""Standing in line, so that what happens wakes one and not all: the first acts, everybody else watches the one before.
+"""A line of sessions: the first one acts, and each other one watches its predecessor, so an event wakes one.
 
-Invariants: a place is an ephemeral node, so whoever is gone is passed over; a place whose making was not answered is
-found again by the session in its name.
+Invariants: a place is an ephemeral node, so it disappears with its session; a place whose creation had no reply is
+found again by the session id in its name.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ from holdfast.topologies.zookeeper.backend.transactions import Create, Delete, R
 
 
 class ElectionLine:
-    """One line, and the place of this session in it."""
+    """One line, and this session's place in it."""
 
     def __init__(self, connection: EnsembleConnection, path: str) -> None:
         self._connection = connection
         self._path = path
-        #: Whether a place may have been made.
+        #: Whether a place may exist.
         self._has_place = False
 
     @property
@@ -26,7 +26,7 @@ class ElectionLine:
         return self._has_place
 
     async def is_first(self, bell: Bell) -> bool:
-        """Takes a place at the end, if there is none yet; the bell rings when the one before goes."""
+        """Returns whether this session is first; joins if needed. The bell rings when its predecessor leaves."""
         while True:
             mine, others = await self._places()
             if not mine:
@@ -40,7 +40,7 @@ class ElectionLine:
                 return False
 
     async def leave(self) -> None:
-        """Steps out, so that the next one is first."""
+        """Leaves the line, so that the next session becomes first."""
         if not self._has_place:
             return
         mine, _ = await self._places()

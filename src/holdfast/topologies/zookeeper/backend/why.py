@@ -1,4 +1,4 @@
-"""Why a job is where it is, in a sentence. The first reason that applies is told, in the order of their removal."""
+"""Explains the state of a job in a sentence. The first reason that applies is given, in the order of the checks."""
 
 import asyncio
 
@@ -14,9 +14,9 @@ Answer = tuple[str, str]
 
 
 async def explain(connection: EnsembleConnection, record: Record, summary: str = "") -> Answer:
-    """A stable reason and a sentence; the reasons are those of the other backends, as far as they apply.
+    """Returns a stable reason and a sentence; the reasons are those of the other backends, as far as they apply.
 
-    `summary` is that of the result, once the job has ended.
+    `summary` is the summary of the result of an ended job.
     """
     if record.state in TERMINAL:
         return "ENDED", end_text(record.state, record.attempts, record.failure_reason, summary)
@@ -31,7 +31,7 @@ async def _running(connection: EnsembleConnection, record: Record) -> Answer:
     asked = "; it was asked to stop" if record.cancel_requested else ""
     sentence = f"it runs: leased by {record.worker}, attempt {record.attempts}{asked}"
     if await connection.exists(connection.paths.bid(record.id)) is None:
-        sentence += "; that worker's session is over, and a steward gives the job to another"
+        sentence += "; that worker's session has ended, and a steward will recover the job"
     return "RUNNING", sentence
 
 
@@ -58,7 +58,7 @@ async def _without_worker(connection: EnsembleConnection, record: Record) -> Ans
 
 
 async def _behind(connection: EnsembleConnection, record: Record) -> Answer:
-    """How many of its own lane come first: in its bucket by their names, in earlier ones by their number."""
+    """Counts the jobs ahead in its lane: in its bucket by name, in earlier buckets by their number."""
     lane = connection.paths.lane(record.lane)
     own = BACK if record.bucket < 0 else bucket_name(record.bucket)
     buckets = sorted(await connection.children(lane) or [], key=lambda name: (name != BACK, name))

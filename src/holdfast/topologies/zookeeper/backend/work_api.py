@@ -1,4 +1,4 @@
-"""`WorkApi` over nodes: every session of a worker is a session of the ensemble."""
+"""`WorkApi` on ZooKeeper: every session of a worker is a ZooKeeper session."""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,12 +8,12 @@ from holdfast.topologies.zookeeper.backend.worker_nodes import this_process
 from holdfast.topologies.zookeeper.backend.worker_session import BidSession
 from holdfast.worker.introduction import check_names
 
-#: How a session gets its connection: hosts, root, and how long the session may be silent.
+#: Opens the connection of a session, given hosts, root and session timeout in milliseconds.
 Connect = Callable[[str, str, int], Awaitable[EnsembleConnection]]
 
 
 def connecting_with(credentials: str) -> Connect:
-    """Guarded connections of a process that ZooKeeper knows by these credentials, `user:password` or none."""
+    """Returns a function that opens guarded connections with these credentials, `user:password` or none."""
 
     async def guarded(hosts: str, root: str, session_ms: int) -> EnsembleConnection:
         return await connect(hosts, root, session_ms=session_ms, credentials=credentials, is_guarded=True)
@@ -22,7 +22,7 @@ def connecting_with(credentials: str) -> Connect:
 
 
 class BidWork:
-    """Where a worker gets its work: from whatever is posted."""
+    """Opens sessions that bid for posted jobs."""
 
     def __init__(
         self, hosts: str, root: str, *, session_ms: int, connecting: Connect | None = None, process: str = ""
@@ -33,7 +33,7 @@ class BidWork:
         self._process = process or this_process()
 
     async def open(self, introduction: Introduction) -> BidSession:
-        """Begins a session; `UnavailableError` if nobody answers."""
+        """Opens a session; `UnavailableError` if no server answers."""
         check_names(introduction)
         connection = await self._connecting(self._hosts, self._root, self._session_ms)
         session = BidSession(connection, introduction, self._session_ms, self._process)

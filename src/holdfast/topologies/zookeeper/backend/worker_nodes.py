@@ -1,4 +1,4 @@
-"""What a worker says of itself in its nodes, and which line it stands in."""
+"""The description of a worker in its node, and the name of its line."""
 
 import hashlib
 import os
@@ -10,17 +10,17 @@ from holdfast.ports import Introduction
 from holdfast.topologies.zookeeper.backend.paths import NodeLane
 from holdfast.topologies.zookeeper.backend.records import decoded
 
-#: Numbers of processes are used again, and in containers they are all the same.
+#: Random, because pids are reused, and are often the same in all containers.
 _BORN = uuid.uuid4().hex
 
 
 def this_process() -> str:
-    """A name that no other process has, not even one that is forked from this one."""
+    """Returns a name that no other process has, not even one that is forked from this one."""
     return f"{_BORN}.{os.getpid()}"
 
 
 class WorkerNodeKind(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker takes; no queues means all."""
+    """The types and queues that a worker takes; no queues means all."""
 
     types: tuple[str, ...]
     queues: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class WorkerNodeKind(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def name(self) -> str:
-        """The same for all workers that take the same jobs."""
+        """The name of the line: the same for all workers that take the same jobs."""
         words = "\n".join(("types", *self.types, "queues", *self.queues))
         return hashlib.sha256(words.encode()).hexdigest()[:32]
 

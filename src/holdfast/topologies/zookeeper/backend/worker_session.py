@@ -3,34 +3,34 @@
 Invariants:
 - A lease is held from the bid until its outcome is written, it is handed back, or it is revoked. It is revoked by
   this process's own clock when its holder was not heard, or the ensemble was not, for as long as a lease lasts: by
-  then nobody here may act on it, whatever the ensemble believes.
-- However it ends, its connection is closed: no bid outlives whoever knows of it.
+  then this worker must not act on it, whatever the ensemble believes.
+- However it ends, its connection is closed: no bid outlives the session that made it.
 - After `is_drained` is told, and before `close` hands back, no bid is under way; one is in doubt only if the ensemble
   was away for longer than a call may take, and then it ends with the session.
 """
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from holdfast import limits
-from holdfast.core.capabilities import ZOOKEEPER
 from holdfast.core.commands import ReportRow
 from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, UnavailableError
 from holdfast.ports import Introduction
+from holdfast.topologies.zookeeper import ZOOKEEPER
 from holdfast.topologies.zookeeper.backend.bid_loop import Taking
 from holdfast.topologies.zookeeper.backend.bidder import Bidder, MadeBid
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, Phase
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
 from holdfast.topologies.zookeeper.backend.lease_outcomes import Settling
 from holdfast.topologies.zookeeper.backend.node_changes import Changing
 from holdfast.topologies.zookeeper.backend.records import Kept
 from holdfast.topologies.zookeeper.backend.session_start import Arrival
 from holdfast.topologies.zookeeper.backend.steward import Steward
-from holdfast.topologies.zookeeper.backend.transactions import Delete
+from holdfast.topologies.zookeeper.backend.transactions import Check, Delete
 from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
 from holdfast.topologies.zookeeper.backend.worker_nodes import kind_of
-from holdfast.topologies.zookeeper.backend.worker_notices import hear_cancels, until_superseded
 from holdfast.worker.polling_session import KeptSession
 
 #: Cancels that are remembered; most are of jobs that have ended.
@@ -53,7 +53,7 @@ class BidSession(KeptSession):
         #: What is held, as it was last written or read.
         self._running: dict[int, Kept] = {}
         self._reporting: set[int] = set()
-        #: Leases on their way back; whoever wanted that may have gone.
+        #: Leases that are being handed back; the caller may have gone.
         self._returning: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         #: Jobs whose cancel was heard before the answer to the bid for them.
@@ -83,7 +83,7 @@ class BidSession(KeptSession):
         self._news.cancels += [token for token, each in kept.items() if each.record.cancel_requested]
         self._watch_time()
         self._bidding = self._spawn(self._bid())
-        self._spawn(hear_cancels(self._connection, self._worker, self._bidder.fence, self._hear_cancels))
+        self._spawn(_hear_cancels(self._connection, self._worker, self._bidder.fence, self._hear_cancels))
         self._spawn(self._attend())
         await self._steward.start()
 
@@ -127,7 +127,7 @@ class BidSession(KeptSession):
             self._holding.extend(named, sent_s + self._lease_s)
 
     async def release(self, tokens: Collection[int]) -> None:
-        """At once; they may be taken again by anybody."""
+        """Hands leases back at once; any worker may take the jobs."""
         self._refuse_if_over()
         await asyncio.shield(self._return(self._holding.drop(tokens), "released", is_spent=False))
 
@@ -156,7 +156,7 @@ class BidSession(KeptSession):
                     await self._hand_back(unheard, "never begun", is_spent=False)
                 if not has_failed:
                     held = self._holding.drop(self._holding.named())
-                    # Whoever leaves in order has stopped what it gives back; else it may be what ended the worker.
+                    # After an orderly end the jobs are stopped; otherwise one of them may have ended the worker.
                     await self._hand_back(held, "its worker left", is_spent=not is_orderly)
                     await self._leave()
         except TimeoutError:
@@ -233,7 +233,7 @@ class BidSession(KeptSession):
     # -- giving up
 
     def _return(self, tokens: Collection[int], why: str, *, is_spent: bool) -> asyncio.Task[None]:
-        """Hands back, whatever becomes of whoever waits for it."""
+        """Hands leases back, even if the caller is canceled."""
         task = self._spawn(self._hand_back(tokens, why, is_spent=is_spent))
         self._returning.add(task)
         task.add_done_callback(self._returning.discard)
@@ -281,7 +281,7 @@ class BidSession(KeptSession):
         self._asked.update(job_ids)
 
     async def _attend(self) -> None:
-        await until_superseded(self._connection, self._worker, self._session_id)
+        await _until_superseded(self._connection, self._worker, self._session_id)
         if self._is_closed:
             return
         self._log.warning("worker_superseded", message="two workers have this id")
@@ -299,3 +299,40 @@ class BidSession(KeptSession):
 
 def _expired() -> UnavailableError:
     return UnavailableError("the session with ZooKeeper has expired", reason="SESSION_EXPIRED")
+
+
+async def _hear_cancels(
+    connection: EnsembleConnection, worker: str, fence: Check, heard: Callable[[list[str]], None]
+) -> None:
+    """Hears cancel requests for ever: each is a node with the id of the job, and one watch covers them all.
+
+    A request is deleted once it is heard, unless a newer session of this worker has come: then that session hears it.
+    Each read sets the watch for the next one, and a lost connection rings its bell, so no request is missed.
+    """
+    path, bell = connection.paths.asked_of(worker), Bell()
+    while True:
+        bell.clear()
+        try:
+            names = await connection.children(path, bell) or []
+        except UnavailableError:
+            await connection.back()
+            continue
+        heard(names)
+        for name in names:
+            connection.transact([fence, Delete(f"{path}/{name}")])
+        await bell.wait()
+
+
+async def _until_superseded(connection: EnsembleConnection, worker: str, session_id: int) -> None:
+    """Returns when a newer session of this worker has taken the worker's own node; a watch tells of that."""
+    path, bell = connection.paths.worker(worker), Bell()
+    while True:
+        bell.clear()
+        try:
+            stat = await connection.exists(path, bell)
+        except UnavailableError:
+            await connection.back()
+            continue
+        if stat is None or stat.owner != session_id:
+            return
+        await bell.wait()

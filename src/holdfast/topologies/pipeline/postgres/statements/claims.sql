@@ -1,6 +1,6 @@
 -- name: claim
--- Lane by lane (priority, queue, route), skipping from lane to lane in the index: what nobody could take costs nothing.
--- More than is wanted is looked at, so that watchers at the same time find different rows.
+-- Skips from lane to lane (priority, queue, route) in the index: rows that no worker could take cost nothing.
+-- Reads more rows than wanted, so that concurrent watchers find different ones.
 WITH RECURSIVE moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms, set_config('synchronous_commit', 'off', true)
 ), lanes AS (
@@ -25,7 +25,8 @@ WITH RECURSIVE moment AS MATERIALIZED (
         WHERE f.queue = l.queue AND f.route = l.route AND f.is_high = (l.priority > %(usual)b::bigint)
     ) AND NOT EXISTS (SELECT FROM holdfast.queues q WHERE q.name = l.queue AND q.mode = 2)
 ), lost AS MATERIALIZED (
-    -- They are behind everything that was never claimed, by the time from which they are visible, and first by their own.
+    -- Rows whose tickets were lost: by visible_ms they come after all rows that were never claimed, but their due time is
+    -- earlier. So they are read separately.
     SELECT j.id, j.visible_ms, j.number, j.priority, j.queue, j.route, greatest(j.created_ms, j.not_before_ms) AS due_ms
     FROM holdfast.jobs j
     WHERE j.state = 1 AND j.claimed_ms > 0 AND j.visible_ms <= (SELECT ms FROM moment)
@@ -41,10 +42,10 @@ WITH RECURSIVE moment AS MATERIALIZED (
         UNION
         SELECT k.id, k.visible_ms, k.number, k.priority, k.due_ms FROM lost k JOIN open_lanes l USING (priority, queue, route)
     ) h
-    -- Waiting counts as urgency, or what is less urgent would wait for as long as more of the rest comes than is run.
+    -- Aging: waiting time counts as priority, so that jobs of low priority do not starve under overload.
     ORDER BY h.due_ms - h.priority * %(aging_ms)b::bigint, h.number LIMIT 4 * %(count)b::bigint
 ), chosen AS MATERIALIZED (
-    -- In the order of the heads, one by one: no more rows are looked at and locked than are wanted.
+    -- One by one, in the order of the heads: no more rows are read and locked than wanted.
     SELECT f.id FROM heads h CROSS JOIN LATERAL (
         SELECT j.id FROM holdfast.jobs j
         WHERE j.id = h.id AND j.state + 0 = 1 AND j.visible_ms <= (SELECT ms FROM moment)
@@ -106,8 +107,8 @@ SELECT min(h.visible_ms) - (SELECT ms FROM moment) FROM lanes l CROSS JOIN LATER
 ) h;
 
 -- name: cut_off
--- In the middle of a batch the server waits for its client for ever, and in the middle of a transaction for a while, with
--- all locks kept. Whoever stood still there begins anew; it is known by the name that our connections have.
+-- The server waits for a client that stalls inside a batch without a limit, and inside a transaction for a while, and it
+-- keeps all locks. Terminates such connections, if their application name is one of Holdfast's.
 SELECT count(*) FROM (
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND usename = current_user AND starts_with(application_name, 'holdfast')
@@ -117,7 +118,7 @@ SELECT count(*) FROM (
 ) c;
 
 -- name: retire
--- Forgets what ended long ago, with all that is kept of it; what FAILED has a time of its own.
+-- Deletes jobs that ended long ago, with their results and attempts; FAILED jobs have a retention time of their own.
 WITH ended AS MATERIALIZED (
     SELECT id FROM holdfast.jobs
     WHERE state > 2 AND state <> 4 AND finished_ms <= (SELECT holdfast.now_ms()) - %(retain_ms)b::bigint
@@ -144,7 +145,7 @@ WITH ended AS MATERIALIZED (
 SELECT count(*) FROM deleted;
 
 -- name: count_up
--- Many rows of counts become one for each queue and state. One process at a time, or none.
+-- Merges many tally rows into one for each queue and state. If another process does this now, it does nothing.
 WITH mine AS MATERIALIZED (
     SELECT pg_try_advisory_xact_lock(7162950771104343924) AS is_mine
     WHERE %(kept)b::bigint < (SELECT count(*) FROM (SELECT FROM holdfast.tallies LIMIT %(kept)b::bigint + 1) t)

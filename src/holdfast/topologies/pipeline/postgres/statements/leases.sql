@@ -1,10 +1,10 @@
 -- name: start
--- The right to run: whoever finds the row QUEUED moves it, and nobody else does.
+-- Grants the right to run: of several transactions, only the first one finds the row QUEUED and moves it.
 WITH moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms
 ), wanted AS MATERIALIZED (
     SELECT j.id, j.number FROM holdfast.jobs j
-    -- Found by their ids: no plan walks along all that waits, whatever was known of the table when it was made.
+    -- Looked up by id: `state + 0` prevents a plan that walks along the index of all waiting jobs.
     WHERE j.id = ANY(%(ids)b::text[]::uuid[])
         AND j.state + 0 = 1
         AND j.not_before_ms <= (SELECT ms FROM moment)
@@ -35,7 +35,7 @@ SELECT
 FROM started s ORDER BY s.number;
 
 -- name: extend
--- A lease that has most of its time left (`UNMOVED_PART`) stays as it is: heartbeats are many.
+-- A lease that has most of its time left (`UNMOVED_PART`) is not updated, because heartbeats are frequent.
 WITH moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms, set_config('synchronous_commit', 'off', true)
 ), held AS MATERIALIZED (
@@ -100,7 +100,7 @@ FOR UPDATE;
 SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM holdfast.numbers;
 
 -- name: settle
--- What became of rows that this transaction has locked: back to QUEUED, or the end.
+-- Writes the outcomes of rows that this transaction has locked: back to QUEUED, or a terminal state.
 WITH rows AS MATERIALIZED (
     SELECT * FROM unnest(
         %(ids)b::text[]::uuid[], %(states)b::bigint[], %(befores)b::bigint[], %(queues)b::text[],
@@ -138,7 +138,7 @@ WITH rows AS MATERIALIZED (
     )
     SELECT
         id, token, worker, started_ms, %(now)b::bigint, state, reason, runtime_ms,
-        -- That of a job's end is kept with its result.
+        -- The summary of a finished job is stored with its result.
         CASE WHEN state = 1 THEN summary ELSE '' END, detail, loss
     FROM rows WHERE before = 2
 ), counted AS (
@@ -151,7 +151,7 @@ WITH rows AS MATERIALIZED (
 SELECT count(*) FROM rows;
 
 -- name: finish
--- Attempts that ended well, in one statement; what is not under this worker's lease any more is left as it is.
+-- Finishes successful attempts in one statement; rows that this worker does not lease any more are left unchanged.
 WITH moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms
 ), reported AS MATERIALIZED (
@@ -192,7 +192,7 @@ WITH moment AS MATERIALIZED (
 SELECT id::text, finished_ms, attempt, priority FROM moved;
 
 -- name: mark
--- A running job is asked to stop.
+-- Requests that a running job stops.
 UPDATE holdfast.jobs SET
     cancel_requested = true, cancel_reason = %(reason)s::text, cancel_ms = holdfast.now_ms(), version = version + 1
 WHERE id = %(id)s::uuid;
@@ -202,7 +202,7 @@ UPDATE holdfast.assignments SET heard_ms = holdfast.now_ms()
 WHERE worker = %(worker)s::text AND session = %(session)s::text;
 
 -- name: begin_session
--- Whoever was asked to drain in an earlier session is gone.
+-- A drain request to an earlier session does not apply to the new one.
 UPDATE holdfast.assignments SET
     session = %(session)s::text,
     is_draining = is_draining AND session = %(session)s::text,

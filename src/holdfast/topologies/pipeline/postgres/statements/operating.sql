@@ -2,7 +2,7 @@
 SELECT state, sum(jobs)::bigint FROM holdfast.tallies GROUP BY state;
 
 -- name: queues
--- Counts are sums; what is not due yet, and who waits for longest, is looked up lane by lane.
+-- Counts come from the tallies; delayed jobs and the oldest waiting job are read lane by lane.
 WITH RECURSIVE moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms
 ), lanes AS (
@@ -20,7 +20,7 @@ WITH RECURSIVE moment AS MATERIALIZED (
     SELECT l.queue, sum(h.delayed) AS delayed, min(least(h.oldest_ms, g.oldest_ms)) AS oldest_ms
     FROM lanes l
     CROSS JOIN LATERAL (
-        -- Not due, or claimed and on its way.
+        -- Not due yet, or claimed.
         SELECT
             count(*) FILTER (WHERE j.not_before_ms > (SELECT ms FROM moment)) AS delayed,
             min(greatest(j.created_ms, j.not_before_ms))
@@ -37,7 +37,7 @@ WITH RECURSIVE moment AS MATERIALIZED (
     ) g ON true
     GROUP BY l.queue
 ), typed AS (
-    -- Jobs by type; of a lane not more are counted than people tell apart, and of many lanes fewer of each.
+    -- Jobs by type. The count of a lane is limited, and the limit is lower if there are many lanes.
     SELECT t.queue, jsonb_object_agg(t.route, t.jobs) AS types FROM (
         SELECT l.queue, l.route, sum(c.jobs)::bigint AS jobs FROM lanes l
         CROSS JOIN LATERAL (
@@ -91,7 +91,8 @@ WHERE (q.mode, q.reason) IS DISTINCT FROM (excluded.mode, excluded.reason);
 DELETE FROM holdfast.queues WHERE name = %(queue)s;
 
 -- name: show_claimed
--- What was claimed before its queue was paused: its tickets were dropped, or find it started by another.
+-- Makes rows visible again that were claimed before their queue was paused. Their tickets were dropped; a ticket that
+-- still exists is refused if the row was started by another one.
 WITH wanted AS MATERIALIZED (
     SELECT id FROM holdfast.jobs
     WHERE state = 1 AND priority = ANY('{0,1,2,3,4,5,6,7,8,9}'::smallint[]) AND queue = %(queue)s::text
@@ -103,7 +104,7 @@ UPDATE holdfast.jobs j SET visible_ms = greatest(j.created_ms, j.not_before_ms),
 FROM wanted w WHERE j.id = w.id;
 
 -- name: writers
--- Transactions that may have looked at modes before now, and may still make jobs: locks come before looks.
+-- Transactions that may have read the mode before now, and may still insert jobs: an INSERT takes its lock before it reads.
 SELECT l.virtualtransaction FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 WHERE d.datname = current_database() AND l.relation = 'holdfast.jobs'::regclass AND l.mode = 'RowExclusiveLock'
     AND l.granted;
@@ -115,9 +116,9 @@ SELECT pg_notify('holdfast_due', '');
 SELECT count(*) FILTER (WHERE name <> %(queue)s::text) FROM holdfast.queues;
 
 -- name: save_places
--- Whoever could run something new is told to the watchers.
--- A session is written by `begin_session`, and here only into a new row: a coordinator that has not noticed that its
--- worker began a new session elsewhere must not put the old one back, by which `lock_place` would decide.
+-- Notifies the watchers if the routes or queues of the worker are new.
+-- The session is written by `begin_session`, and here only into a new row: a coordinator that has not noticed that its
+-- worker began a new session elsewhere must not restore the old one, because `lock_place` compares it.
 WITH before AS MATERIALIZED (
     SELECT routes, job_queues FROM holdfast.assignments WHERE worker = %(worker)s
 ), saved AS (
@@ -133,9 +134,9 @@ ON CONFLICT (worker) DO UPDATE SET
     job_queues = excluded.job_queues,
     slots = excluded.slots,
     places = excluded.places,
-    -- Who was asked to drain goes on draining, whatever its coordinator knew when it wrote this.
+    -- A worker that was asked to drain stays draining, even if its coordinator did not know that yet.
     is_draining = excluded.is_draining OR a.is_draining,
-    -- The worker may have said so itself since its coordinator heard of it.
+    -- The worker may have updated this itself since its last heartbeat.
     heard_ms = greatest(a.heard_ms, excluded.heard_ms)
 WHERE a.session = excluded.session
 )
@@ -144,7 +145,7 @@ SELECT pg_notify('holdfast_due', '') WHERE NOT EXISTS (
 );
 
 -- name: lock_place
--- A session that begins waits for this lock, and then finds its worker's leases taken back.
+-- A session that begins waits for this lock, and then finds that the leases of its worker were taken back.
 SELECT session, heard_ms > holdfast.now_ms() - %(silent_ms)b::bigint FROM holdfast.assignments
 WHERE worker = %(worker)s FOR UPDATE;
 
@@ -164,7 +165,7 @@ SELECT worker, count(*) FROM holdfast.jobs WHERE state = 2 GROUP BY worker;
 UPDATE holdfast.assignments SET is_draining = true WHERE worker = %(worker)s RETURNING worker;
 
 -- name: about_waiting
--- What a person wants to know of a job that has not ended.
+-- The facts that explain why a job has not ended.
 SELECT
     j.claimed_ms, j.visible_ms, j.lease_until_ms, holdfast.now_ms(),
     q.mode, q.reason, q.since_ms

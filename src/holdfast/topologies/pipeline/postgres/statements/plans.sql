@@ -1,9 +1,9 @@
 -- name: begin
--- Whoever stops in the middle of a transaction keeps the others waiting no longer than this.
+-- Limits how long a client that stalls inside the transaction blocks others.
 SELECT set_config('idle_in_transaction_session_timeout', '1000', true);
 
 -- name: one_setter
--- Names and their number are looked at before they are changed.
+-- One setter at a time: names and their number are read before they are changed.
 SELECT pg_advisory_xact_lock(7162950771104343923);
 
 -- name: count
@@ -27,7 +27,7 @@ SELECT
 FROM holdfast.schedules ORDER BY name COLLATE "C";
 
 -- name: set
--- What a schedule has done so far stays counted.
+-- The counters of an existing schedule are kept.
 INSERT INTO holdfast.schedules AS s (name, spec, type, queue, cron, timezone, every_ms, at_ms, created_ms, next_ms)
 VALUES (
     %(name)s, %(spec)b, %(type)s, %(queue)s, %(cron)s, %(timezone)s, %(every_ms)b, %(at_ms)b, %(now)b, %(next_ms)b
@@ -56,7 +56,7 @@ SELECT FROM holdfast.queues WHERE name = %(queue)s AND mode = 3;
 UPDATE holdfast.schedules SET last_job_id = %(job_id)s::uuid, fired = fired + 1 WHERE id = %(id)b;
 
 -- name: lead
--- One that is not free, or is another's, is not even locked.
+-- While the lease of another holder lasts, the row is not even locked.
 UPDATE holdfast.leaders SET
     epoch = epoch + (holder <> %(holder)s)::integer,
     holder = %(holder)s,
@@ -69,7 +69,7 @@ UPDATE holdfast.leaders SET lease_until_ms = 0
 WHERE role = 'cron' AND holder = %(holder)s AND epoch = %(epoch)b::bigint;
 
 -- name: lock_due
--- The leadership, which nobody takes over before this transaction is through, and the earliest tick that is due.
+-- Locks the leadership, so that it is not taken over before this transaction ends, and the earliest tick that is due.
 WITH mine AS MATERIALIZED (
     SELECT set_config('idle_in_transaction_session_timeout', '1000', true) FROM holdfast.leaders
     WHERE role = 'cron' AND holder = %(holder)s AND epoch = %(epoch)b::bigint AND lease_until_ms > holdfast.now_ms()
@@ -89,7 +89,7 @@ WITH mine AS MATERIALIZED (
 SELECT l.is_leading, due.* FROM (SELECT EXISTS (SELECT FROM mine) AS is_leading) l LEFT JOIN due ON true;
 
 -- name: tick
--- Enters the tick, if nobody has done so before, and moves its schedule on in any case.
+-- Inserts the tick unless it exists, and advances its schedule in any case.
 WITH entered AS (
     INSERT INTO holdfast.ticks (schedule_id, tick_ms, outcome, job_id, epoch, done_ms)
     VALUES (%(id)b, %(tick_ms)b, %(outcome)s, %(job_id)s::uuid, %(epoch)b, %(now)b)

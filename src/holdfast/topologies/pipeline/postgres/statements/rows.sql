@@ -1,6 +1,6 @@
 -- name: insert_plain
--- Most submissions: jobs of one template with nothing but a payload, all of them new. If one is not, or takes a place
--- that is taken, nothing is made. They are numbered in the order of the arrays, which nothing here can change.
+-- The common case: new jobs of one template that have only a payload. If one of them exists already, the statement fails
+-- and inserts none. They are numbered in the order of the arrays, because nothing here reorders them.
 WITH moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms
 ), made AS (
@@ -22,7 +22,7 @@ WITH moment AS MATERIALIZED (
 SELECT (SELECT ms FROM moment), count(*) FROM made;
 
 -- name: insert
--- One statement, one commit. What is not made is there already, or its queue takes no new jobs.
+-- One statement, one commit. A job that is not inserted exists already, or its queue is draining.
 WITH moment AS MATERIALIZED (
     SELECT holdfast.now_ms() AS ms
 ), made AS (
@@ -63,14 +63,14 @@ WITH moment AS MATERIALIZED (
 ), counted AS (
     INSERT INTO holdfast.tallies (queue, state, jobs) SELECT queue, 1, count(*) FROM made GROUP BY queue
 )
--- Their ids are told only where some were not made.
+-- Ids are returned only if some jobs were not inserted.
 SELECT
     (SELECT ms FROM moment), count(*),
     CASE WHEN count(*) < cardinality(%(ids)b::uuid[]) THEN array_agg(id::text) END
 FROM made;
 
 -- name: known
--- Whatever may answer drafts that were not made.
+-- The existing jobs that drafts may conflict with.
 SELECT
     j.id::text, j.type, j.queue, j.priority, j.max_attempts, j.max_losses, j.timeout_ms,
     j.backoff_kind, j.backoff_base_ms, j.backoff_max_ms, j.simulated,
@@ -107,7 +107,7 @@ LEFT JOIN holdfast.failed f ON f.job_id = j.id
 WHERE j.id = %(id)s::uuid;
 
 -- name: history
--- The job, once with each of its attempts.
+-- One row for each attempt of the job, with the job's columns.
 SELECT
     j.id::text, j.type, j.queue, j.priority, j.created_ms, j.state, j.token, j.worker, j.started_ms, j.finished_ms,
     j.cancel_ms, j.cancel_reason, coalesce(c.summary, f.summary, ''),
@@ -156,7 +156,7 @@ SELECT v.* FROM (
 ORDER BY p.created_ms, p.id;
 
 -- name: scan_newest
--- Looks at the next jobs in order, and says of each whether it matches; no more than a bounded number are looked at.
+-- Reads a bounded number of the next jobs in order, and returns for each whether it matches.
 SELECT p.id::text, p.created_ms, p.is_match
 FROM unnest(%(states)b::bigint[]) AS s(state)
 CROSS JOIN LATERAL (

@@ -1,0 +1,98 @@
+"""The steps of the demo: submit, watch, kill a worker, watch, show the history."""
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from holdfast import JobFailedError, JobView, State
+from holdfast.core.lifecycle import TERMINAL
+from holdfast_lab.demo import display, plan
+from holdfast_lab.demo.jobs import app
+from holdfast_lab.demo.workers import workers
+
+Views = Mapping[str, JobView]
+_NAMES = ("anna", "bert")
+_LOOK_S = 0.1
+_PATIENCE_S = 60.0
+
+
+def run(console: Console, folder: Path) -> list[str]:
+    """Run the demo; returns a sentence for each job that did not end as required."""
+    with app:
+        submitted = plan.submit(folder)
+        count = len(plan.all_jobs(submitted.groups))
+        console.print(
+            f"{count} jobs are on disk in {folder}. Starting two workers ...", highlight=False, soft_wrap=True
+        )
+        with workers(_NAMES, folder, folder / "data") as processes:
+            return _Show(console, submitted, processes).run()
+
+
+class _Show:
+    def __init__(self, console: Console, submitted: plan.Plan, processes: Mapping[str, subprocess.Popen[str]]) -> None:
+        self._console = console
+        self._plan = submitted
+        self._processes = processes
+
+    def run(self) -> list[str]:
+        with display.display(self._console, self._plan) as screen:
+            self._cancel(screen)
+            killed = self._kill(screen)
+            views = self._watch(screen, lambda views: all(view.state in TERMINAL for view in views.values()))
+        self._look_back(views)
+        return plan.problems(self._plan, views, killed)
+
+    def _cancel(self, screen: display.Display) -> None:
+        job = self._plan.canceled
+        screen.say(f"Why does the report not run? {job.why()}. It is canceled.")
+        job.cancel("the demo wants no report")
+
+    def _kill(self, screen: display.Display) -> str:
+        """Kill the worker that runs the backup, once the backup has reported progress."""
+        job_id = self._plan.recovered.id
+        views = self._watch(screen, lambda views: _permille(views[job_id]) >= _MIDDLE_PERMILLE)
+        victim = views[job_id].worker
+        process = self._processes[victim]
+        process.kill()
+        process.wait()
+        screen.say(f"kill -9: worker {victim} (process {process.pid}) is gone in the middle of the backup.")
+        return victim
+
+    def _watch(self, screen: display.Display, is_enough: Callable[[Views], bool]) -> Views:
+        """Poll until the predicate holds; returns the last value."""
+        end_s = time.monotonic() + _PATIENCE_S
+        while True:
+            views = {job.id: job.seen for job in app.find() if job.seen is not None}
+            screen.show(views)
+            if is_enough(views):
+                return views
+            if time.monotonic() > end_s:
+                raise RuntimeError(f"after {_PATIENCE_S:.0f} s some jobs have not come where they should be")
+            time.sleep(_LOOK_S)
+
+    def _look_back(self, views: Views) -> None:
+        print_ = self._console.print
+        print_(display.summary(self._plan.groups, views))
+        print_("The invoice failed on its worker with this traceback:", highlight=False)
+        print_(_traceback(self._plan), highlight=False, markup=False)
+        print_("The history of the backup, whose worker was killed:", highlight=False)
+        print_(display.history(self._plan.recovered.history()))
+
+
+def _permille(view: JobView) -> int:
+    return view.progress.permille if view.state == State.RUNNING and view.progress else -1
+
+
+def _traceback(submitted: plan.Plan) -> str:
+    try:
+        submitted.failing.result(timeout_s=1)
+    except JobFailedError as error:
+        return "\n".join(f"    {line}" for line in error.remote_traceback.rstrip().splitlines())
+    return "    (it has not failed)"
+
+
+#: The progress of the backup at which its worker is killed.
+_MIDDLE_PERMILLE = 200

@@ -1,0 +1,82 @@
+"""Measures with a target: their values run by run, the table of them, and their JSON."""
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from holdfast_lab.measure.rounds import Say
+
+_WIDTH = 150
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """One row of the table: a name, its target, and one value for each run."""
+
+    name: str
+    reach: str
+    values: list[float]
+    is_reached: bool
+    unit: str = "×"
+
+    @property
+    def median(self) -> float:
+        """The value that is compared with the target."""
+        return statistics.median(self.values)
+
+
+def at_least(name: str, values: list[float], target: float, unit: str = "×") -> Measure:
+    """A measure whose median should not be below the target."""
+    return Measure(name, f"≥ {target:g} {unit}", values, statistics.median(values) >= target, unit)
+
+
+def at_most(name: str, values: list[float], target: float, unit: str = "×") -> Measure:
+    """A measure whose median should not be above the target."""
+    return Measure(name, f"≤ {target:g} {unit}", values, statistics.median(values) <= target, unit)
+
+
+def print_table(measures: list[Measure], width: int | None = _WIDTH) -> None:
+    """The table of the measures, with the spread over the runs."""
+    table = Table(title="Holdfast bench: ratios within one run", show_lines=False)
+    for column in ("measure", "reach", "median", "spread", ""):
+        table.add_column(column, justify="left" if column == "measure" else "right")
+    for measure in measures:
+        spread = f"{min(measure.values):.2f} – {max(measure.values):.2f}"
+        median = f"{measure.median:.2f} {measure.unit}".strip()
+        mark = "reached" if measure.is_reached else "MISSED"
+        table.add_row(escape(measure.name), measure.reach, median, spread, mark)
+    Console(width=width).print(table)
+
+
+def as_json(measures: list[Measure]) -> str:
+    """The measures for programs, on one line."""
+    rows = [msgspec.structs.asdict(measure) | {"median": measure.median} for measure in measures]
+    return json.dumps({"measures": rows}, ensure_ascii=False)
+
+
+def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
+    """The options that every bench has."""
+    made = argparse.ArgumentParser(prog=prog, description=description)
+    made.add_argument("--runs", type=int, default=5, help="runs of each measure (at least 3)")
+    made.add_argument("--json", type=Path, help="also write the JSON to this file")
+    return made
+
+
+def conclude(measures: list[Measure], json_file: Path | None) -> int:
+    """Print the table and the JSON; the exit status is 1 if a target was missed."""
+    print_table(measures)
+    print(as_json(measures))
+    if json_file:
+        json_file.write_text(as_json(measures) + "\n")
+    return 0 if all(measure.is_reached for measure in measures) else 1
+
+
+def progress() -> Say:
+    """Prints lines of progress, dimmed, beside what is printed for programs."""
+    console = Console(stderr=True)
+    return lambda text: console.print(f"[dim]{escape(text)}[/dim]")

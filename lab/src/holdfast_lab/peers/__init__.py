@@ -1,0 +1,1 @@
+"""Other job queues for Python and Holdfast, measured alike in one run."""

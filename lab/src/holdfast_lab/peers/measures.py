@@ -1,0 +1,96 @@
+"""The three measures of speed, each over one system on a fresh store."""
+
+import time
+from collections.abc import Callable
+
+from holdfast.errors import DeadlineExceededError
+from holdfast_lab.measure.numbers import percentile
+from holdfast_lab.peers.system import System
+from holdfast_lab.peers.worker_process import worker
+
+CHUNK = 500
+_CALIBRATION_S = 1.0
+_PATIENCE_S = 120.0
+_POLL_S = 0.01
+_WARM_CALLS = 20
+_LATENCY_CALLS_MIN = 30
+_LATENCY_CALLS_MAX = 1_000
+
+Values = dict[str, float]
+
+
+def bulk_enqueue(system: System, seconds: float) -> Values:
+    """Jobs accepted per second, without a worker."""
+    system.enqueue_many(CHUNK)
+    count, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        system.enqueue_many(CHUNK)
+        count += CHUNK
+    return {"rate": count / elapsed, "jobs": count}
+
+
+def end_to_end(system: System, seconds: float) -> Values:
+    """Jobs per second from the first submit until the last result is stored, with one worker."""
+    with worker(system.worker_command(), "worker"):
+        warm_up(system)
+        rate = _calibrate(system, min(seconds, _CALIBRATION_S))
+        count = max(CHUNK, round(rate * seconds / CHUNK) * CHUNK)
+        elapsed = _run(system, count)
+    return {"rate": count / elapsed, "jobs": count}
+
+
+def idle_latency(system: System, seconds: float) -> Values:
+    """Latency of one job at a time in an idle system, from submit to result."""
+    with worker(system.worker_command(), "worker"):
+        warm_up(system)
+        times = sorted(_times(system.submit_and_wait, seconds))
+    return {"p50_ms": percentile(times, 0.5) * 1_000, "p99_ms": percentile(times, 0.99) * 1_000, "jobs": len(times)}
+
+
+def warm_up(system: System) -> None:
+    """Run some jobs one by one. A worker that starts may fail some: SAQ then sweeps jobs that are new to it."""
+    deadline = time.monotonic() + _PATIENCE_S
+    done = 0
+    while done < _WARM_CALLS:
+        try:
+            system.submit_and_wait()
+            done += 1
+        except Exception:  # systems have different errors
+            if time.monotonic() > deadline:
+                raise
+
+
+def _calibrate(system: System, seconds: float) -> float:
+    """A first guess of the rate: the number of jobs doubles until they take long enough. Also a warm-up."""
+    count = 50
+    while (elapsed := _run(system, count)) < seconds:
+        count *= 2
+    return count / elapsed
+
+
+def _run(system: System, count: int) -> float:
+    before = system.count_done()
+    start = time.perf_counter()
+    for first in range(0, count, CHUNK):
+        system.enqueue_many(min(CHUNK, count - first))
+    while (done := system.count_done() - before) < count:
+        if time.perf_counter() - start > _PATIENCE_S:
+            raise DeadlineExceededError(f"{done} of {count} jobs were done after {_PATIENCE_S:g} s")
+        time.sleep(_POLL_S)
+    return time.perf_counter() - start
+
+
+def _times(call: Callable[[], None], seconds: float) -> list[float]:
+    """Seconds of each call; as many calls as fit, within bounds."""
+    times: list[float] = []
+    start = time.perf_counter()
+    while len(times) < _LATENCY_CALLS_MAX:
+        before = time.perf_counter()
+        if before - start > seconds and len(times) >= _LATENCY_CALLS_MIN:
+            break
+        call()
+        times.append(time.perf_counter() - before)
+    return times
+
+
+MEASURES = {"bulk_enqueue": bulk_enqueue, "end_to_end": end_to_end, "idle_latency": idle_latency}

@@ -1,0 +1,171 @@
+"""The tables for a terminal, and for docs/benchmarks.md between its markers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from holdfast.errors import FailedPreconditionError
+from holdfast_lab.measure.numbers import ABSENT, cell, number, spanned
+from holdfast_lab.measure.tables import markdown as table
+from holdfast_lab.peers.results import (
+    FIGURES,
+    OWN,
+    RATES,
+    TIMES,
+    Figure,
+    KillTrial,
+    Results,
+    figure_of,
+    figures,
+    ranked,
+)
+from holdfast_lab.peers.worker_kill import CAP_S, JOBS
+
+BEGIN = "<!-- bench-peers: begin -->"
+END = "<!-- bench-peers: end -->"
+MODES = {"default": "Redis' defaults", "always": "`appendfsync always`"}
+RATE_WORDS = """### Throughput
+
+In multiples of the rate of the echo with 64 calls in flight; more is better. Median, with the spread over the rounds in
+brackets."""
+TIME_WORDS = """### Latency
+
+In round trips of the same echo, one at a time; less is better."""
+KILL_WORDS = f"""### A worker is killed
+
+`kill -9` of one of two workers while {JOBS} jobs of one second run and wait.
+Smallest and largest count over the rounds."""
+Rows = list[list[str]]
+
+
+def speed_rows(results: Results, names: Sequence[str]) -> Rows:
+    """A row for each system, a column for each of these figures in each mode."""
+    found = figures(results.trials)
+    return [
+        [about.title, *(_cell(figure_of(found, name, mode, figure)) for figure in names for mode in MODES)]
+        for name, about in results.systems.items()
+    ]
+
+
+def speed_header(names: Sequence[str]) -> list[str]:
+    """The columns of `speed_rows`."""
+    return ["system", *(f"{FIGURES[figure]}, {mode}" for figure in names for mode in MODES.values())]
+
+
+def kill_rows(results: Results) -> Rows:
+    """A row for each system: the jobs by what became of them, over the rounds."""
+    return [
+        [about.title, *_kill_cells([one for one in results.kills if one.system == name]), about.after_a_kill]
+        for name, about in results.systems.items()
+    ]
+
+
+KILL_HEADER = [
+    "system",
+    f"finished of {JOBS} within {CAP_S:g} s",
+    "running in the killed worker",
+    "unfinished but kept",
+    "lost",
+    "started again",
+    "finished twice",
+    "seconds until all had finished",
+    "by its documents, with its defaults",
+]
+
+
+def about_rows(results: Results) -> Rows:
+    """A row for each system: its version and settings."""
+    return [[one.title, one.version, one.durability, one.settings] for one in results.systems.values()]
+
+
+ABOUT_HEADER = ["system", "version", "durability", "settings: one worker process each"]
+
+
+def leaders(results: Results) -> list[str]:
+    """For each figure and mode the first system, and its lead over the best of the other side, Holdfast or peers."""
+    lines = []
+    for name, title in FIGURES.items():
+        for mode, words in MODES.items():
+            row = ranked(results, mode, name)
+            rivals = [one for one in row if _is_ours(one) != _is_ours(row[0])]
+            if rivals:
+                lines.append(f"{title}, {words}: {_comparison(results, row[0], rivals[0])}.")
+    return lines
+
+
+def markdown(results: Results, plot: str) -> str:
+    """The text between the markers."""
+    facts = [f"- {name}: {value}" for name, value in results.facts.items()]
+    parts = [
+        "\n".join([*facts, f"- rounds: {_rounds(results)}"]),
+        f"![Throughput and latency beside the peers]({plot})",
+        RATE_WORDS,
+        table(speed_header(RATES), speed_rows(results, RATES)),
+        TIME_WORDS,
+        table(speed_header(TIMES), speed_rows(results, TIMES)),
+        "The first system of each figure, and the best of the other side, peers or Holdfast:\n\n"
+        + "\n".join(f"- {line}" for line in leaders(results) or ["none: nothing to compare with."]),
+        KILL_WORDS,
+        table(KILL_HEADER, kill_rows(results)),
+        "### What was run\n\n" + table(ABOUT_HEADER, about_rows(results)),
+    ]
+    if results.errors:
+        parts.append("### What failed\n\n" + "\n".join(f"- {line}" for line in results.errors))
+    return "\n\n".join(parts)
+
+
+def put_between_markers(document: Path, text: str) -> None:
+    """Replace the text between the document's markers, and nothing else."""
+    old = document.read_text() if document.exists() else ""
+    if old.count(BEGIN) != 1 or old.count(END) != 1 or old.index(BEGIN) > old.index(END):
+        raise FailedPreconditionError(f"{document} must have the lines {BEGIN} and {END} once each, in order")
+    before, _, rest = old.partition(BEGIN)
+    after = rest.partition(END)[2]
+    document.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+
+
+def show(results: Results, console: Console) -> None:
+    """Print the tables of figures on a terminal."""
+    for title, header, rows in (
+        ("Beside the peers: × a bare grpc.aio echo, 64 in flight", speed_header(RATES), speed_rows(results, RATES)),
+        ("Beside the peers: round trips of the same echo", speed_header(TIMES), speed_rows(results, TIMES)),
+        ("A worker is killed", KILL_HEADER[:-1], [row[:-1] for row in kill_rows(results)]),
+    ):
+        shown = Table(*(head.replace("`", "") for head in header), title=title, show_lines=True)
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+
+
+def _cell(figure: Figure | None) -> str:
+    return cell(figure.values if figure else ())
+
+
+def _kill_cells(trials: list[KillTrial]) -> list[str]:
+    kills = [trial.kill for trial in trials if trial.kill]
+    if not kills:
+        return [ABSENT] * (len(KILL_HEADER) - 2)
+    names = ("finished", "running", "kept", "lost", "started_again", "finished_twice")
+    all_done = all(kill.finished == kill.jobs for kill in kills)
+    waited = f"{max(kill.waited_s for kill in kills):.1f} at most" if all_done else ABSENT
+    return [*(spanned([getattr(kill, name) for kill in kills]) for name in names), waited]
+
+
+def _is_ours(figure: Figure) -> bool:
+    return figure.mode == OWN
+
+
+def _comparison(results: Results, first: Figure, rival: Figure) -> str:
+    factor = max(first.median, rival.median) / min(first.median, rival.median)
+    ours, theirs = (f"{results.systems[one.system].title} ({number(one.median)})" for one in (first, rival))
+    overlap = max(min(first.values), min(rival.values)) <= min(max(first.values), max(rival.values))
+    caution = "; their spreads overlap" if overlap else ""
+    return f"**{ours}**, {number(factor)} times as good as {theirs}{caution}"
+
+
+def _rounds(results: Results) -> str:
+    speeds = 1 + max((trial.round for trial in results.trials), default=-1)
+    kills = 1 + max((trial.round for trial in results.kills), default=-1)
+    return f"{speeds} of each measure of speed, {kills} killings"

@@ -1,0 +1,115 @@
+"""The results of a whole run, and the figures computed from them."""
+
+import statistics
+
+import msgspec
+
+from holdfast_lab.peers.system import About
+from holdfast_lab.peers.worker_kill import Kill
+
+#: The mode of a system that brings its own store.
+OWN = "own"
+FIGURES = {
+    "bulk": "bulk enqueue",
+    "end_to_end": "end to end",
+    "p50": "idle p50",
+    "p99": "idle p99",
+}
+#: More is better for rates, less for times.
+RATES = ("bulk", "end_to_end")
+TIMES = ("p50", "p99")
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """One measure of one system in one round, and the yardstick measured around it."""
+
+    system: str
+    mode: str
+    measure: str
+    round: int
+    values: dict[str, float] = {}
+    echo_rate: float = 0.0
+    echo_ms: float = 0.0
+    error: str = ""
+
+
+class KillTrial(msgspec.Struct, frozen=True):
+    """One kill of a worker."""
+
+    system: str
+    round: int
+    kill: Kill | None = None
+    error: str = ""
+
+
+class Results(msgspec.Struct, frozen=True):
+    """All trials, for programs and for documents."""
+
+    facts: dict[str, str]
+    systems: dict[str, About]
+    trials: list[Trial]
+    kills: list[KillTrial]
+
+    @property
+    def errors(self) -> list[str]:
+        """The failed trials, one line each."""
+        failed = [f"{one.system} {one.measure} ({one.mode}): {one.error}" for one in self.trials if one.error]
+        return failed + [f"{one.system} kill: {one.error}" for one in self.kills if one.error]
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One ratio of one system, with a value for each round."""
+
+    system: str
+    mode: str
+    figure: str
+    values: list[float]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+
+def ratios(trial: Trial) -> dict[str, float]:
+    """The trial as multiples of the yardstick: rates to its rate, times to its round trip."""
+    if trial.error:
+        return {}
+    if trial.measure == "idle_latency":
+        return {name: trial.values[f"{name}_ms"] / trial.echo_ms for name in TIMES}
+    name = "bulk" if trial.measure == "bulk_enqueue" else "end_to_end"
+    return {name: trial.values["rate"] / trial.echo_rate}
+
+
+def figures(trials: list[Trial]) -> dict[tuple[str, str, str], Figure]:
+    """All figures by system, mode and name."""
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for trial in trials:
+        for name, value in ratios(trial).items():
+            values.setdefault((trial.system, trial.mode, name), []).append(value)
+    return {key: Figure(*key, found) for key, found in values.items()}
+
+
+def figure_of(found: dict[tuple[str, str, str], Figure], system: str, mode: str, name: str) -> Figure | None:
+    """The system's figure in this mode, or its only one."""
+    return found.get((system, mode, name)) or found.get((system, OWN, name))
+
+
+def ranked(results: Results, mode: str, name: str) -> list[Figure]:
+    """The systems' figures of one name and mode, the best first."""
+    found = figures(results.trials)
+    row = [figure_of(found, system, mode, name) for system in results.systems]
+    return sorted((one for one in row if one), key=lambda one: one.median, reverse=name in RATES)
+
+
+def as_json(results: Results) -> bytes:
+    """The results as JSON; the figures are added for readers of the file."""
+    rows = [
+        msgspec.structs.asdict(figure) | {"median": figure.median, "min": min(figure.values), "max": max(figure.values)}
+        for figure in figures(results.trials).values()
+    ]
+    return msgspec.json.format(msgspec.json.encode(msgspec.structs.asdict(results) | {"figures": rows}))
+
+
+def from_json(text: bytes) -> Results:
+    """Read the output of `as_json`."""
+    return msgspec.json.decode(text, type=Results)

@@ -1,0 +1,58 @@
+"""The port that a measured system implements."""
+
+from typing import Protocol
+
+import msgspec
+
+
+class About(msgspec.Struct, frozen=True):
+    """Description of a system, for readers of its figures."""
+
+    title: str
+    version: str
+    #: How it was run: pool, concurrency, prefetch, how results are stored and awaited.
+    settings: str
+    #: Which accepted jobs survive a power failure.
+    durability: str
+    #: What happens to the jobs of a killed worker with the system's defaults, by its documents.
+    after_a_kill: str
+
+
+class System(Protocol):
+    """One job queue. It is built in the producer's process; its workers are processes of their own.
+
+    A method that fails raises the error of the system: the trial is then reported as failed.
+    """
+
+    @property
+    def about(self) -> About:
+        """The system, as it is set up here."""
+        ...
+
+    def worker_command(self) -> list[str]:
+        """The system's own command for one worker process."""
+        ...
+
+    def enqueue_many(self, count: int) -> None:
+        """Submit no-op jobs with the system's own call for many; returns when all are accepted."""
+        ...
+
+    def enqueue_pauses(self, indexes: range, seconds: float) -> None:
+        """Submit jobs that take time and leave records."""
+        ...
+
+    def submit_and_wait(self) -> None:
+        """Submit one no-op job and wait for its result."""
+        ...
+
+    def count_done(self) -> int:
+        """The number of no-op jobs with a stored result; only differences have a meaning."""
+        ...
+
+    def count_kept(self) -> int:
+        """The number of jobs without a result that the system still knows: to be run later, or given up."""
+        ...
+
+    def close(self) -> None:
+        """Close connections."""
+        ...

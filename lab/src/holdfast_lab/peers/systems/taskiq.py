@@ -1,0 +1,78 @@
+"""The taskiq library with taskiq-redis."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from importlib.metadata import version
+from typing import Any
+
+from redis import Redis
+
+from holdfast_lab.peers import trial_environment
+from holdfast_lab.peers.redis_server import DURABILITY
+from holdfast_lab.peers.system import About
+from holdfast_lab.peers.tasks import taskiq_app
+
+_LANES = 20
+_CHECK_S = 0.001
+
+
+class Taskiq:
+    """Coroutines in `taskiq worker`, over the stream broker, which acknowledges."""
+
+    about = About(
+        title="taskiq",
+        version=f"{version('taskiq')} (taskiq-redis {version('taskiq-redis')})",
+        settings="`taskiq worker --workers 1`, 100 at a time (default), coroutines, `RedisStreamBroker` reading 100 at "
+        f"once (default), no call for many: {_LANES} `kiq` at a time, `wait_result` polling every ms (default: 200)",
+        durability=DURABILITY,
+        after_a_kill="acknowledged after the result is stored; claimed by another worker after 10 min (`idle_timeout`)",
+    )
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._broker = Redis.from_url(trial_environment.redis_url())
+        self._results = Redis.from_url(trial_environment.redis_url(1))
+        self._runner.run(taskiq_app.broker.startup())
+
+    def worker_command(self) -> list[str]:
+        app = "holdfast_lab.peers.tasks.taskiq_app:broker"
+        return [sys.executable, "-m", "taskiq", "worker", app, "--workers", "1", "--log-level", "WARNING"]
+
+    def enqueue_many(self, count: int) -> None:
+        self._runner.run(_in_lanes([taskiq_app.nothing.kiq() for _ in range(count)]))
+
+    def enqueue_pauses(self, indexes: range, seconds: float) -> None:
+        self._runner.run(_in_lanes([taskiq_app.pause.kiq(index, seconds) for index in indexes]))
+
+    def submit_and_wait(self) -> None:
+        self._runner.run(_submit_and_wait())
+
+    def count_done(self) -> int:
+        return int(self._results.dbsize())
+
+    def count_kept(self) -> int:
+        group: Any = self._broker.xinfo_groups("taskiq")[0]
+        return int(group["pending"]) + int(group["lag"] or 0)
+
+    def close(self) -> None:
+        self._runner.run(taskiq_app.broker.shutdown())
+        self._runner.close()
+        self._broker.close()
+        self._results.close()
+
+
+async def _in_lanes(calls: list[Coroutine[Any, Any, object]]) -> None:
+    """Await all calls, a few at a time: each running call holds a connection."""
+
+    async def lane(number: int) -> None:
+        for call in calls[number::_LANES]:
+            await call
+
+    await asyncio.gather(*(lane(number) for number in range(_LANES)))
+
+
+async def _submit_and_wait() -> None:
+    job = await taskiq_app.nothing.kiq()
+    result = await job.wait_result(check_interval=_CHECK_S, timeout=60)
+    result.raise_for_error()

@@ -1,0 +1,83 @@
+"""The coordinator and gateway of one process run, as the product makes them."""
+
+import random
+from collections.abc import Callable
+
+from holdfast.core.owner import mint as mint_uuids
+from holdfast.ledger.coordinator import Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.job_api import LedgerJobs
+from holdfast.ledger.log_clock import ClockMark, ClockTrust
+from holdfast.ledger.recovery import RecoveredLedger
+from holdfast.ledger.sessions import SessionConfig
+from holdfast.ledger.tick_timer import Ticker
+from holdfast.ledger.work_api import LedgerWork
+from holdfast.proto.holdfast_pb2 import Welcome
+from holdfast.server.backend import Backend
+from holdfast.server.unix_socket import SocketServer
+from holdfast_lab.simulation.clockwork import Clockwork
+from holdfast_lab.simulation.event_loop import SimulatedLoop
+from holdfast_lab.simulation.process import Process
+from holdfast_lab.simulation.storage import Witness, WitnessedJournal
+from holdfast_lab.simulation.swarm import Settings
+
+
+class Server:
+    """The production objects of one process run."""
+
+    def __init__(
+        self,
+        process: Process,
+        clock: Clockwork,
+        recovered: RecoveredLedger,
+        witness: Witness,
+        settings: Settings,
+        mint: Callable[[], str],
+        previous: ClockMark | None,
+    ) -> None:
+        """`mint` makes the ids of jobs from schedules; `previous` is the clock mark of the previous process."""
+        self.process = process
+        self.mint = mint
+        self.journal = recovered.journal
+        world = CoordinatorWorld(clock, process, process, process.fatal, previous)
+        storage = WitnessedJournal(recovered.journal, witness)
+        self.coordinator = Coordinator(recovered.ledger, storage, world, loop_config(settings))
+        #: Its own random source: the gateway's draws do not change any other part of the run.
+        rng = random.Random(f"server/{settings.seed}/{self.journal.epoch}")
+        self.loop = SimulatedLoop.of(clock, process, "server", rng)
+        with self.loop.running():
+            self.work = LedgerWork(self.coordinator, session_config(settings))
+            self.dispatcher = self.work.dispatcher
+            jobs = LedgerJobs(self.coordinator, mint_ids=lambda count: mint_uuids(rng.randbytes, count))
+            backend = Backend(jobs=jobs, work=self.work)
+            self.sockets = SocketServer(backend, self._welcome(settings))
+        Ticker(self.coordinator, mint)
+
+    def _welcome(self, settings: Settings) -> Welcome:
+        return Welcome(
+            lease_ms=settings.lease_ms,
+            heartbeat_ms=settings.beat_ms,
+            epoch=self.journal.epoch,
+            renews_leases=True,
+        )
+
+
+def session_config(settings: Settings) -> SessionConfig:
+    """Returns the lease and session settings of this run."""
+    silent_ms = max(4 * settings.beat_ms, settings.lease_ms, 400)
+    return SessionConfig(settings.lease_ms, silent_ms, settings.reconnect_grace_ms)
+
+
+def loop_config(settings: Settings) -> LoopConfig:
+    """Returns the sizes of the loop in this run."""
+    return LoopConfig(
+        frame_bytes=settings.frame_bytes,
+        spare_bytes=settings.spare_bytes,
+        outcome_bytes=settings.outcome_bytes,
+        waiting_max=settings.waiting_max,
+        turn_steps=settings.turn_steps,
+        retain_ms=settings.retain_ms,
+        retain_jobs=settings.retain_jobs,
+        retain_bytes=settings.retain_bytes,
+        retain_failed_ms=settings.retain_failed_ms,
+        trust=ClockTrust(doubt_ms=settings.doubt_ms),
+    )

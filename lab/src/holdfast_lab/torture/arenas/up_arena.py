@@ -1,0 +1,159 @@
+"""Topologies that `holdfast up` supervises: `up` replaces killed processes, and the arena only observes them.
+
+`up` itself is not a target of faults: no process would replace it, and all its children end with it. So killing it
+would test no more than killing them does.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast_lab.history.records import Record
+from holdfast_lab.measure.process_tree import argv
+from holdfast_lab.measure.reserved_ports import Ports, port_of
+from holdfast_lab.torture.arenas.archive import Archives
+from holdfast_lab.torture.arenas.arena_folder import Grounds
+from holdfast_lab.torture.arenas.client_proxies import Roads
+from holdfast_lab.torture.arenas.options import LOGGING, UNLIMITED, options_of
+from holdfast_lab.torture.arenas.programs import Company
+from holdfast_lab.torture.arenas.restarted_program import KeptProgram
+from holdfast_lab.torture.ports import Clockwork, Disk, Engine, Process, Proxy
+
+#: Maps the words after `holdfast` to a role and a name; None for other processes.
+SeatOf = Callable[[list[str]], tuple[str, str] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The properties of one topology."""
+
+    topology: str
+    keeps: frozenset[str]
+    has_schedules: bool
+    arguments: Sequence[str]
+    #: The number of consecutive ports, and how many of them serve gRPC to clients.
+    ports: int
+    doors: int
+    seats: Sequence[tuple[str, str]]
+    seat_of: SeatOf
+    #: Reads facts from the data and the archives, after all processes have ended.
+    read: Callable[[Path, Archives], list[Record]]
+    #: Folders of journals in the data, whose closed segments are archived.
+    journals: Sequence[str]
+    #: Whether the reserved disk space outlasts a full-disk fault, so that the fault would have no effect.
+    is_thrifty: bool = False
+    results_apart: bool = False
+
+
+class Seat:
+    """A process that `up` supervises; implements the port `Process`."""
+
+    def __init__(self, arena: "UpArena", role: str, name: str) -> None:
+        self.role = role
+        self.name = name
+        self._arena = arena
+
+    def pid(self) -> int:
+        """Returns the pid of the process, or 0 while there is none."""
+        return self._arena.seated().get((self.role, self.name), 0)
+
+    def is_ready(self) -> bool:
+        """Whether `up` has logged that this process is ready."""
+        pid = self.pid()
+        return pid != 0 and pid in self._arena.ready()
+
+
+class UpArena:
+    """Implements the port `Arena`."""
+
+    def __init__(self, folder: Path, app: str, plan: Plan) -> None:
+        self._plan = plan
+        self.topology, self.keeps, self.has_schedules = plan.topology, plan.keeps, plan.has_schedules
+        self.results_apart = plan.results_apart
+        self._grounds = Grounds(folder, app, has_small_disk=not plan.is_thrifty)
+        self.folder = self._grounds.folder
+        self._ports = Ports(plan.ports + plan.doors + 2)
+        served, roads = self._ports.addresses[: plan.ports + 1], self._ports.addresses[plan.ports + 1 :]
+        self._doors = [*served[: plan.doors], served[-1]]
+        self._roads = Roads(roads)
+        self.grpc, self.http = ",".join(self._roads.places[:-1]), self._roads.places[-1]
+        self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
+        self.engines: Sequence[Engine] = ()
+        self.clock: Clockwork | None = self._grounds.clock
+        self.disk: Disk | None = self._grounds.disk
+        arguments = [
+            *("up", "--topology", plan.topology, "--data", str(self._grounds.data), "--app", app),
+            *("--port", port_of(served[0]), "--http-port", port_of(served[-1])),
+            *plan.arguments,
+            *options_of(UNLIMITED, LOGGING),
+        ]
+        self._up: KeptProgram = self._grounds.program("supervisor", "up", arguments)
+        self._company = Company(self._grounds.deaths, [self._up])
+        self._seats: list[Process] = [Seat(self, role, name) for role, name in plan.seats]
+        self._archives = Archives(self._grounds.archive)
+
+    async def start(self) -> None:
+        """Returns once jobs can be submitted and are run."""
+        await self._roads.open(self._doors)
+        await self._company.start()
+        self._archives.open({name: self._grounds.data / name for name in self._plan.journals})
+        assert self.seated().keys() == set(self._plan.seats), "the children of `up` are not the expected ones"
+
+    def processes(self) -> list[Process]:
+        """Returns all processes that `up` supervises."""
+        return self._seats
+
+    def seated(self) -> dict[tuple[str, str], int]:
+        """Returns the current pid of each role and name."""
+        found = {}
+        for pid in _children(self._up.pid()):
+            words = argv(pid)
+            seat = self._plan.seat_of(words[words.index("holdfast") + 1 :]) if "holdfast" in words else None
+            if seat is not None:
+                found[seat] = pid
+        return found
+
+    def ready(self) -> set[int]:
+        """Returns the pids of all processes that were ever ready."""
+        return {line["pid"] for line in self._company.log(self._up).of("role_ready")}
+
+    def expect(self, pid: int) -> None:
+        """Registers a process that a fault is about to kill."""
+        self._grounds.deaths.expect(pid)
+
+    def no_room(self) -> int:
+        """Returns how many requests were refused because the disk was full."""
+        return self._company.no_room()
+
+    def strange(self) -> list[str]:
+        """Returns problems that no fault explains."""
+        dead = self._company.log(self._up).of("role_died")
+        alone = [line for line in dead if not self._grounds.deaths.is_expected(line["pid"])]
+        return [*self._company.strange(), *(f"{line['role']} ended by itself with {line['status']}" for line in alone)]
+
+    async def stop(self) -> None:
+        """Stops all processes; keeps the data of the small disk."""
+        async with AsyncExitStack() as ends:  # run every step, even if others fail
+            ends.callback(self._grounds.close)
+            ends.callback(self._ports.close)
+            ends.push_async_callback(self._roads.close)
+            ends.push_async_callback(self._archives.close)
+            await self._company.stop()
+
+    def facts(self) -> list[Record]:
+        """Reads the facts from the data."""
+        return self._plan.read(self._grounds.data, self._archives)
+
+    def trimmed(self) -> int:
+        """Returns how many journal segments were removed by their owners."""
+        return self._archives.trimmed()
+
+
+def _children(pid: int) -> list[int]:
+    """Returns the children of all threads of a process; empty if it is gone."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found

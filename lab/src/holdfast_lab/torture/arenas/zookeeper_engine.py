@@ -1,0 +1,80 @@
+"""The ensemble of the zookeeper topology: three servers, each a separate engine."""
+
+import asyncio
+from pathlib import Path
+
+from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
+from holdfast_lab.measure.process_tree import argv, tree
+from holdfast_lab.torture.arenas.expected_exits import Deaths
+
+SERVERS = 3
+
+
+class ServerEngine:
+    """One server; implements the port `Engine`."""
+
+    def __init__(self, ensemble: PrivateZooKeeper, index: int, deaths: Deaths) -> None:
+        self.name = f"zookeeper-{index + 1}"
+        self._ensemble = ensemble
+        self._index = index
+        self._deaths = deaths
+        self._changing = asyncio.Lock()
+        self._known = 0
+
+    def pids(self) -> list[int]:
+        """Returns its process; empty while it is down."""
+        return [pid for pid in tree(self._pid) if argv(pid)] if self._known else []
+
+    async def crash(self) -> None:
+        """Kills the server with SIGKILL and starts it again; returns once it serves."""
+        async with self._changing:
+            self._deaths.expect(self._pid)
+            await asyncio.to_thread(self._ensemble.kill, self._index)
+            self._ensemble.start_server(self._index)
+            await asyncio.to_thread(self._ensemble.serving, self._index)
+            self._known = self._pid
+
+    def begin(self) -> None:
+        """Records that the server runs."""
+        self._known = self._pid
+
+    def notice(self) -> None:
+        """Records an exit if the server was replaced unexpectedly."""
+        if self._known and not self._changing.locked() and self._pid != self._known:
+            self._deaths.ended(self.name, self._known, -1)
+            self._known = self._pid
+
+    def end(self) -> None:
+        """Stops watching the server, before it is stopped."""
+        self.notice()
+        self._known = 0
+
+    @property
+    def _pid(self) -> int:
+        return self._ensemble.servers[self._index].pid
+
+
+class EnsembleEngines:
+    """All servers of the ensemble; they start and stop together."""
+
+    def __init__(self, directory: Path, deaths: Deaths) -> None:
+        self._ensemble = PrivateZooKeeper(directory, SERVERS)
+        self.servers = [ServerEngine(self._ensemble, index, deaths) for index in range(SERVERS)]
+
+    async def start(self) -> str:
+        """Starts the servers; returns the hosts once every server serves."""
+        hosts = await asyncio.to_thread(self._ensemble.start)
+        for server in self.servers:
+            server.begin()
+        return hosts
+
+    def notice(self) -> None:
+        """Records the exits of servers that were replaced unexpectedly."""
+        for server in self.servers:
+            server.notice()
+
+    async def stop(self) -> None:
+        """Stops all servers."""
+        for server in self.servers:
+            server.end()
+        await asyncio.to_thread(self._ensemble.stop)

@@ -1,0 +1,1 @@
+"""Clients that send requests throughout a run, and record requests and responses."""

@@ -1,1 +1,0 @@
-"""Measurements under attack and fault, one module for each figure: `python -m holdfast.lab.faults.NAME`."""

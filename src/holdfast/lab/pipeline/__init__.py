@@ -1,1 +1,0 @@
-"""The pipeline beside Procrastinate: both keep their jobs in the same PostgreSQL, in the same run."""

@@ -1,0 +1,87 @@
+"""The table of topologies: one row a topology. Nothing else outside a topology's folder names its modules.
+
+A row names modules as text, so that a process loads the topology that it serves and no other. Without its folder and
+its row a topology is gone; its commands and its URL scheme are rows of `cli/command_table.py` and `sdk/url_schemes.py`.
+"""
+
+from collections.abc import Mapping
+from pkgutil import resolve_name
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from holdfast.core.capabilities import Capabilities
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class TopologyEntry(NamedTuple):
+    """One topology. `program` and `capabilities` are `module:attribute`."""
+
+    name: str
+    #: What `holdfast up --topology NAME` runs.
+    program: str
+    #: What its backend declares.
+    capabilities: str
+    #: Settings of its own, which a ledger does not take.
+    settings: frozenset[str] = frozenset()
+    #: Its defaults, where they are not those of the settings.
+    defaults: Mapping[str, Any] = _NOTHING
+    #: Files of a data directory that are all there if it holds jobs of this topology.
+    marks: tuple[str, ...] = ()
+    #: Folders of a data directory with a journal each, in the order of their backups; * stands for numbers from 0 on.
+    journals: tuple[str, ...] = ()
+    #: The module that replays and restores these journals, if they are not those of a ledger.
+    journal_module: str = ""
+
+
+TOPOLOGIES = (
+    TopologyEntry("embedded", "holdfast.topologies.embedded.up:serve_and_work", "holdfast.core.capabilities:LEDGER"),
+    TopologyEntry(
+        "microservices",
+        "holdfast.topologies.microservices.up:serve",
+        "holdfast.topologies.microservices:MICROSERVICES",
+        defaults={"data": "memory://", "slots": 6},
+        marks=("job/MANIFEST", "queue/MANIFEST", "result/MANIFEST"),
+        # Records first and results last: so no job has ended in the one without a result in the other.
+        journals=("job", "queue", "result"),
+        journal_module="holdfast.topologies.microservices.services.owner_restore",
+    ),
+    TopologyEntry(
+        "monolith",
+        "holdfast.topologies.monolith.up:serve",
+        "holdfast.core.capabilities:MONOLITH",
+        defaults={"data": "memory://", "slots": 1, "port": 50_061},
+        marks=("node-0/NODE",),
+        journals=("node-*",),
+    ),
+    TopologyEntry(
+        "pipeline",
+        "holdfast.topologies.pipeline.up:serve",
+        "holdfast.topologies.pipeline:PIPELINE",
+        settings=frozenset({"database", "retries", "retry_ms"}),
+        defaults={"slots": 5},
+        marks=("postgres/pg_hba.conf",),
+    ),
+    TopologyEntry(
+        "zookeeper",
+        "holdfast.topologies.zookeeper.up:serve",
+        "holdfast.topologies.zookeeper:ZOOKEEPER",
+        settings=frozenset({"ensemble"}),
+        defaults={"lease_ms": 10_000},
+        marks=("zookeeper/ports.json",),
+    ),
+)
+NAMES = tuple(entry.name for entry in TOPOLOGIES)
+#: Settings that one topology alone takes, and no ledger.
+OWN_SETTINGS = frozenset(name for entry in TOPOLOGIES for name in entry.settings)
+
+
+def topology_named(name: str) -> TopologyEntry:
+    """The row of a topology that is there."""
+    return TOPOLOGIES[NAMES.index(name)]
+
+
+def declared() -> "list[Capabilities]":
+    """What every topology declares, in the order of the table."""
+    return [resolve_name(entry.capabilities) for entry in TOPOLOGIES]
