@@ -1,12 +1,12 @@
-"""The loop: lanes of commands, and the turns in which they are decided.
+"""The coordinator's loop: commands wait in lanes, and each turn decides some of them.
 
 A command goes through decide → encode → reserve → apply. Deciding changes nothing, so a command whose event finds no
-room is refused as if it had never come; that heals when room returns. A report that finds none waits here, and its
-leases are kept (see `journal_room` and `pending_reports`). An applied event is in the open frame, and its reply leaves
-when the frame is durable (see `group_commit`). While a frame is synced, commands go on being decided.
+space in the journal is refused without any effect, and may be retried. A report that finds no space waits here, and
+its leases are kept (see `journal_room` and `pending_reports`). An applied event is in the open frame; its reply is sent
+when the frame is durable (see `group_commit`). While a frame is synced, the coordinator decides more commands.
 
-Lanes: what workers say goes before what clients submit, and that before lists, so that a flood of submits or a walk
-over all jobs cannot let a lease expire. Expiry precedes all of them: a late worker gets a refusal.
+Lanes: commands of workers precede submits, and submits precede lists, so that neither a flood of submits nor a scan of
+all jobs lets a lease expire. Leases that are due expire before any lane is served: a late worker gets a refusal.
 """
 
 from collections import deque
@@ -34,24 +34,24 @@ from holdfast.ledger.ports import Clock, Scheduler, Storage, SyncThread, Timer
 
 Read = Callable[[Ledger, Now], object]
 
-STOPPING = Refusal(Code.UNAVAILABLE, "STOPPING", "the server is stopping; try another, or again later")
+STOPPING = Refusal(Code.UNAVAILABLE, "STOPPING", "the server is stopping; try another server, or try again later")
 OVERLOADED = Refusal(Code.RESOURCE_EXHAUSTED, "OVERLOADED", "too many requests are waiting; try again later")
-BROKEN = Refusal(Code.INTERNAL, "INTERNAL", "the request could not be decided; the server's log says why")
+BROKEN = Refusal(Code.INTERNAL, "INTERNAL", "the request failed with an internal error; see the server's log")
 
-#: What a frame adds to the events in it, exactly, because what is reserved and never used is lost.
+#: The exact size that a frame adds to its events, because bytes that are reserved and not used are lost.
 FRAME_BYTES = FRAME_OVERHEAD + events.JOIN_BYTES
-#: Commands that make jobs.
+#: Commands that create jobs.
 _NEW_JOBS = frozenset({commands.Submit, commands.TriggerSchedule, commands.Tick})
-#: What an event costs beside the jobs in it, in steps of a turn.
+#: The cost of an event without its jobs, in steps of a turn.
 EVENT_STEPS = 7
-#: Beyond all waits: nothing is due.
+#: Longer than any wait: nothing is due.
 _NEVER_MS = 1 << 62
-#: A timer never sleeps longer, because the wall clock may jump meanwhile.
+#: The longest delay of a timer, because the wall clock may jump meanwhile.
 RECHECK_MS = 60_000
 
 
 class CommandLane(IntEnum):
-    """Urgency, most urgent first."""
+    """The lanes of waiting commands, most urgent first."""
 
     WORK = 0
     SUBMIT = 1
@@ -61,23 +61,23 @@ class CommandLane(IntEnum):
 class LoopConfig(CommitConfig, frozen=True):
     """Sizes and intervals of the loop."""
 
-    #: A frame is closed for everything at this size: outputs that pile up behind a slow sync must not outgrow what a
-    #: frame may hold.
+    #: The open frame takes no more commands at this size, so that outputs that pile up behind a slow sync stay below
+    #: the maximum size of a frame.
     work_frame_bytes: int = 64 << 20
-    #: Room that submits leave for grants, cancels and whatever else goes on when the disk fills up.
+    #: Space that submits leave for grants, cancels and other commands that continue when the disk fills up.
     spare_bytes: int = 4 << 20
-    #: Room that is kept for the end of every lease.
+    #: Space that is kept for the end of each lease.
     outcome_bytes: int = limits.OUTCOME_BYTES
-    #: Reports that wait for room, in bytes; those beyond it wait at their workers.
+    #: Maximum size of the reports that wait for space here; further reports wait at their workers.
     waiting_reports_bytes: int = 64 << 20
-    #: Waiting commands per lane beyond which new ones are refused.
+    #: Maximum number of waiting commands per lane; further ones are refused.
     waiting_max: int = 20_000
-    #: What one turn does for workers, for clients and for dispatch, each, so that the thread returns to its sockets. A
-    #: step is about what one more job in an event costs: some microseconds.
+    #: Limit of the work in one turn, each for workers, clients and dispatch, so that the thread returns to its sockets.
+    #: A step is about the cost of one more job in an event: some microseconds.
     turn_steps: int = 2_000
-    #: Waiting jobs (not commands) from which on they are decided while a frame is being synced.
+    #: From this number of waiting jobs (not commands) on, commands are decided while a frame is synced.
     overlap_jobs: int = 64
-    #: How often time is looked at while leases are out or workers wait; well below what counts as a stall.
+    #: Interval between turns while leases are active or workers wait; well below `STALL_MS`.
     tick_ms: int = STALL_MS // 2
     retain_ms: int = 86_400_000
     retain_jobs: int = 1_000_000
@@ -87,27 +87,27 @@ class LoopConfig(CommitConfig, frozen=True):
 
 
 class Observer(Protocol):
-    """Is told what happens, on the coordinator's thread; must be quick and must not raise."""
+    """Receives the coordinator's notifications, on its thread. Methods must be quick and must not raise."""
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
-        """An event became part of the state; it is not durable yet."""
+        """Called when an event became part of the state; it is not durable yet."""
         ...
 
     def durable(self, position: int) -> None:
-        """Everything up to this position is durable."""
+        """Called when all events up to this position are durable."""
         ...
 
     def bug(self, command: object, error: Exception) -> None:
-        """A command could not be decided because of a mistake in the program."""
+        """Called when deciding a command raised an exception, which is a bug."""
         ...
 
 
 class Follower(Protocol):
-    """Acts on new state within the same turn, before the frame is closed: the dispatcher."""
+    """Acts on new state within the same turn, before the frame is closed; for example the dispatcher."""
 
     @property
     def is_watching(self) -> bool:
-        """Whether time must be seen to pass even while nothing is due."""
+        """Whether a turn is needed every `tick_ms` even if nothing is due."""
         ...
 
     def follow(self, now: Now) -> None:
@@ -116,15 +116,15 @@ class Follower(Protocol):
 
 
 class CoordinatorWorld(msgspec.Struct, frozen=True):
-    """The ports, and what to do when the journal fails: stop the process, at once."""
+    """The coordinator's ports. It calls `fatal` when the journal has failed; that must stop the process at once."""
 
     clock: Clock
     scheduler: Scheduler
     sync: SyncThread
     fatal: Callable[[BaseException], None]
-    #: The clocks at the start before this one, where it left a mark.
+    #: The mark of the previous process, if it left one (see `log_clock`).
     previous: ClockMark | None = None
-    #: The memory that this process has resident; 0: the system does not tell.
+    #: Returns the resident size of this process; 0 if the system does not report it.
     resident_bytes: Callable[[], int] = lambda: 0
 
 
@@ -141,21 +141,21 @@ class Coordinator:
         )
         self._expiry = commands.Expire(max(1, config.turn_steps // 2))
         self.time = Timekeeper(world.clock, ledger.book.last_ms, previous=world.previous, trust=config.trust)
-        #: What a start has to make durable, until there is room for it.
+        #: Commands of the start that are not recorded yet; they wait for journal space.
         self._starting: deque[AnyCommand] = deque()
         self.memory = MemoryWatch(ledger, world.resident_bytes, world.clock)
         self._lanes: tuple[deque[tuple[AnyCommand | Read, Done]], ...] = tuple(deque() for _ in CommandLane)
         self.commit = GroupCommit(storage, world.sync, world.scheduler, self, config)
         self._reports = WaitingReports(config.waiting_reports_bytes)
         self._reports_due_ms = 0
-        #: In this turn a grant found no room, and so would others.
+        #: Whether a grant found no space in this turn; no others are tried then.
         self._is_grant_refused = False
-        #: Whether delayed jobs are due that are not in their lanes yet: a grant now would not give the next jobs.
+        #: Whether some due delayed jobs are not in their lanes yet: a grant now might skip jobs that come first.
         self.is_ripening = False
-        #: Whether there is room for the ends of the leases that were out when this life began.
+        #: Whether there is space for the ends of the leases that existed at the start.
         self._is_room_kept = False
         self._is_turn_due = False
-        #: Within a turn: a frame that is synced in it must not begin another one.
+        #: True within a turn: a frame whose sync ends in it must not begin another turn.
         self._is_busy = False
         self._backlog = 0
         self._is_starved = False
@@ -166,13 +166,13 @@ class Coordinator:
         self.observers: list[Observer] = []
         self.followers: list[Follower] = []
 
-    # -- life
+    # -- start and stop
 
     def start(self, process: str = "", is_gone: Callable[[str], bool] = lambda _: True) -> None:
-        """Replay is over: leases run again, and commands are taken.
+        """Starts to serve after the replay: leases run again, and commands are accepted.
 
-        `process` names the one that serves from now on. Workers that died with an earlier one that `is_gone` lose their
-        leases at once; all other leases are renewed.
+        `process` identifies this process. Workers that ended with an earlier process for which `is_gone` holds lose
+        their leases at once; all other leases are renewed.
         """
         assert self._state == "new"
         assert self.ledger.position == self.commit.synced, "serve exactly what is durable"
@@ -198,7 +198,7 @@ class Coordinator:
             self._starting.popleft()
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Refuses what is still waiting, makes the open frame durable, then calls `done`. Leases stay."""
+        """Refuses waiting commands, makes the open frame durable, then calls `done`. Leases stay."""
         if self._state == "stopped":
             done()
             return
@@ -216,7 +216,7 @@ class Coordinator:
 
     @property
     def is_serving(self) -> bool:
-        """Whether commands are taken."""
+        """Whether commands are accepted."""
         return self._state == "serving"
 
     @property
@@ -226,12 +226,12 @@ class Coordinator:
 
     @property
     def served_ms(self) -> int:
-        """The time that leases run in."""
+        """The served time, in which the deadlines of leases are measured."""
         return self.time.now().served_ms
 
     @property
     def turn_steps(self) -> int:
-        """What a follower may do in one turn."""
+        """The steps that a follower may use in one turn."""
         return self._config.turn_steps
 
     @property
@@ -242,17 +242,17 @@ class Coordinator:
     # -- requests
 
     def call(self, lane: CommandLane, command: AnyCommand, done: Done) -> None:
-        """Decides the command in its turn and calls `done` with the reply or a refusal, once durable."""
+        """Decides the command in lane order; calls `done` with the reply or a refusal when it is durable."""
         self._enqueue(lane, command, done)
 
     def read(self, lane: CommandLane, query: Read, done: Done) -> None:
-        """Calls `done` with the query's answer once everything that it saw is durable."""
+        """Calls `done` with the query's result when the state that it read is durable."""
         self._enqueue(lane, query, done)
 
     def hear(self, command: AnyCommand, done: Done) -> None:
-        """Decides a heartbeat in the next turn and calls `done` with the reply at once, whatever the disk does.
+        """Decides a heartbeat in the next turn and calls `done` with the reply, without waiting for the disk.
 
-        The reply promises nothing durable: the caller leaves out of it what is not durable yet.
+        The reply may include state that is not durable yet; the caller must leave that out.
         """
 
         def decide(_: Ledger, now: Now) -> None:
@@ -269,13 +269,13 @@ class Coordinator:
         else:
             self._lanes[lane].append((what, done))
             self._backlog += _weight(what)
-            # No answer can leave before the sync that is under way and the one after it: a small backlog waits for
-            # the first and is decided in one go; a large one is decided meanwhile.
+            # No reply can be sent before the current sync and the one after it have ended. So a small backlog waits
+            # for the current sync and is decided in one turn; a large one is decided during the sync.
             if not self.commit.is_syncing or self._backlog >= self._config.overlap_jobs:
                 self.wake()
 
     def wake(self) -> None:
-        """There is something to do: takes a turn soon."""
+        """Schedules a turn, unless one is scheduled already."""
         if not self._is_turn_due:
             self._is_turn_due = True
             self._world.scheduler.soon(self._turn)
@@ -314,7 +314,7 @@ class Coordinator:
             self.execute(self._expiry, now)
             if leases.is_behind and not self._is_starved:
                 self.wake()
-        # Delayed jobs that are due move into their lanes, as far as one turn goes.
+        # Move due delayed jobs into their lanes, within the steps of one turn.
         self.is_ripening = not self.ledger.book.ready.promote(now.log_ms, self._config.turn_steps)
         if self.is_ripening:
             self.wake()
@@ -353,7 +353,7 @@ class Coordinator:
     def _reply_to(self, what: AnyCommand | Read, now: Now) -> object:
         try:
             return what(self.ledger, now) if callable(what) else self._decide(what, now)
-        except Exception as error:  # noqa: BLE001 - deciding changes nothing: one broken request need not stop all
+        except Exception as error:  # noqa: BLE001 - deciding changes nothing, so only this request fails
             for observer in self.observers:
                 observer.bug(what, error)
             return BROKEN
@@ -368,7 +368,7 @@ class Coordinator:
             self.commit.answer(refused, NO_SPACE)
 
     def _retry_reports(self, now: Now) -> None:
-        """Records the reports that waited for room, oldest first, as far as there is some."""
+        """Records the reports that wait for space, oldest first, until the space runs out."""
         if now.served_ms < self._reports_due_ms:
             return
         while self._reports.waiting and self.commit.frame_bytes < self._config.work_frame_bytes:
@@ -382,7 +382,7 @@ class Coordinator:
             self.commit.answer(done, reply)
 
     def execute(self, command: AnyCommand, now: Now, done: Done | None = None) -> object:
-        """Decides a command of the coordinator's own, inside a turn; returns the reply before it is durable."""
+        """Decides an internal command inside a turn; returns the reply before it is durable, `done` gets it after."""
         reply = self._decide(command, now)
         if done is not None:
             self.commit.answer(done, reply)
@@ -390,7 +390,7 @@ class Coordinator:
 
     @property
     def is_granting(self) -> bool:
-        """Whether a grant may find room; none does before the reports that wait for it."""
+        """Whether grants are tried: not while reports wait for space, nor after a grant of this turn found none."""
         return not self._reports.waiting and not self._is_grant_refused
 
     def _decide(self, command: AnyCommand, now: Now) -> object:
@@ -403,7 +403,7 @@ class Coordinator:
         if isinstance(decision, Refusal):
             return decision
         if decision.extension is not None:
-            # Who lives keeps its leases, whether that can be written down or not.
+            # A live worker keeps its leases even if the journal has no space for the extension.
             self.ledger.leases.prolong(decision.extension)
         if decision.event is None or self._record(decision.event):
             return decision.reply
@@ -427,7 +427,7 @@ class Coordinator:
         return True
 
     def _keep_room(self) -> None:
-        """Keeps room for the leases of an earlier life, as soon as there is some; grants keep it for their own."""
+        """Keeps space for the ends of leases from before the start, when there is enough; grants keep their own."""
         if not self._is_room_kept:
             leases = len(self.ledger.book.leases)
             self._is_room_kept = self.commit.reserve(0, spare=leases * self._config.outcome_bytes)
@@ -439,28 +439,28 @@ class Coordinator:
             for observer in self.observers:
                 observer.applied(position, event, self.ledger)
         except BaseException as error:
-            # The state may hold what no frame will: nothing may be built upon it.
+            # The state may include an event that no frame will contain, so it must not be used any more.
             self.commit.fail(error)
             raise
 
     # -- durability
 
     def sealed(self, frame: list[bytes]) -> tuple[bytes, int]:
-        """The body of a frame, and the digest of the state."""
+        """Returns the body of a frame, and the digest of the state."""
         return events.join(frame), self.ledger.digest
 
     @property
     def queued(self) -> int:
-        """How many commands wait in the lanes."""
+        """The number of commands in the lanes."""
         return sum(map(len, self._lanes))
 
     def on_durable(self, position: int) -> None:
-        """Tells the observers."""
+        """Notifies the observers."""
         for observer in self.observers:
             observer.durable(position)
 
     def on_replied(self) -> None:
-        """Goes on with the commands that came during the sync, or with the frame that was begun."""
+        """Decides the commands that arrived during the sync; without any, syncs the open frame."""
         if self._state != "serving" or not self.queued:
             self._flush()
         elif self._is_busy:
@@ -484,7 +484,7 @@ class Coordinator:
     # -- time
 
     def _retain(self, now: Now) -> int | None:
-        """Forgets what is over its time; how long until a finished job has to be forgotten, None if there is none."""
+        """Evicts finished jobs that are due; returns the wait until the next one is due, None if there is none."""
         wait_ms = self._retained_for_ms(now)
         if wait_ms is None or wait_ms > 0:
             return wait_ms
@@ -495,7 +495,7 @@ class Coordinator:
         return retention.wait_ms(self.ledger.book.finished, self._retention, now.log_ms)
 
     def _plan(self, now: Now, retained_for_ms: int | None) -> None:
-        """Sees to it that the loop turns again in time."""
+        """Schedules the next turn: soon if commands can be decided, otherwise by a timer."""
         frame_bytes_max = self._config.work_frame_bytes if self._lanes[CommandLane.WORK] else self._config.frame_bytes
         if self.queued and self.commit.frame_bytes < frame_bytes_max:
             self.wake()
@@ -524,14 +524,14 @@ class Coordinator:
             wait_ms = min(wait_ms, retained_for_ms)
         if self._reports.waiting:
             wait_ms = min(wait_ms, self._config.tick_ms)
-        if self.time.log.ahead_ms:  # the doubt ends by looking at the clock
+        if self.time.log.ahead_ms:  # a doubt ends only when the clock is read
             wait_ms = min(wait_ms, RECHECK_MS)
         if wait_ms == _NEVER_MS:
             return None
         return max(self._config.tick_ms if self._is_starved else 1, min(wait_ms, RECHECK_MS))
 
     def _on_timer(self) -> None:
-        # One more round through the scheduler: what has arrived is read before anything is expired.
+        # `wake` goes through the scheduler again: input that has arrived is read before leases expire.
         self._timer = None
         self.wake()
 

@@ -6,7 +6,7 @@ While a thread syncs a frame, the writer goes on, and its events go into the nex
 Invariants:
 - No reply leaves before everything that it is based on is durable.
 - Room is reserved before an event is applied, so that a full disk is a refusal with nothing changed.
-- The first failed write or sync is the last: the writer is told once, and no frame is written after that.
+- The first failed write or sync is the last: the writer is notified once, and no frame is written after that.
 """
 
 from collections import deque
@@ -48,12 +48,12 @@ class Writer(Protocol):
 
     @property
     def is_serving(self) -> bool:
-        """Whether commands are taken."""
+        """Whether commands are accepted."""
         ...
 
     @property
     def queued(self) -> int:
-        """How many commands wait to be decided."""
+        """The number of commands that wait to be decided."""
         ...
 
     @property
@@ -63,23 +63,23 @@ class Writer(Protocol):
 
     @property
     def served_ms(self) -> int:
-        """A time that only goes forward, also while no event finds room."""
+        """A time that never decreases, and advances even while no event finds room."""
         ...
 
     def sealed(self, events: list[bytes]) -> tuple[bytes, int]:
-        """The body of a frame of the events applied last, and the digest of the state."""
+        """Returns the body of a frame with the events applied last, and the digest of the state."""
         ...
 
     def on_durable(self, position: int) -> None:
-        """A frame is durable; its replies leave after this call."""
+        """Called when a frame is durable, before its replies are sent."""
         ...
 
     def on_replied(self) -> None:
-        """The replies of a durable frame have left."""
+        """Called when the replies of a durable frame have been sent."""
         ...
 
     def on_failed(self, error: BaseException, unanswered: list[Done]) -> None:
-        """Nothing more can become durable, and it is unknown what is."""
+        """Called when nothing more can become durable, and it is unknown which events are."""
         ...
 
 
@@ -112,7 +112,7 @@ class GroupCommit:
         return not self._frame and not self.is_syncing
 
     def make_room(self, size: int, *, spare: int) -> bool:
-        """Reserves room as `reserve` does, at the cost of history if need be."""
+        """Reserves room as `reserve` does; without room, removes the oldest history first."""
         while not self.reserve(size, spare=spare):
             if self.snapshots is None or not self.snapshots.make_room():
                 return False
@@ -170,7 +170,7 @@ class GroupCommit:
         self._sync.run(lambda: self._storage.write(body, count, digest, now_ms), self._on_synced, is_lone=is_lone)
 
     def fail(self, error: BaseException) -> None:
-        """Gives up: the state may hold what no frame will, or the journal is unusable."""
+        """Stops all commits: the state may include an event that no frame will contain, or the journal has failed."""
         if self._is_failed:
             return
         self._is_failed = True

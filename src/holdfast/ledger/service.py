@@ -1,6 +1,6 @@
-"""A ledger that serves in this process: journal, coordinator, and the ports over them. Nothing listens here.
+"""A ledger that serves in this process: journal, coordinator, and the ports over them, without a listener.
 
-`open` may take long, changes no job and may run on any thread; `start` and `close` belong to the loop.
+`open` may take long, changes no job and may run on any thread; `start` and `close` must run on the event loop.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class LedgerCore:
         ownership: Ownership | None = None,
         open_disk: OpenDisk = OsDisk,
     ) -> None:
-        """`fatal` hears that the journal failed: nothing may be answered after it. `ownership` is that of a node."""
+        """`fatal` is called when the journal has failed; no reply may follow. `ownership` is None without nodes."""
         self.settings = settings
         self._ownership = ownership
         self._memory_bytes = memory_for_jobs(settings)
@@ -80,7 +80,7 @@ class LedgerCore:
         self._disk: Disk | None = None
         self._maker: HelperProcess | None = None
         self._indexer: HelperProcess | None = None
-        #: How its snapshots ended.
+        #: Counts of made and failed snapshots.
         self.snapshots = SnapshotHealth()
         #: The thread of the journal, and the one that deletes files.
         self._threads: list[SyncingThread] = []
@@ -95,7 +95,7 @@ class LedgerCore:
         self.work: LedgerWork
 
     def open(self, progress: Progress = tell_nobody) -> None:
-        """Recovers what the directory holds; errors say what to do, and change no job."""
+        """Recovers the ledger from its directory; on failure, raises an error that says what to do. Changes no job."""
         settings = self.settings
         if settings.is_in_memory:
             keys_max = settings.dedup_keys_max or limits.DEDUP_KEYS_DEFAULT
@@ -134,7 +134,7 @@ class LedgerCore:
             raise
 
     def prepare(self, storage: Storage | None = None) -> Coordinator:
-        """Puts the parts together around `storage` (the journal itself, unless given); nothing is decided yet."""
+        """Creates the coordinator over `storage` (by default the journal), and its ports; it decides nothing yet."""
         loop = asyncio.get_running_loop()
         sync = SyncingThread(loop, is_blocking=not self.settings.is_in_memory)
         self._threads.append(sync)
@@ -144,7 +144,7 @@ class LedgerCore:
         config = LoopConfig(
             retain_ms=settings.retain_ms,
             retain_jobs=settings.retain_jobs,
-            # Results give way to jobs that wait: they never fill more than half of the memory.
+            # Results are evicted in favour of waiting jobs: they use at most half of the memory.
             retain_bytes=min(settings.retain_bytes, self._memory_bytes // 2),
             retain_failed_ms=settings.failed_retention_ms,
         )
@@ -177,7 +177,7 @@ class LedgerCore:
         return self.coordinator
 
     def start(self) -> None:
-        """Serves from now on."""
+        """Starts the coordinator: it accepts commands from now on."""
         self._is_started = True
         self.coordinator.start(process_identity.own(), process_identity.is_gone)
 
@@ -187,7 +187,7 @@ class LedgerCore:
         self.feed.close()
 
     async def close(self) -> None:
-        """Answers what was decided and closes the journal cleanly. Leases stay with their workers."""
+        """Sends the replies of decided commands, then closes the journal. Workers keep their leases."""
         if self._is_started:
             stopped = asyncio.Event()
             self.coordinator.stop(stopped.set)
@@ -195,7 +195,7 @@ class LedgerCore:
         await self.abandon()
 
     async def abandon(self) -> None:
-        """Gives everything up without another decision; after a failure nothing more can be done."""
+        """Ends threads and helper processes and closes the journal, without deciding anything more."""
         beside = [process for process in (self._maker, self._indexer) if process is not None]
         for process in beside:
             process.stop()
@@ -206,12 +206,12 @@ class LedgerCore:
             await process.ended()
 
     def disown(self) -> None:
-        """In a forked child: the claim on the directory is the parent's, and must not outlive it here."""
+        """Releases a forked child's copy of the directory lock, so that the lock ends with the parent."""
         if self._disk is not None:
             self._disk.unlock()
 
     def _past(self) -> JournalPast | None:
-        """What the journal still holds of what happened; None for a ledger in memory."""
+        """Returns the past events of the journal; None for a ledger in memory."""
         if isinstance(self.journal, FileJournal) and self._disk is not None:
             index = JobIndex(self.journal, self._disk)
             directory = self.settings.data
@@ -226,7 +226,7 @@ class LedgerCore:
         return None
 
     def welcome(self) -> "Welcome":
-        """What every worker is told first."""
+        """Returns the first message to every worker."""
         from holdfast.proto.holdfast_pb2 import Welcome  # noqa: PLC0415 - a ledger without ports needs no protobuf
 
         return Welcome(
@@ -258,16 +258,16 @@ class LedgerCore:
             self.snapshots = keeper.health
 
     def _descriptors(self) -> DescriptorReserve:
-        """What the journal holds, and lends to the processes beside it."""
+        """Returns the journal's descriptor reserve, which it lends to its helper processes."""
         return self._disk.descriptors if isinstance(self._disk, OsDisk) else DescriptorReserve()
 
     def conditions(self) -> Sequence[Condition]:
-        """What an operator should look at, although it serves."""
+        """Returns the conditions that an operator should check, although the ledger serves."""
         return [*self.coordinator.memory.conditions(), *self.snapshots.conditions()]
 
 
 def _journal_config(segment_bytes: int) -> JournalConfig:
-    """Never is more reserved ahead of need than a file is large."""
+    """Returns the configuration; reserves at most the size of one segment in advance."""
     config = JournalConfig(segment_bytes=segment_bytes, digest_version=DIGEST_VERSION)
     return replace(config, extent_bytes=min(config.extent_bytes, segment_bytes))
 

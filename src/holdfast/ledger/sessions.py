@@ -1,15 +1,15 @@
 """Sessions of streaming workers: credits in, leases out.
 
-A session is the live connection of one worker. Its credits say how many more jobs it has room for; whenever there are
-ready jobs, the dispatcher grants them inside the loop's own turn, so that a job submitted to an idle worker is
-accepted and granted in one frame; `matcher` says which session is next. All of this is soft: a crash forgets it, and
-workers attach again, naming the leases they hold.
+A session is the live connection of one worker. Its credits say how many more jobs it has room for. The dispatcher
+grants ready jobs within the coordinator's turn, so that a job for an idle worker is accepted and granted in one frame;
+`matcher` chooses the session. Sessions are not durable: after a crash, workers attach again and name the leases that
+they hold.
 
 A worker whose connection drops while it holds leases is absent: it keeps them for the reconnect grace, in served time.
-The same instance of the worker goes on with them if it attaches within it.
+If the same instance of the worker attaches within the grace, it goes on with them.
 
-Invariants: one current session per worker id; only the current one's end takes leases back; a lease is pushed only once
-it is durable.
+Invariants: one current session per worker id; the end of a superseded session revokes no lease; a lease is pushed only
+when it is durable.
 """
 
 from collections import OrderedDict
@@ -31,18 +31,18 @@ from holdfast.ledger.group_commit import NO_SPACE
 from holdfast.ledger.matcher import Matcher
 from holdfast.limits import LEASES_PER_GRANT_MAX, RECONNECT_GRACE_MS
 
-#: One grant to one session, so that a large appetite does not starve its neighbours.
+#: The largest grant to one session, so that a session with many credits does not starve the others.
 GRANT_MAX = min(256, LEASES_PER_GRANT_MAX)
 
-#: How long something a worker said that found no room waits before it is tried again.
+#: The delay before a worker's message is tried again, after the coordinator refused it.
 RETRY_MS = 100
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """How a worker introduces itself; `held` are the tokens of leases from before.
+    """The introduction of a worker; `held` are the tokens of leases from earlier sessions.
 
-    `instance` is the same over all connections of one run of the worker's program, and another one in the next run.
-    `is_local` says that the worker dies with the process that serves.
+    `instance` identifies one run of the worker's program, over all its connections. `is_local` means that the worker
+    ends with the serving process.
     """
 
     worker_id: str
@@ -55,10 +55,10 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class SessionPush(msgspec.Struct, frozen=True):
-    """What the coordinator tells a worker.
+    """A message of the coordinator to a worker.
 
-    `reported` means that every report up to it is durable, `is_drained` that no lease is on its way any more,
-    `is_recalled` the same after a recall, `is_drain_asked` that a caller wants this worker to drain and end.
+    `reported` means that every report up to it is durable, `is_drained` that no lease is in flight any more,
+    `is_recalled` the same after a recall, `is_drain_asked` that an operator requests the worker to drain and exit.
     """
 
     is_welcome: bool = False
@@ -98,7 +98,7 @@ class Session:
         self._acknowledged = 0
 
     def settle(self, report_id: int) -> int:
-        """A report is durable: the highest one that is, together with all before it."""
+        """Records that a report is durable; returns the highest id up to which all reports are durable."""
         self.reports[report_id] = True
         for oldest in sorted(self.reports):
             if not self.reports[oldest]:
@@ -109,7 +109,7 @@ class Session:
 
 
 class SessionConfig(msgspec.Struct, frozen=True):
-    """How long a lease lasts, when a worker counts as silent, and how soon one whose connection dropped must return."""
+    """Lease length, the time after which a worker counts as silent, and the grace for its reconnect."""
 
     lease_ms: int
     worker_timeout_ms: int
@@ -117,7 +117,7 @@ class SessionConfig(msgspec.Struct, frozen=True):
 
 
 class SessionDispatcher:
-    """Keeps sessions supplied. A follower and an observer of the loop."""
+    """Grants jobs to sessions. A follower and an observer of the coordinator."""
 
     def __init__(self, coordinator: Coordinator, config: SessionConfig) -> None:
         self._coordinator = coordinator
@@ -125,7 +125,7 @@ class SessionDispatcher:
         self.registry = WorkerRegistry(config.worker_timeout_ms)
         self.progress = ProgressBoard()
         self._current: dict[str, Session] = {}
-        #: Workers that may still come back, each with its last session and when its grace ends, the earliest first.
+        #: Absent workers, each with its last session and the end of its grace; the earliest end comes first.
         self._absent: OrderedDict[str, tuple[Session, int]] = OrderedDict()
         self._matcher: Matcher[Session] = Matcher(coordinator, self)
         self._holders: dict[int, Session] = {}
@@ -134,10 +134,10 @@ class SessionDispatcher:
         coordinator.followers.append(self)
         coordinator.observers.append(self)
 
-    # -- what workers do
+    # -- messages of workers
 
     def attach(self, session: Session) -> None:
-        """A worker connects: leases it still holds go on, those it has lost are handed to others."""
+        """Starts a worker's session: leases that it names are extended, its other leases are revoked."""
         hello = session.hello
         before = self._current.get(hello.worker_id)
         if before is not None:
@@ -146,9 +146,7 @@ class SessionDispatcher:
         else:
             before, _ = self._absent.pop(hello.worker_id, (None, 0))
         if before is not None and before.hello.instance != hello.instance:
-            self._coordinator.call(
-                CommandLane.WORK, _loss(hello.worker_id), _ignore
-            )  # its program has been started anew
+            self._coordinator.call(CommandLane.WORK, _loss(hello.worker_id), _ignore)  # its program was restarted
         self._current[hello.worker_id] = session
         self._matcher.join(session, Wanted(hello.routes, hello.queues))
         info = self.registry.hear(hello.worker_id, self._served_ms())
@@ -162,14 +160,14 @@ class SessionDispatcher:
         self._claim(session)
 
     def _claim(self, session: Session) -> None:
-        """Settles which leases the worker still has; until that found room, it is not welcome."""
+        """Decides which leases the worker keeps, and then welcomes it; a refusal is tried again."""
         hello = session.hello
 
         def attached(reply: object) -> None:
             if self._current.get(hello.worker_id) is not session:
                 return
             if isinstance(reply, Heard):
-                # Since this was decided, some may have been reported or revoked; those would never be removed.
+                # Leases that have ended since the decision are left out; they would stay in `_holders` forever.
                 held = self._coordinator.ledger.book.leases.keys() & reply.held
                 self._holders.update(dict.fromkeys(held, session))
                 session.is_attached = True
@@ -188,10 +186,10 @@ class SessionDispatcher:
         self._coordinator.call(CommandLane.WORK, command, attached)
 
     def detach(self, session: Session, *, is_leaving: bool = False) -> None:
-        """The worker's current connection ended: its jobs go back unless it returns within the grace.
+        """Ends a session: the worker's jobs go back to their queues unless it returns within the grace.
 
-        A worker that is leaving does not return: its jobs go back at once. One that was draining lost nothing that it
-        was running: what was on its way to it spends no loss.
+        A worker that is leaving does not return: its jobs go back at once. If it was draining, it ran none of them:
+        they were in flight to it, and spend no loss.
         """
         self._matcher.part(session)
         worker_id = session.hello.worker_id
@@ -210,21 +208,21 @@ class SessionDispatcher:
             self._coordinator.call(CommandLane.WORK, _loss(worker_id), _ignore)
 
     def grant_credits(self, session: Session, count: int) -> None:
-        """The worker has room for this many more."""
+        """Adds credits: the worker has room for this many more jobs."""
         self._hear(session)
         session.credits += count
         self._feed(session)
 
     def report(self, session: Session, report_id: int, rows: list[ReportRow]) -> None:
-        """Outcomes; acknowledged by `report_id` once durable, however many rows were refused.
+        """Records outcomes; acknowledges `report_id` when they are durable, even if rows were refused.
 
-        An acknowledgement covers all reports before it. The coordinator keeps a report that finds no room on the disk;
-        one that it does not take (too many wait) is tried again, as long as the session lives, and holds back those
-        after it.
+        An acknowledgement covers all reports before it. The coordinator keeps a report that finds no disk space. A
+        report that it refuses (too many wait) is tried again while the session is current; until it is recorded, no
+        later report is acknowledged.
         """
         self._hear(session)
         if session.reports.get(report_id) is False:
-            return  # repeated, and still to be acknowledged
+            return  # repeated, while the first one is pending
         session.reports[report_id] = False
         self._report(session, report_id, rows)
 
@@ -239,7 +237,7 @@ class SessionDispatcher:
         self._coordinator.call(CommandLane.WORK, commands.Report(session.hello.worker_id, rows), reported)
 
     def heartbeat(self, session: Session) -> None:
-        """Extends everything that the worker holds."""
+        """Extends all leases of the worker."""
         self._hear(session)
 
         def heard(reply: object) -> None:
@@ -249,19 +247,19 @@ class SessionDispatcher:
         self._coordinator.hear(commands.Extend(session.hello.worker_id, self._config.lease_ms), heard)
 
     def durable_cancels(self, heard: Heard) -> list[int]:
-        """The tokens that a heartbeat's reply may name: those whose cancellation is durable."""
+        """Returns the tokens of a heartbeat's reply whose cancellation is durable."""
         pending = {token for _, token, is_cancel in self._notices if is_cancel} if heard.cancels else ()
         return [token for token in heard.cancels if token not in pending]
 
     def note(self, session: Session, notes: Sequence[Note]) -> None:
-        """What the worker's attempts say of themselves; where there is no room, nothing but the words is lost."""
+        """Records notes of the worker's attempts; if the coordinator refuses them, only the notes are lost."""
         self._hear(session)
         self._coordinator.call(CommandLane.WORK, commands.TakeNotes(session.hello.worker_id, list(notes)), _ignore)
 
     def release(self, session: Session, tokens: frozenset[int]) -> None:
-        """The worker hands leases back unrun; that spends nothing.
+        """Takes back leases that the worker returns; spends no loss.
 
-        Tried again until it finds room: the worker's heartbeats would keep what it does not run alive for ever.
+        A refusal is tried again: otherwise the worker's heartbeats would extend these leases forever.
         """
 
         def released(reply: object) -> None:
@@ -272,7 +270,7 @@ class SessionDispatcher:
         self._coordinator.call(CommandLane.WORK, command, released)
 
     def drain(self, session: Session) -> None:
-        """The worker finishes what it has and wants no more; it hears when no lease is on its way any more."""
+        """Grants the session no more jobs; sends `is_drained` after the last lease in flight."""
         session.is_draining = True
         session.credits = 0
         info = self.registry.get(session.hello.worker_id)
@@ -282,20 +280,20 @@ class SessionDispatcher:
         self._push_in_order(session, SessionPush(is_drained=True))
 
     def recall(self, session: Session) -> None:
-        """The worker takes back what room it has offered; it hears when no lease is on its way any more."""
+        """Withdraws the session's credits; sends `is_recalled` after the last lease in flight."""
         self._hear(session)
         session.credits = 0
         self._matcher.leave(session)
         self._push_in_order(session, SessionPush(is_recalled=True))
 
     def _push_in_order(self, session: Session, push: SessionPush) -> None:
-        """After the leases that were granted before."""
+        """Sends a message after the leases that were granted before."""
         self._coordinator.read(CommandLane.WORK, lambda _ledger, _now: None, lambda _reply: session.push(push))
 
-    # -- what operators do
+    # -- requests of operators
 
     def ask_drain(self, worker_id: str) -> bool:
-        """Asks a worker to drain and end; whether it is connected. It may leave before it hears."""
+        """Requests a worker to drain and exit; False if it is not connected. It may end before the request arrives."""
         session = self._current.get(worker_id)
         if session is None:
             return False
@@ -303,15 +301,15 @@ class SessionDispatcher:
         session.push(SessionPush(is_drain_asked=True))
         return True
 
-    # -- what the loop calls
+    # -- calls of the coordinator
 
     @property
     def is_watching(self) -> bool:
-        """A worker that waits for jobs may fall silent, or be absent, and that is only noticed as time passes."""
+        """Whether workers wait for jobs or are absent: silence and the end of a grace are noticed by time only."""
         return bool(self._matcher.is_watching or self._absent)
 
     def follow(self, now: Now) -> None:
-        """Grants ready jobs to sessions that have room, fairly, as far as one turn goes."""
+        """Grants ready jobs to sessions with credits, fairly, within the steps of one turn."""
         if now.served_ms - self._looked_ms > self._config.worker_timeout_ms:
             self._looked_ms = now.served_ms
             self.registry.forget_silent(now.served_ms)
@@ -321,9 +319,9 @@ class SessionDispatcher:
             self._matcher.match(now)
 
     def _give_up_absent(self, now: Now) -> None:
-        """Takes back what workers held that did not return in time, as far as one turn goes.
+        """Revokes the leases of workers that did not return in time, within the steps of one turn.
 
-        Without room for that, it is tried again.
+        Without journal space, a later turn tries again.
         """
         steps = self._coordinator.turn_steps // 2
         while self._absent:
@@ -340,7 +338,7 @@ class SessionDispatcher:
             steps -= EVENT_STEPS + (len(taken) if isinstance(taken, list) else 0)
 
     def grant(self, session: Session, count: int, now: Now) -> int | None:
-        """Grants up to `count` jobs and says how many; None if the journal has no room."""
+        """Grants up to `count` jobs and returns their number; None if the journal has no space."""
         hello = session.hello
         count = min(session.credits, count, GRANT_MAX)
         lease_ms = self._config.lease_ms
@@ -368,7 +366,7 @@ class SessionDispatcher:
             session.push(SessionPush(leases=reply))
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
-        """Notes whose holder must hear of it once it is durable."""
+        """Records the workers to notify of the event when it is durable."""
         self.progress.applied(event)
         if type(event) is CancelAccepted and event.state == RUNNING:
             job = ledger.book.jobs[event.job_id]
@@ -382,7 +380,7 @@ class SessionDispatcher:
                 self._freed(self._holders.pop(result.token, None))
 
     def durable(self, position: int) -> None:
-        """Tells holders what is durable now."""
+        """Notifies workers of their cancellations and revocations that are durable now."""
         if not self._notices:
             return
         due = [notice for notice in self._notices if notice[0] <= position]
@@ -393,9 +391,9 @@ class SessionDispatcher:
                 session.push(SessionPush(cancels=[token]) if is_cancel else SessionPush(revoked=[token]))
 
     def bug(self, command: object, error: Exception) -> None:
-        """Not the dispatcher's concern."""
+        """Does nothing: the dispatcher does not handle bugs."""
 
-    # -- room
+    # -- credits
 
     def _feed(self, session: Session) -> None:
         is_current = self._current.get(session.hello.worker_id) is session
@@ -417,7 +415,7 @@ class SessionDispatcher:
 
 
 def _loss(worker_id: str) -> commands.Revoke:
-    """All that a lost worker held."""
+    """Returns the command that revokes all leases of a lost worker."""
     return commands.Revoke(worker_id, "disconnected", is_spent=True)
 
 

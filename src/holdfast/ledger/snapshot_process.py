@@ -12,27 +12,27 @@ from holdfast.ledger.snapshots import PART_BYTES_MIN, failure_text, take_snapsho
 from holdfast.process.child_command import child_command
 from holdfast.process.lifeline import lifeline
 
-#: What such a process makes.
+#: The products of a helper process.
 SNAPSHOT, INDEX = "snapshot", "index"
-#: Indexes are in no hurry, and nothing waits for them.
+#: Nothing waits for indexes, so their process runs at low priority.
 _INDEX_NICENESS = 10
 
 
 def maker_command(directory: str, bytes_held: int) -> list[str]:
-    """The command of a maker beside a server that holds so much: a sixth of it is for jobs.
+    """Returns the command of a snapshot maker, which holds jobs up to a sixth of the server's `bytes_held`.
 
-    With its program and the chunks that it copies, the maker stays below a third of a large server.
+    With its program and the chunks that it copies, the maker uses less than a third of a large server's memory.
     """
     return child_command(__name__, SNAPSHOT, directory, str(max(bytes_held // 6, PART_BYTES_MIN)))
 
 
 def index_command(directory: str) -> list[str]:
-    """The command of a maker of indexes."""
+    """Returns the command of a process that builds missing indexes."""
     return child_command(__name__, INDEX, directory)
 
 
 def main(product: str, directory: str, part_bytes: str = str(PART_BYTES_MIN)) -> int:
-    """The maker: one snapshot of everything sealed, holding about so much of jobs at a time; or the missing indexes."""
+    """Makes a snapshot of all sealed segments with about `part_bytes` of jobs in memory, or the missing indexes."""
     lifeline()
     disk = OsDisk(Path(directory))
     try:
