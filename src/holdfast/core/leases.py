@@ -114,7 +114,7 @@ class LeaseManager:
         self._kept.update(lease.token for lease in leases if lease is not None)
 
     def let_go(self, report: Report) -> None:
-        """Undoes `keep` for a report that will never be recorded."""
+        """Undoes `keep` for a report that no longer waits."""
         jobs = self._book.jobs
         self._kept.difference_update(row.token or jobs[row.job_id].token for row in report.rows if row.job_id in jobs)
 

@@ -152,7 +152,7 @@ def _next_to_go(others: RetentionLine, failed: RetentionLine, room: RetentionRoo
 
 
 def to_forget(finished: FinishedJobs, retention: Evict, now_ms: int) -> tuple[int, int]:
-    """How many of the oldest jobs to remove now: of those that did not fail, and of those that failed."""
+    """The numbers of oldest jobs to remove now: of those that did not fail, and of those that failed."""
     others = RetentionLine(
         ((job.finished_ms, job.bytes_held) for job in finished.others),
         left=len(finished.others),

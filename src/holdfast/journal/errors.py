@@ -117,6 +117,6 @@ class UnreadableEventError(JournalError):
 
     @classmethod
     def in_frame(cls, position: int, error: Exception) -> Self:
-        """The frame that begins at this position holds unknown events."""
+        """Return the error for the frame that begins at this position."""
         message = f"the frame at position {position} holds events that this version does not know ({error});"
         return cls(f"{message} start the version that wrote them", reason="EVENT_UNKNOWN")
