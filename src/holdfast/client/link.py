@@ -26,7 +26,7 @@ Settled = tuple[JobView, ResultView]
 
 
 class LinkPorts(msgspec.Struct, frozen=True):
-    """Who answers at the moment."""
+    """The API of the server that is currently connected."""
 
     jobs: JobApi
     admin: AdminApi
@@ -36,7 +36,7 @@ class LinkPorts(msgspec.Struct, frozen=True):
 
 
 class Client(JobApi, AdminApi, FeedApi, CapabilityApi, Protocol):
-    """Every port of one backend, for commands. It ends with its block."""
+    """Every port of one backend, for commands; an async context manager that closes its connections."""
 
     @property
     def schedules(self) -> ScheduleApi:
@@ -44,7 +44,7 @@ class Client(JobApi, AdminApi, FeedApi, CapabilityApi, Protocol):
         ...
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Closes its connections."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -53,11 +53,11 @@ class Client(JobApi, AdminApi, FeedApi, CapabilityApi, Protocol):
 
 
 class DirectPlace(Protocol):
-    """A place whose jobs commands and workers reach without a server of ours."""
+    """A backend that commands and workers reach without a Holdfast server."""
 
     @property
     def url(self) -> str:
-        """Its name for apps and workers."""
+        """The URL for apps and workers."""
         ...
 
     async def client(self) -> Client:
@@ -65,23 +65,23 @@ class DirectPlace(Protocol):
         ...
 
     def work(self) -> WorkApi:
-        """Where a worker gets its jobs."""
+        """Returns the API from which a worker gets its leases."""
         ...
 
 
 class Near(Protocol):
-    """Calls to the server on the caller's own thread, for synchronous callers, which would wait anyway.
+    """Calls to the server on the caller's own thread, for synchronous callers, which block anyway.
 
-    A hand-over between threads and back costs about as much as a sync of the disk. All of this can be asked again of
-    the link, by the same ids, so an error that may pass is left to the link.
+    A hand-over to another thread and back costs about as much as a disk sync. Every call can be repeated over the link
+    with the same ids; callers do so after a retryable error.
     """
 
     def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """Durable when it returns. Every draft has an id."""
+        """Submits jobs, which are durable when it returns. Every draft must have an id."""
         ...
 
     def settled(self, job_id: str, timeout_s: float | None) -> Settled | None:
-        """The job and its result once it has ended; None if it has not in time."""
+        """Waits until the job has ended and returns it with its result; None on timeout."""
         ...
 
 
@@ -90,7 +90,7 @@ class Link(Protocol):
 
     @property
     def is_private(self) -> bool:
-        """Whether its jobs are run by workers of this process alone."""
+        """Whether only workers of this process can run its jobs."""
         ...
 
     async def call(
@@ -98,7 +98,7 @@ class Link(Protocol):
     ) -> T:
         """Returns the response. Repeats a repeatable call at the next server; else raises `UnavailableError`.
 
-        A call that waits for something to happen (`is_waiting`) is not hurried by any deadline.
+        `is_waiting` marks a call that waits for an event anyway; it may also wait for a server that is being replaced.
         """
         ...
 
@@ -111,22 +111,22 @@ class Link(Protocol):
         ...
 
     async def work(self) -> WorkApi:
-        """Where a worker of this process gets its work now; its sessions may be opened on any loop."""
+        """Returns the API from which a worker of this process gets leases; sessions may be opened on any loop."""
         ...
 
     async def close(self) -> None:
-        """Ends it; what this process served is handed over at once."""
+        """Closes the link; a directory that this process serves is handed over at once."""
         ...
 
     def disown(self) -> None:
-        """In a forked child: lets go of what is the parent's, without touching it."""
+        """Releases the parent's locks and sockets in a forked child; the parent keeps its own."""
         ...
 
 
 class ClientLink:
     """The base of links over one client, whose connections outlive the loss of a server.
 
-    The client repeats calls by its own profile.
+    The client repeats calls by its own retry policy.
     """
 
     is_private = False
@@ -138,13 +138,13 @@ class ClientLink:
     async def call(
         self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
-        """The answer; only a call that waits for something anyway waits for a server that is being replaced."""
+        """Returns the response; only a repeatable call with `is_waiting` waits for a server that is being replaced."""
         if is_waiting and is_repeatable:
             return await patiently(lambda: use(self._ports))
         return await use(self._ports)
 
     async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
-        """The items of a stream, which begins anew after a loss."""
+        """Yields the items of a stream; restarts it after a lost connection."""
         patience = Patience()
         while True:
             patience.begin()
@@ -161,7 +161,7 @@ class ClientLink:
         return None
 
     async def close(self) -> None:
-        """Ends the connections of the client."""
+        """Closes the connections of the client."""
         await self._close()
 
     def disown(self) -> None:

@@ -37,7 +37,7 @@ class Remote(ClientLink):
     async def call(
         self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
-        """The answer; after a call that does not wait, the server's socket is looked for."""
+        """Returns the response; after a call that does not wait, looks for the server's Unix socket."""
         answer = await super().call(use, is_repeatable=is_repeatable, is_waiting=is_waiting)
         if not (is_waiting and is_repeatable):
             self._look_near()

@@ -1,8 +1,8 @@
 """`JobApi`, `AdminApi` and `FeedApi` over several nodes: the client finds the owner, and nodes forward nothing.
 
-Whatever names a job goes to the node that owns its id. Lists, searches, queues, workers and numbers are asked of all
-nodes at once and merged; a node that does not answer makes them UNAVAILABLE, by its name, because a list with a hole
-in it looks like a whole one. There is no feed over all nodes, because there is no position over all nodes.
+A request about one job goes to the node that owns the job's id. Lists, searches, queues, workers and statistics are
+read from all nodes at once and merged. If a node does not answer, they fail with UNAVAILABLE and the node's address,
+because an incomplete list would look complete. There is no feed over all nodes, because they have no common position.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
@@ -43,7 +43,7 @@ from holdfast.ports import (
 
 
 class RoutedJobs:
-    """Everything that can be asked of several nodes. Use it as a context manager, or close it."""
+    """All operations on several nodes. Use it as a context manager, or close it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RoutedJobs:
         carry: Carry = GrpcCarrier,
         retrying: Retrying | None = None,
     ) -> None:
-        """The addresses in their fixed order: another order means other owners."""
+        """The addresses must be in their fixed order, which determines the owners."""
         self._nodes = NodeSet(addresses, access, carry=carry, retrying=retrying)
         self._tokens = Tokens(len(addresses))
         self.schedules = RoutedSchedules(self._nodes)
@@ -65,7 +65,7 @@ class RoutedJobs:
         await self.close()
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         await self._nodes.close()
 
     def _owner(self, job_id: str) -> Node:
@@ -74,55 +74,55 @@ class RoutedJobs:
     # -- jobs
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """Split by owner; a draft whose node does not answer is refused as UNAVAILABLE, and the others are not."""
+        """Submits drafts to their owners; a draft whose node does not answer is refused with that node's error."""
         return await routed_submits.submit(self._nodes, templates, drafts)
 
     async def get(self, job_id: str) -> JobView:
-        """The job at one instant."""
+        """Returns the job at one instant."""
         node = self._owner(job_id)
         return self._tokens.job(node.index, await node.jobs.get(job_id))
 
     async def result(self, job_id: str) -> ResultView:
-        """Its result, if it has one yet."""
+        """Returns the result of the job, if there is one yet."""
         return await self._owner(job_id).jobs.result(job_id)
 
     async def payload(self, job_id: str) -> bytes:
-        """What its handler is given."""
+        """Returns the payload of the job."""
         return await self._owner(job_id).jobs.payload(job_id)
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
-        """Ends a queued job, asks a running one to stop."""
+        """Cancels a queued job, or requests a running one to stop."""
         return await self._owner(job_id).jobs.cancel(job_id, reason)
 
     async def explain(self, job_id: str) -> Explanation:
-        """Why it is where it is, as far as its node knows."""
+        """Explains the current state of the job, as far as its node knows."""
         return await self._owner(job_id).jobs.explain(job_id)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
-        """The job now and after each change; begin anew after an `UnavailableError`."""
+        """Yields the job now and after each change; start again after an `UnavailableError`."""
         node = self._owner(job_id)
         async with aclosing(node.jobs.watch(job_id)) as views:
             async for job in views:
                 yield self._tokens.job(node.index, job)
 
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
-        """The job and its result, however long that takes."""
+        """Waits, without a deadline, until the job has ended; returns it with its result."""
         node = self._owner(job_id)
         job, result = await node.jobs.settled(job_id)
         return self._tokens.job(node.index, job), result
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
-        """The id of a new job like this one, at the same node; so is what the request id finds."""
+        """Submits a finished job again, at the same node, and returns the new id; the request id applies there too."""
         return await self._owner(job_id).jobs.retry(job_id, request_id)
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """Jobs that match, of all nodes."""
+        """Returns matching jobs of all nodes, and the cursor of the next page."""
         found = await routed_search.find(self._nodes, query, cursor, size)
         jobs = [self._tokens.job(self._owner(job.id).index, job) for job in found.jobs]
         return Found(jobs, found.cursor)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """Walks the search up to the offset: for listings whose pages are numbered. `find` goes on from a cursor."""
+        """Returns a numbered page, by a search from the start up to its end; `find` continues from a cursor instead."""
         query, cursor = JobQuery(states=frozenset(states), oldest_first=not newest_first), ""
         jobs: list[JobView] = []
         while len(jobs) <= offset + size:
@@ -133,15 +133,15 @@ class RoutedJobs:
                 break
         return Page(jobs[offset : offset + size], len(jobs) > offset + size)
 
-    # -- what happened, and what happens
+    # -- history and feed
 
     async def history(self, job_id: str) -> list[Entry]:
-        """Everything that happened to a job."""
+        """Returns everything that happened to a job."""
         node = self._owner(job_id)
         return self._tokens.entries(node.index, await node.jobs.history(job_id))
 
     def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
-        """There is none."""
+        """Raises `UnimplementedError`: several nodes have no common feed."""
         del after
         raise UnimplementedError(
             "several nodes have no common event stream, because each has positions of its own;"
@@ -152,7 +152,7 @@ class RoutedJobs:
     # -- the backend
 
     async def capabilities(self) -> Capabilities:
-        """What all nodes together can do; the versions of the nodes, if they differ, with commas."""
+        """Returns the capabilities that all nodes have, and their versions, separated by commas if they differ."""
         nodes = await self._nodes.all(lambda node: node.jobs.capabilities())
         present = MONOLITH.present.intersection(*(node.present for node in nodes))
         return Capabilities(MONOLITH.backend, present, ", ".join(sorted({node.version for node in nodes})))
@@ -160,28 +160,28 @@ class RoutedJobs:
     # -- administration
 
     async def stats(self) -> Stats:
-        """The numbers of all nodes together."""
+        """Returns the numbers about all nodes together."""
         numbers = await self._nodes.all(lambda node: node.jobs.stats())
         return routed_views.stats(numbers, await self.workers())
 
     async def queues(self) -> list[QueueView]:
-        """Every queue of any node, by name."""
+        """Returns every queue of any node, by name."""
         return routed_views.queues(await self._nodes.all(lambda node: node.jobs.queues()))
 
     async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
-        """At all nodes; if one does not answer, others may have it already: repeat it."""
+        """Sets the mode at all nodes; if one does not answer, others may have it already: repeat the call."""
         await self._nodes.all(lambda node: node.jobs.set_queue_mode(queue, mode, reason))
 
     async def purge(self, queue: str, reason: str) -> int:
-        """Cancels what waits at all nodes; if one does not answer, what waited at the others is canceled."""
+        """Cancels all waiting jobs at all nodes; if one does not answer, those at the others are still canceled."""
         return sum(await self._nodes.all(lambda node: node.jobs.purge(queue, reason)))
 
     async def workers(self) -> list[WorkerView]:
-        """Every worker that is connected to any node, or was heard of lately."""
+        """Returns every worker that is connected to any node or was so recently."""
         return routed_views.workers(await self._nodes.all(lambda node: node.jobs.workers()))
 
     async def drain_worker(self, worker_id: str) -> None:
-        """Asks a worker to finish and end, through every node that knows it; one that hears it stops asking any."""
+        """Requests a worker, through every node that knows it, to finish and exit; it then drains at all nodes."""
 
         async def ask(node: Node) -> list[HoldfastError]:
             try:
@@ -201,10 +201,10 @@ class RoutedJobs:
 
 
 class UnnamedJobs(RoutedJobs):
-    """For callers that name every draft only so that it can be repeated: here the router does both."""
+    """For callers that give every draft an id only to make it repeatable: here the router creates the ids."""
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """In turn, or where their keys belong; the ids are made for the nodes that are chosen."""
+        """Routes drafts by their keys, or in turn; new ids belong to the chosen nodes."""
         return await super().submit(templates, [msgspec.structs.replace(draft, id="") for draft in drafts])
 
 
@@ -222,30 +222,30 @@ class RoutedSchedules:
         return self._nodes.owner(name).jobs.schedules
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
-        """Makes or replaces the schedule of this name."""
+        """Creates or replaces a schedule."""
         return await self._owner(spec.name).set(spec)
 
     async def get(self, name: str) -> ScheduleView:
-        """`NotFoundError` if there is none."""
+        """Returns one schedule; `NotFoundError` if it does not exist."""
         return await self._owner(name).get(name)
 
     async def all(self) -> list[ScheduleView]:
-        """Those of all nodes, by name."""
+        """Returns the schedules of all nodes, by name."""
         answers = await self._nodes.all(lambda node: node.jobs.schedules.all())
         return sorted((view for answer in answers for view in answer), key=lambda view: view.spec.name)
 
     async def delete(self, name: str) -> None:
-        """Jobs that it made stay."""
+        """Deletes a schedule; its jobs stay."""
         await self._owner(name).delete(name)
 
     async def pause(self, name: str, *, is_paused: bool) -> ScheduleView:
-        """Stops or resumes it."""
+        """Pauses or resumes a schedule."""
         return await self._owner(name).pause(name, is_paused=is_paused)
 
     async def trigger(self, name: str) -> str:
-        """The id of a job made now."""
+        """Creates a job now and returns its id."""
         return await self._owner(name).trigger(name)
 
     async def preview(self, spec: ScheduleSpec, after_ms: int, count: int) -> list[int]:
-        """The next ticks."""
+        """Returns the next ticks."""
         return await self._owner(spec.name).preview(spec, after_ms, count)

@@ -22,7 +22,7 @@ class SocketLine(FramedProtocol):
         self.closed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Sends the byte that tells the kind of the connection."""
+        """Sends the byte that selects the kind of connection."""
         super().connection_made(transport)
         assert self._transport is not None
         self._transport.write(self._kind)
