@@ -1,6 +1,6 @@
 """Frames on a Unix socket: four bytes of length, big endian, then one message.
 
-The first byte that a client sends says what follows: a conversation or a worker. Both ends use this module.
+The first byte from a client selects the kind of connection, a conversation or a worker. Both ends use this module.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ _LENGTH = Struct(">I")
 
 
 class MalformedFrameError(Exception):
-    """What came is no frame; nothing after it can be read."""
+    """The received bytes are not a frame; nothing after them can be read."""
 
 
 def framed(message: bytes) -> bytes:
-    """The message as it travels."""
+    """Returns the message as a frame."""
     return _LENGTH.pack(len(message)) + message
 
 
 class FrameReader:
-    """Puts messages together from whatever pieces arrive."""
+    """Assembles messages from the received pieces."""
 
     __slots__ = ("_buffer", "_bytes_max", "_needed")
 
@@ -34,15 +34,15 @@ class FrameReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether no message is half here."""
+        """Whether no part of a message is buffered."""
         return not self._buffer
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that are complete now; `MalformedFrameError` for one that is too long."""
+        """Returns the messages that are complete now; `MalformedFrameError` for one that is too long."""
         if not self._buffer:
             return self._cut(data)
         self._buffer += data
-        if len(self._buffer) < self._needed:  # a long message: not looked at before it is whole
+        if len(self._buffer) < self._needed:  # a long message is parsed when it is complete
             return []
         buffer, self._buffer = self._buffer, bytearray()
         return self._cut(bytes(buffer))
@@ -65,7 +65,7 @@ class FrameReader:
 
 
 class FramedProtocol(asyncio.Protocol):
-    """One end of a connection. What is sent within one round of the loop goes out together, the first at once."""
+    """One end of a connection. The first message of a loop iteration is written at once, the others together."""
 
     def __init__(self, bytes_max: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -77,14 +77,14 @@ class FramedProtocol(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
 
-    # -- for those who build upon it
+    # -- for subclasses and callers
 
     def take(self, message: bytes) -> None:
-        """A message came."""
+        """Handles a received message."""
         raise NotImplementedError
 
     def spoiled(self, error: MalformedFrameError) -> None:
-        """What came cannot be read; the connection is being dropped."""
+        """Called for a malformed frame, before the connection is dropped."""
 
     def send(self, message: bytes) -> None:
         """Sends a message, or buffers it; a caller that sends much awaits `writable` first."""
@@ -96,38 +96,38 @@ class FramedProtocol(asyncio.Protocol):
             self._loop.call_soon(self._flush)
 
     async def writable(self) -> None:
-        """Until the other side takes what it is sent, or is gone."""
+        """Waits until the write buffer has room or the connection has ended."""
         await self._writable.wait()
 
     @property
     def is_writable(self) -> bool:
-        """Whether the other side takes what it is sent."""
+        """Whether the write buffer has room."""
         return self._writable.is_set()
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can still be sent."""
+        """Whether messages can still be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:
-        """Ends the connection once everything has left."""
+        """Closes the connection after all messages are sent."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
 
     def drop(self) -> None:
-        """Ends the connection at once."""
+        """Closes the connection at once; unsent messages are lost."""
         if self._transport is not None:
             self._transport.abort()
 
     def finish(self) -> None:
-        """Says that nothing more will be sent."""
+        """Sends the end of the stream after all messages; reading continues."""
         if self.is_open:
             self._flush()
             cast("asyncio.Transport", self._transport).write_eof()
 
     def hold(self, why: str, *, is_held: bool) -> None:
-        """Stops reading, or goes on with it once no other reason is left to hold it."""
+        """Adds or removes a reason to pause reading; reading resumes when no reason is left."""
         was_held = bool(self._holds)
         if is_held:
             self._holds.add(why)
@@ -147,7 +147,7 @@ class FramedProtocol(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes came."""
+        """Passes complete messages to `take`; drops the connection after a malformed frame."""
         try:
             messages = self._reader.feed(data)
         except MalformedFrameError as error:
@@ -158,15 +158,15 @@ class FramedProtocol(asyncio.Protocol):
             self.take(message)
 
     def pause_writing(self) -> None:
-        """The other side is slow."""
+        """Makes `writable` wait: the write buffer is full."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """The other side has caught up."""
+        """Wakes `writable`: the write buffer has room again."""
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Discards unsent messages and wakes `writable`."""
         self._transport = None
         self._pending.clear()
         self._writable.set()

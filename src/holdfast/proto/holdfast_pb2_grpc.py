@@ -96,79 +96,79 @@ class JobServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def SubmitJobs(self, request, context):
-        """Accepts many jobs as one unit of work; each is accepted or refused on its own.
+        """Submits many jobs in one request; each job is accepted or refused on its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainJob(self, request, context):
-        """Says in a sentence why a job is where it is.
+        """Explains in a sentence why a job is in its current state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetJob(self, request, context):
-        """Everything that is kept of one job.
+        """Returns one job.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindJobs(self, request, context):
-        """Jobs that match a filter, by creation, page by page. A page may be short, or even empty, and more may follow:
-        only an empty next_cursor says that the end is reached.
+        """Returns jobs that match a filter, by creation, in pages. A page may be short or empty although more follow: only an
+        empty next_cursor marks the end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AwaitJob(self, request, context):
-        """Waits until the job has ended, then answers with it, its output included. Ends early by the caller's deadline only.
+        """Waits until the job has ended, and returns it with its output. Only the caller's deadline ends the wait earlier.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchJob(self, request, context):
-        """The job now and after each change until it has ended; changes may be merged, the last one never is.
+        """Sends the job now and after each change until it has ended. Changes may be merged; the last one is always sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Ends a queued job, asks a running one to stop.
+        """Cancels a queued job, or requests a running one to stop.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RetryJob(self, request, context):
-        """Makes a new job like one that has ended.
+        """Submits a job that has ended again, as a new job.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetHistory(self, request, context):
-        """Everything that happened to one job, as far back as the journal reaches.
+        """Returns everything that happened to one job, as far back as the journal reaches.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Feed(self, request, context):
-        """Everything that happens to all jobs, from a position on, without a gap.
+        """Sends the events of all jobs after a position, without a gap.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Converse(self, request_iterator, context):
-        """Any of the calls of JobService and AdminService, many at a time, over one stream that stays open: a round trip
-        costs about half of a call of its own. The same frames are spoken over a Unix socket.
+        """Carries concurrent calls of JobService, AdminService and ScheduleService over one stream that stays open: a round
+        trip costs about half of a separate call. A Unix socket carries the same messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -610,7 +610,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PurgeQueue(self, request, context):
-        """Cancels every job that waits in a queue when this is called.
+        """Cancels every job that waits in the queue at the time of the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -623,14 +623,14 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DrainWorker(self, request, context):
-        """The worker takes no more jobs, finishes what it runs, and ends.
+        """Requests a worker to take no more jobs, finish its running ones, and exit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCapabilities(self, request, context):
-        """What the backend can do beside jobs. Every backend answers it, also one without administration.
+        """Returns the optional features of the backend. Every backend answers it, also one without administration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -925,7 +925,7 @@ class ScheduleServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def SetSchedule(self, request, context):
-        """Makes or replaces the schedule of this name; durable when it returns.
+        """Creates or replaces the schedule of this name; durable when it returns.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -944,7 +944,7 @@ class ScheduleServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSchedule(self, request, context):
-        """Jobs that it made stay.
+        """Deletes a schedule; its jobs stay.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -957,14 +957,14 @@ class ScheduleServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TriggerSchedule(self, request, context):
-        """Makes a job now.
+        """Creates a job of the schedule now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PreviewSchedule(self, request, context):
-        """The next ticks of a schedule that need not exist.
+        """Returns the next ticks of a schedule, which need not exist.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1229,7 +1229,7 @@ class WorkServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Work(self, request_iterator, context):
-        """One session of one worker: credits and outcomes go up, leases and cancels come down.
+        """One session of one worker: the worker sends credits and outcomes, the server sends leases and cancels.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
