@@ -16,7 +16,7 @@ Event = TypeVar("Event", bound=AnyEvent)
 
 
 def frames_in(directory: Path) -> list[Frame]:
-    """Every frame that the journal still holds; a restored one begins behind its snapshot."""
+    """Every frame that the journal still holds; a restored journal begins after its snapshot."""
     with copy_of(directory) as copy:
         journal = JournalReader(OsDisk(copy))
         return list(journal.frames(journal.first_position - 1))
@@ -28,7 +28,7 @@ def events_in(directory: Path) -> list[AnyEvent]:
 
 
 def checked(directory: Path) -> Model:
-    """The model of the simulator after the whole journal; it raises at an unlawful event."""
+    """The simulator's model after the whole journal; it raises at an illegal event."""
     model = Model()
     for frame in frames_in(directory):
         model.feed(frame.body, frame.first_position)
@@ -41,15 +41,15 @@ def of_kind(found: Iterable[AnyEvent], kind: type[Event]) -> Iterator[Event]:
 
 
 def grants(found: Iterable[AnyEvent]) -> Counter[str]:
-    """How often each job was handed out."""
+    """The number of grants of each job."""
     return Counter(job_id for event in of_kind(found, Granted) for job_id in event.job_ids)
 
 
 def refused_reports(found: Iterable[AnyEvent]) -> list[tuple[str, str]]:
-    """Job and reason of every report that was kept as evidence only."""
+    """Job and reason of every refused report."""
     return [(row.job_id, row.reason) for event in of_kind(found, Reported) for row in event.refused]
 
 
 def revocations(found: Iterable[AnyEvent]) -> list[tuple[str, bool]]:
-    """Reason of every lease taken back, and whether it counted as a loss."""
+    """Reason of every revoked lease, and whether it counted as a loss."""
     return [(event.reason, row.is_spent) for event in of_kind(found, Revoked) for row in event.rows]

@@ -1,4 +1,4 @@
-"""A TCP proxy in a thread of the test, which resets all its connections when it is told to."""
+"""A TCP proxy in a thread of the test, which resets all its connections on request."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from holdfast_lab.torture.faults.proxy import TcpProxy
 
 
 class ResettingProxy:
-    """Leads from `address` to another one."""
+    """Forwards connections from `address` to the target."""
 
     def __init__(self, proxy: TcpProxy, loop: asyncio.AbstractEventLoop) -> None:
         self._proxy = proxy
@@ -18,7 +18,7 @@ class ResettingProxy:
 
     @property
     def accepted(self) -> int:
-        """How many connections there have been."""
+        """The number of connections accepted so far."""
         return self._proxy.traffic.connections
 
     def reset(self) -> int:
@@ -33,7 +33,7 @@ class ResettingProxy:
 
 @contextlib.contextmanager
 def resetting_proxy(target: str) -> Iterator[ResettingProxy]:
-    """A proxy for the length of a block."""
+    """Yields a proxy, which is closed after the block."""
     host, _, port = target.rpartition(":")
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

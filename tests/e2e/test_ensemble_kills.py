@@ -1,4 +1,4 @@
-"""kill -9 of the servers of a private ensemble under load: what jobs stand on, without any jobs."""
+"""kill -9 of the servers of a private ensemble under load, with plain nodes instead of jobs."""
 
 import itertools
 import logging
@@ -21,7 +21,7 @@ from tests.zookeeper import TICK_MS, differences, known_by, require_zookeeper
 SEED = seed(20_261_121)
 KILLS = kills_each(2)
 WRITERS = 6
-#: Nodes that a writer leaves, whatever else it deletes again.
+#: The number of nodes that a writer keeps; it deletes older ones.
 _LEAVES = 20
 _QUIET = logging.getLogger("tests.quiet")
 _QUIET.addHandler(logging.NullHandler())
@@ -30,7 +30,7 @@ _QUIET.propagate = False
 
 @pytest.fixture
 def ensemble(tmp_path: Path) -> Iterator[PrivateZooKeeper]:
-    """Three servers of this test's own: nobody else should have to rely on them afterwards."""
+    """Three servers for this test alone, because their state after it is not reliable."""
     require_zookeeper()
     servers = PrivateZooKeeper(tmp_path / "servers", 3, TICK_MS, is_synced=False)
     servers.start()
@@ -39,26 +39,26 @@ def ensemble(tmp_path: Path) -> Iterator[PrivateZooKeeper]:
 
 
 class Writer:
-    """Makes nodes and deletes older ones, each time in one transaction, and remembers what it was answered."""
+    """Creates nodes and deletes older ones, each in one transaction, and records the acknowledged changes."""
 
     def __init__(self, hosts: str, name: int) -> None:
         self._client = KazooClient(hosts, timeout=2, logger=_QUIET)
         self._name = name
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        #: Nodes of which it is known that they are there, and that they are not.
+        #: Nodes that must exist, and nodes that must not.
         self.made: list[str] = []
         self.deleted: set[str] = set()
-        #: Why a transaction was refused; none has a reason to be.
+        #: Errors of refused transactions; there must be none.
         self.errors: list[Exception] = []
 
     def start(self) -> None:
-        """Begins to write."""
+        """Connects and starts writing."""
         self._client.start(timeout=30)
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the session as well, and with it the nodes that are its own."""
+        """Stops writing and closes the session, which deletes its ephemeral nodes."""
         self._stopping.set()
         self._thread.join()
         self._client.stop()
@@ -78,7 +78,7 @@ class Writer:
             transaction.delete(old)
         try:
             results = transaction.commit()
-        except (KazooException, KazooTimeoutError):  # it may have happened: nothing is known of either
+        except (KazooException, KazooTimeoutError):  # the outcome is unknown, so neither node is checked
             self.made = [path for path in self.made if path != old]
             pause()
             return
@@ -103,7 +103,7 @@ def _go_on(writers: list[Writer], count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(240 + 60 * KILLS)
 def test_servers_that_are_killed_come_back_to_the_same_nodes(ensemble: PrivateZooKeeper) -> None:
-    """Every server has what was acknowledged, nothing that was deleted, and the same of all that nobody was told."""
+    """Every server has all acknowledged nodes and no deleted ones, and all servers have the same nodes."""
     draw = random.Random(SEED)
     client = KazooClient(ensemble.hosts, timeout=10)
     client.start(timeout=30)
@@ -119,7 +119,7 @@ def test_servers_that_are_killed_come_back_to_the_same_nodes(ensemble: PrivateZo
             ensemble.kill(victim)
             ensemble.start_server(victim)
             pause(draw.uniform(0.2, 2.0))
-            if draw.random() < 0.3:  # else the next one dies while this one learns
+            if draw.random() < 0.3:  # otherwise the next server is killed while this one synchronizes
                 _all_serve(ensemble)
                 _go_on(writers, draw.randrange(1, 500))
         _all_serve(ensemble)

@@ -19,7 +19,7 @@ from tests.e2e.fleet import Fleet, Program
 from tests.e2e.wait_until import eventually
 
 MARK = "LAB_TEST_MARK"
-#: What becomes of a request while the machine stands still for longer than its second.
+#: The code of a request if the machine stalls for longer than its deadline of one second.
 LATE = "DEADLINE_EXCEEDED"
 BROKEN = Topology(
     name="broken",
@@ -46,7 +46,7 @@ def marked(mark: str) -> list[int]:
 
 
 def follow(program: Program) -> None:
-    """Until it ends; from one line of its progress to the next it must not take for ever."""
+    """Waits until the program ends; fails if it prints no line of progress for too long."""
     while program.is_running():
         seen = len(program.log.splitlines())
         eventually(partial(_has_moved, program, seen), what=f"progress after {seen} lines")
@@ -63,7 +63,7 @@ def runs_of(results: Results, topology: str, workload: str) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_comparison_leaves_a_report_and_no_process(fleet: Fleet) -> None:
-    """Two designs, three runs of everything: figures, findings, pictures and raw data, and no request refused."""
+    """A comparison of two topologies writes a report, pictures and raw data, has no refusals, and leaves no process."""
     mark, out = uuid.uuid4().hex, fleet.folder / "out"
     load_ = ("--workloads", "life-cycle", "--concurrency", "4", "--job-ms", "0", "--duration", "1", "--warm-up", "0.3")
     options = ("--topologies", "embedded,microservices", *load_, "--fault", "3", "--out", str(out))
@@ -89,14 +89,14 @@ def test_comparison_leaves_a_report_and_no_process(fleet: Fleet) -> None:
 
 
 def _check_costs(results: Results) -> None:
-    """Every role that a design has was seen using a processor and memory, and messages were counted."""
+    """Checks that CPU time and memory were measured for every role, and that messages were counted."""
     roles = {
         "embedded": {"server", "worker"},
         "microservices": {"supervisor", "gateway", "job", "queue", "coordinator", "result", "worker"},
     }
     for trial in results.trials:
         assert set(trial.usage) == roles[trial.topology]
-        # Whoever was killed need not be there again when the load ends.
+        # A killed process may not have been replaced when the load ends.
         killed = {trial.fault.role} if trial.fault else set()
         assert all(trial.usage[role].memory_bytes > 0 for role in trial.usage.keys() - killed)
         assert trial.cpu_s > 0
@@ -106,7 +106,7 @@ def _check_costs(results: Results) -> None:
 
 
 def _check_raw(results: Results, out: Path) -> None:
-    """What is kept of every request is what the figures were made from."""
+    """Checks that the raw records of every trial give its figures."""
     files = sorted((out / "raw").glob("*.msgpack.gz"))
     assert len(files) == len(results.trials)
     for file in files:
@@ -120,7 +120,7 @@ def _check_raw(results: Results, out: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_comparison_leaves_no_process(fleet: Fleet, number: signal.Signals) -> None:
-    """Ctrl-C in the middle of a load ends clients and servers too."""
+    """A signal in the middle of a load ends clients and servers too."""
     mark = uuid.uuid4().hex
     program = fleet.start("lab", "compare", "--topologies", "monolith", "--out", "out", LAB_TEST_MARK=mark)
     client = "holdfast_lab.compare.client_process"
@@ -131,7 +131,7 @@ def test_interrupted_comparison_leaves_no_process(fleet: Fleet, number: signal.S
 
 
 def test_bad_arguments_and_places_are_refused_at_once(fleet: Fleet) -> None:
-    """Before anything is started, in one line that says what was expected."""
+    """Wrong arguments and folders are refused before anything is started, in one line with the expected value."""
     unknown = fleet.start("lab", "compare", "--topologies", "embedded,nonsense")
     assert unknown.wait() == 2
     assert "--topologies must be comma-separated, different ones of embedded, microservices, monolith" in unknown.log
@@ -146,7 +146,7 @@ def test_bad_arguments_and_places_are_refused_at_once(fleet: Fleet) -> None:
 
 
 async def test_topology_that_cannot_start_is_a_refusal_among_the_results(tmp_path: Path) -> None:
-    """The others are measured, and the report can name who refused and why."""
+    """A topology that cannot start is listed with its reason, and the others are measured."""
     load_ = closed("submit-only", 2, 0, duration_s=0.3, warm_up_s=0.1)
     plan = Plan(topologies=("broken", "embedded"), groups=((load_,),), runs=1, clients=1, counted_jobs=20)
     lines: list[str] = []
@@ -157,11 +157,11 @@ async def test_topology_that_cannot_start_is_a_refusal_among_the_results(tmp_pat
     assert "slots must be" in results.trials[0].refusal
     assert "REFUSED" in lines[0]
     assert [bool(one.refusal) for one in results.messages] == [True, False]
-    assert results.messages[1].per_job > 2  # a submit and its reply, and what workers are told of many at once
+    assert results.messages[1].per_job > 2  # a submit, its reply, and a share of the messages to workers
 
 
 async def test_messages_of_an_embedded_job_are_counted() -> None:
-    """A submit is two messages, and a worker is told of each job and tells its end."""
+    """A submit counts as two messages, and the messages of the worker's stream are counted too."""
     messages = await count_messages(TOPOLOGIES["embedded"], 30)
     assert messages.refusal == ""
     assert messages.by_method["/taskqueue.v1.TaskQueuePublicService/SubmitJob"] == 60
@@ -169,7 +169,7 @@ async def test_messages_of_an_embedded_job_are_counted() -> None:
 
 
 async def test_processes_of_a_topology_are_known_by_their_roles_and_end_with_it() -> None:
-    """Server and worker are told apart by their command lines; after the block neither is there."""
+    """Server and worker are distinguished by their command lines, and both have ended after the block."""
     async with started(TOPOLOGIES["embedded"]) as running:
         meter = Meter(running.pid, running.topology.role)
         meter.begin()
@@ -184,7 +184,7 @@ async def test_processes_of_a_topology_are_known_by_their_roles_and_end_with_it(
 
 
 async def test_topology_that_does_not_start_says_why() -> None:
-    """The error carries the last words of the process."""
+    """The error contains the last lines of the process's log."""
     with pytest.raises(TopologyError, match="slots must be"):
         async with started(BROKEN):
             pass

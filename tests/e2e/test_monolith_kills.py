@@ -1,4 +1,4 @@
-"""kill -9 of nodes and of the front, one after the other, while clients wait for answers and slots work."""
+"""kill -9 of nodes and of the front, one after the other, while clients wait for responses and slots run jobs."""
 
 from pathlib import Path
 
@@ -14,5 +14,5 @@ KILLS = kills_each(2)
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 30 * KILLS)
 def test_kills_of_every_node_lose_nothing_that_was_acknowledged(short_path: Path) -> None:
-    """Nodes are killed again and again under load; every acknowledged job is there, ended once, at its owner."""
+    """While nodes are killed repeatedly under load, every acknowledged job is kept by its owner and ends once."""
     besieged("monolith", short_path, {"kill node": NODES * KILLS, "kill front": KILLS}, SEED)

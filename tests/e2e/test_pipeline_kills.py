@@ -1,6 +1,6 @@
-"""kill -9 of every role of the pipeline; its database crashed, stopped and away; processes stopped: all under load.
+"""Faults of the pipeline under load: roles killed, processes stopped, the database crashed, stopped or unreachable.
 
-KILLS is how often each role is killed.
+KILLS is the number of kills of each role.
 """
 
 from pathlib import Path
@@ -14,14 +14,14 @@ from tests.postgres import require_postgres
 SEED = seed(20_261_115)
 KILLS = kills_each(1)
 ROLES = ("scheduler", "normal", "high", "exchange", "coordinator", "watcher", "gateway", "worker")
-#: Of the database; and two roles that hold leases, stopped for longer than those.
+#: Faults of the database, and stops of two roles that hold leases for longer than a lease.
 FAULTS = ("engine-crash", "engine-stop", "engine-away", "stop scheduler", "stop worker")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 90 * KILLS)
 def test_faults_of_every_kind_lose_and_double_nothing(short_path: Path) -> None:
-    """Each role is killed under load, and worse: every job ends once, every second ticks once, no client hangs."""
+    """While roles are killed and the database fails, jobs end once, ticks fire once, and no client hangs."""
     require_postgres()
     counts = {**dict.fromkeys((f"kill {role}" for role in ROLES), KILLS), **dict.fromkeys(FAULTS, max(1, KILLS // 2))}
     records = besieged("pipeline", short_path, counts, SEED)

@@ -1,4 +1,4 @@
-"""kill -9 of the server, again and again, while schedules tick every second; KILLS says how often."""
+"""Repeated kill -9 of the server while schedules tick every second; KILLS is the number of kills."""
 
 import random
 from pathlib import Path
@@ -16,18 +16,18 @@ from tests.e2e.wait_until import eventually, pause
 SEED = seed(20_261_115)
 KILLS = kills_each(3)
 SERVICE = "/holdfast.v1.ScheduleService"
-#: Name, rule of catching up, rule of overlap. Nobody runs their jobs, so what must not overlap is skipped.
+#: Name, catch-up rule, overlap rule. No worker runs the jobs, so with `skip` all ticks after the first are skipped.
 PLANS = (("none", "none", "allow"), ("latest", "latest", "allow"), ("all", "all", "allow"), ("alone", "all", "skip"))
 
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 def set_schedule(wire: Wire, name: str, catch_up: str, overlap: str) -> None:
-    """One tick a second."""
+    """Sets a schedule with one tick per second."""
     spec = own.ScheduleSpec(
         name=name, template=own.JobTemplate(type="nobody"), every_ms=1_000, catch_up=catch_up, overlap=overlap
     )
@@ -35,7 +35,7 @@ def set_schedule(wire: Wire, name: str, catch_up: str, overlap: str) -> None:
 
 
 def ticked(wire: Wire) -> int:
-    """How many ticks of all schedules are over."""
+    """The number of ticks of all schedules that were fired, skipped or missed."""
     answer = own.ListSchedulesResponse.FromString(wire.raw(f"{SERVICE}/ListSchedules", b""))
     return sum(one.fired + one.skipped + one.missed for one in answer.schedules)
 
@@ -43,7 +43,7 @@ def ticked(wire: Wire) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(240 + 10 * KILLS)
 def test_kills_lose_no_tick_and_double_none(fleet: Fleet, tmp_path: Path) -> None:
-    """By the journal, each second of each schedule fired once, was skipped once, or is counted as missed."""
+    """In the journal, each second of each schedule was fired once, skipped once, or counted as missed."""
     draw, port = random.Random(SEED), stable_port()
     server, wire = fleet.server("--log-level", "warning", port=port)
     for plan in PLANS:

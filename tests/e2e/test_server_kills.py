@@ -1,4 +1,4 @@
-"""kill -9 of the server, again and again, while clients wait for answers and workers work; KILLS says how often."""
+"""Repeated kill -9 of the server while clients wait and workers run jobs; KILLS is the number of kills."""
 
 import random
 import signal
@@ -17,19 +17,19 @@ KILLS = kills_each(10)
 
 @pytest.fixture
 def fleet(loaded_fleet: Fleet) -> Fleet:
-    """How the program is loaded is no part of these tests."""
+    """A fleet whose processes are forked from the preloaded program."""
     return loaded_fleet
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240 + 10 * KILLS)
 def test_kills_lose_nothing_that_was_acknowledged(short_path: Path) -> None:
-    """After kills with answers in flight every acknowledged job is there, ended once, under its key."""
+    """After kills with responses in flight, every acknowledged job exists once under its key and ends once."""
     besieged("embedded", short_path, {"kill server": KILLS}, SEED)
 
 
 def test_server_killed_while_it_starts_loses_nothing(fleet: Fleet) -> None:
-    """A server killed at any instant of its recovery leaves a directory that the next one starts from."""
+    """A server that is killed at any instant of its recovery leaves a directory from which the next one starts."""
     server, wire = fleet.server()
     ids = [wire.new(key=str(number)) for number in range(20)]
     server.kill()

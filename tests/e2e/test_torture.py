@@ -1,6 +1,6 @@
-"""The command `holdfast lab torture`; MINUTES and SEED make its run longer, and other.
+"""The command `holdfast lab torture`; MINUTES sets the length of its run, and SEED its random choices.
 
-The campaigns of kills run the same load, faults and rules on every topology.
+The kill campaigns run the same load, faults and rules on every topology.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from tests.e2e.fleet import clean_environment
 from tests.e2e.wait_until import eventually
 
 MINUTES = os.environ.get("MINUTES") or "0.33"
-#: By this one, the first that is broken is somebody who is killed.
+#: With this seed the first fault is a kill.
 SEED = os.environ.get("SEED") or "9"
-#: Such as are over soon; the others are for longer runs.
+#: Short faults; the others are for longer runs.
 FAULTS = "kill,kill-starting,stop-short,cut"
-#: What a run may take beside its faults: engines start, jobs end, all of them are read again.
+#: Time limit of a run beside its faults: engines start, jobs end, and all jobs are read again.
 AROUND_S = 400.0
 pytestmark = pytest.mark.timeout(float(MINUTES) * 60 + 2 * AROUND_S)
 
 
 def test_no_promise_is_broken_under_faults(short_path: Path) -> None:
-    """Whatever is killed, stopped and cut off, the records show no promise broken, and everything ends."""
+    """With kills, stops and cut connections the run breaks no guarantee, and all jobs end."""
     folder = short_path / "run"
     options = ["--minutes", MINUTES, "--seed", SEED, "--faults", FAULTS, "--out", str(folder)]
     ran = subprocess.run(
@@ -58,7 +58,7 @@ def test_no_promise_is_broken_under_faults(short_path: Path) -> None:
 
 @contextmanager
 def tortured(folder: Path, *options: str) -> Iterator[tuple["subprocess.Popen[str]", set[int]]]:
-    """A long run that is under way, with everybody who takes part in it."""
+    """Yields a long run after its first fault, and the pids of its processes; kills the run afterwards."""
     command = [sys.executable, "-m", "holdfast", "lab", "torture", "--minutes", "9", "--out", str(folder), *options]
     with subprocess.Popen(
         command, cwd=folder.parent, env=clean_environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -80,13 +80,13 @@ def iter_until(lines: Iterable[str], word: str) -> Iterator[str]:
 
 
 def still_there(pids: set[int], folder: Path) -> list[str]:
-    """Who lives on, and what is still mounted."""
+    """The command lines of processes that still run, and the mounts that still exist."""
     mounted = [line for line in Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
     return [" ".join(words) for pid in pids if (words := argv(pid))] + mounted
 
 
 def test_interrupted_run_is_judged_and_leaves_nobody_behind(short_path: Path) -> None:
-    """What was recorded so far gives a report and a verdict; that not all jobs have ended is no broken promise."""
+    """An interrupted run writes a report and a verdict, in which unfinished jobs break no guarantee."""
     folder = short_path / "run"
     with tortured(folder, "--seed", SEED, "--faults", "cut") as (run, pids):
         run.send_signal(signal.SIGINT)
@@ -101,7 +101,7 @@ def test_interrupted_run_is_judged_and_leaves_nobody_behind(short_path: Path) ->
 
 
 def test_killed_run_leaves_neither_processes_nor_mounts(short_path: Path) -> None:
-    """Whoever is killed cleans up nothing: everybody ends by itself, and what was mounted goes with them."""
+    """After a kill of the run, all its processes end by themselves and its mounts disappear."""
     folder = short_path / "run"
     with tortured(folder, "--seed", SEED, "--faults", "cut") as (run, pids):
         run.kill()
@@ -110,7 +110,7 @@ def test_killed_run_leaves_neither_processes_nor_mounts(short_path: Path) -> Non
 
 
 def test_standstill_ends_the_run_and_is_a_finding(short_path: Path) -> None:
-    """Where nobody runs the jobs, the run does not wait for its time to be over, and says why."""
+    """A run in which no job ends stops early and reports the standstill as a finding."""
     settings = Settings(
         topology="embedded",
         minutes=5,
@@ -122,7 +122,7 @@ def test_standstill_ends_the_run_and_is_a_finding(short_path: Path) -> None:
         drain_bound_s=1.0,
     )
     arena = arena_of("embedded", short_path / "arena", app="holdfast_lab.bench.noop_app:app")
-    asyncio.run(Torture(settings, arena, {}, lambda line: None).run())  # noqa: ARG005 - nobody listens
+    asyncio.run(Torture(settings, arena, {}, lambda line: None).run())  # noqa: ARG005 - ignores the progress
     verdict = judge(short_path)
     assert verdict.ruling("drained").status is Status.BROKEN
     assert any("for 3 s, although no fault was active" in one.text for one in verdict.ruling("sound").findings)

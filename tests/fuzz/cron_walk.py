@@ -1,7 +1,7 @@
-"""What cron means, said a second time: fields that are read here, and a walk over every minute of UTC.
+"""A second implementation of cron: its own parser, and a walk over every minute of UTC.
 
-The walk goes the other way than the product does: from each minute to what the clocks on the wall show. It knows five
-fields with numbers, names, ranges, steps and lists, and nothing else; whoever uses it asks only for what is readable.
+The walk works in the opposite direction to the product: it converts each minute of UTC to local time. It supports five
+fields with numbers, names, ranges, steps and lists, and nothing else; callers pass only valid expressions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 MINUTE_S = 60
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-#: What minute, hour, day, month and weekday may be.
+#: The valid values of minute, hour, day, month and weekday.
 RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 #: The names of each field's values, from 0 on.
 NAMES: tuple[tuple[str, ...], ...] = ((), (), (), ("", *MONTHS), DAYS)
-#: Zones with instants around which their clocks change, or nothing happens.
+#: Zones, each with an instant at which its clock changes; some without a change.
 PLACES = (
     ("UTC", datetime(2028, 2, 29, tzinfo=UTC)),
     ("Europe/Paris", datetime(2026, 3, 29, 1, tzinfo=UTC)),
@@ -41,7 +41,7 @@ _MINUTE = timedelta(minutes=1)
 
 
 class Field(NamedTuple):
-    """One field: what it holds, and whether it begins with a star."""
+    """One field: its values, and whether it begins with a star."""
 
     values: frozenset[int]
     is_star: bool
@@ -53,7 +53,7 @@ def fields_of(expression: str) -> list[Field]:
 
 
 def ticks(fields: Sequence[Field], zone: ZoneInfo, after_s: int, until_s: int) -> Iterator[int]:
-    """The minutes of UTC in which it fires, from the first one after an instant up to another, included."""
+    """The minutes of UTC in which it fires, after `after_s` and up to and including `until_s`."""
     minute_s = after_s // MINUTE_S * MINUTE_S + MINUTE_S
     before = datetime.fromtimestamp(minute_s - MINUTE_S, zone)
     while minute_s <= until_s:
@@ -65,7 +65,7 @@ def ticks(fields: Sequence[Field], zone: ZoneInfo, after_s: int, until_s: int) -
 
 
 def _fires(fields: Sequence[Field], before: datetime, now: datetime) -> bool:
-    """Whether it fires now: because of what this minute is called, or of what was never called anything."""
+    """Whether it fires now: this local time matches, or one that the clock change just skipped does."""
     minute, hour, *_ = fields
     is_wall = not (minute.is_star or hour.is_star)
     if _matches(fields, now) and not (is_wall and now.fold):
@@ -80,13 +80,13 @@ def _matches(fields: Sequence[Field], shown: datetime) -> bool:
     if shown.minute not in minute.values or shown.hour not in hour.values or shown.month not in month.values:
         return False
     is_day, is_weekday = shown.day in day.values, shown.isoweekday() % 7 in weekday.values
-    # Where both are said, either will do.
+    # If both day and weekday are restricted, one match is enough.
     return is_day and is_weekday if day.is_star or weekday.is_star else is_day or is_weekday
 
 
 def _field(text: str, number: int) -> Field:
     values = {value for part in text.split(",") for value in _part(part, number)}
-    # Sunday is 0, and 7.
+    # Sunday is both 0 and 7.
     return Field(frozenset(value % 7 if number == _WEEKDAY else value for value in values), text.startswith("*"))
 
 

@@ -1,7 +1,7 @@
-"""One connection to the HTTP gateway without a socket: bytes go in as they would arrive, in whatever pieces.
+"""One connection to the HTTP gateway without a socket; the test passes the bytes in any pieces.
 
-What it answers is kept for each answer: the status, and the reason where it is a problem. That a client may go on with
-its body is no answer, for it depends on what has arrived by then.
+For each response the status is kept, and the reason if it is a problem document. A `100 Continue` does not count as a
+response, because it depends on the bytes that have arrived by then.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from holdfast.server.http.system import Probes
 from tests.fuzz.world import World
 
 _CONTINUE, _ERROR = 100, 400
-#: Who waits for what may never happen is looked at so often, a millisecond apart.
+#: Limit of polls, a millisecond apart, for a condition that may never hold.
 _LOOKS = 20
 
 
@@ -35,14 +35,14 @@ def _document(routes: Sequence[Route], version: str) -> bytes:
 
 
 class Said(NamedTuple):
-    """One answer."""
+    """One response."""
 
     status: int
     reason: str
 
 
 class Transport(asyncio.Transport):
-    """Takes what is written, and is not read from while it is paused."""
+    """Records the written responses; delivers no bytes while reading is paused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,12 +56,12 @@ class Transport(asyncio.Transport):
     def write(self, data: Any) -> None:  # noqa: ANN401 - as its port says
         head, _, body = bytes(data).partition(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 "):
-            return  # a part of an answer that goes on
+            return  # a later part of a streamed response
         status = int(head[9:12])
         if status != _CONTINUE:
             is_problem = b"application/problem+json" in head
             assert is_problem == (status >= _ERROR), head
-            # An answer to HEAD has no body.
+            # A response to HEAD has no body.
             self.said.append(Said(status, str(json.loads(body)["reason"]) if is_problem and body else ""))
 
     def is_reading(self) -> bool:
@@ -80,7 +80,7 @@ class Transport(asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        """Nothing more is written; what arrives is still read."""
+        """Does nothing: the connection still reads."""
 
     def is_closing(self) -> bool:
         return self.is_over
@@ -98,7 +98,7 @@ class Line:
     def __init__(self, world: World) -> None:
         self._world = world
         shield = BrowserShield("127.0.0.1", ())
-        # The document of the routes is the same for all, and takes longer to make than everything else.
+        # The OpenAPI document is the same for all inputs, and takes longer to make than everything else.
         with patch.object(openapi, "document", _document):
             self.application = Application(world.backend, None, shield, Probes())
         self.transport = Transport()
@@ -106,7 +106,7 @@ class Line:
         self._connection.connection_made(self.transport)
 
     async def send(self, piece: bytes, *, is_hasty: bool = False) -> None:
-        """Lets some bytes arrive, once the connection is read from; who is hasty waits for nothing else."""
+        """Delivers bytes once the connection reads; unless `is_hasty`, waits until they are processed."""
         for _ in range(_LOOKS):
             if self.transport.is_reading() or self.transport.is_over:
                 break
@@ -119,7 +119,7 @@ class Line:
             await self._world.settle()
 
     async def end(self) -> list[Said]:
-        """Says that there is no more, and returns all that was answered."""
+        """Ends the input and returns all responses."""
         for _ in range(_LOOKS):
             if self.transport.is_over or not self._connection._exchanges:
                 break
@@ -137,7 +137,7 @@ class Line:
             await asyncio.sleep(0.001)
 
     def _check_bounds(self, piece: bytes) -> None:
-        """What a connection keeps is bounded, whatever it is sent."""
+        """Checks that the memory of the connection is bounded."""
         arrivals = self._connection._arrivals
         parts = sum(len(part) for exchange in arrivals.exchanges for part in exchange.parts)
         assert parts <= limits.MESSAGE_BYTES_MAX + len(piece)
@@ -147,6 +147,6 @@ class Line:
 
 
 def check_statuses(said: list[Said]) -> None:
-    """Nothing is the server's fault: of those above 500, two are about what a client has asked for."""
+    """Checks that no response reports a server error; 501 and 505 are the client's errors."""
     for answer in said:
         assert answer.status < 500 or answer.status in {501, 505}, answer

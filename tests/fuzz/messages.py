@@ -1,4 +1,4 @@
-"""Messages of any type, filled as the bytes of an input say: often as people would, else as nobody should."""
+"""Messages of any type, filled from the bytes of an input: often with valid values, else with odd ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from tests.fuzz.source import Source
 
-#: Of one field; protobuf has two types for it.
+#: The descriptor of a field; protobuf has two types for it.
 Field = Any
 
 _DEPTH_MAX = 4
@@ -20,7 +20,7 @@ _BITS = {
     FieldDescriptor.CPPTYPE_UINT64: (0, 1 << 64),
     FieldDescriptor.CPPTYPE_ENUM: (-(1 << 31), 1 << 31),
 }
-#: What makes sense where it stands; ids of jobs are those that there are.
+#: Valid values by field name; fields with a job id get ids of existing jobs.
 _IDS = {"job_id", "retry_of"}
 _SENSE: dict[str, tuple[object, ...]] = {
     "type": ("echo", "sleep"),
@@ -51,7 +51,7 @@ _SENSE: dict[str, tuple[object, ...]] = {
     "checksum": ("",),
     "summary": ("", "fine"),
 }
-#: Without these a message says nothing.
+#: Fields that are filled more often, because most messages need them.
 _NEEDED = {
     *_IDS,
     "type",
@@ -75,7 +75,7 @@ _USUAL: dict[int, tuple[object, ...]] = {
 
 
 def filled(source: Source, kind: type[Message], ids: list[str]) -> Message:
-    """A message; `ids` are those of jobs that there are."""
+    """A message; `ids` are those of existing jobs."""
     message = kind()
     _fill(source, message, ids, 0)
     return message
@@ -129,7 +129,7 @@ def _value(source: Source, field: Field, ids: list[str]) -> Any:  # noqa: ANN401
 
 
 def _sense(field: Field, ids: list[str]) -> Sequence[object]:
-    """What people would say there."""
+    """Valid values of the field; empty if none are known."""
     if field.name in _IDS and ids:
         return ids
     if field.type == FieldDescriptor.TYPE_BYTES:

@@ -1,4 +1,4 @@
-"""The bytes of one owner of the microservices: an input is an image (first byte even) or the body of a frame (odd)."""
+"""Data of one owner of the microservices: an input is an image (first byte even) or the body of a frame (odd)."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ def owner_seeds(written: list[bytes], machine: Machine) -> list[bytes]:
 
 
 def fuzz_owner(make: Callable[[], Machine], data: bytes) -> None:
-    """What is read can be written and read again; what cannot be read is an error of msgspec, whatever it is."""
+    """Checks that decoded data can be encoded and decoded again; data that cannot be decoded raises a MsgspecError."""
     machine = make()
     try:
         if data[:1] < _FRAME or data[0] % 2 == 0:

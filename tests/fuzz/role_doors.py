@@ -1,7 +1,7 @@
-"""Three roles of the pipeline as others reach them, without sockets and without a database.
+"""Three roles of the pipeline behind their routes, without sockets and without a database.
 
-A queue process, an exchange that routes to it, and a coordinator whose book is as strict as PostgreSQL is about what it
-can hold.
+A queue process, an exchange that routes to it, and a coordinator whose store refuses values that PostgreSQL cannot
+hold.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _QUEUE = "queue:1"
 
 
 class Door:
-    """One role as others reach it, without a socket."""
+    """One role behind its routes, without a socket."""
 
     def __init__(self, routes: Sequence[Route], vitals: RoleHealth) -> None:
         self.routes = routes
@@ -42,14 +42,14 @@ class Door:
         answering = asyncio.ensure_future(self._application.answer(asked))
         await settle()
         if not answering.done() and asked.over is not None:
-            asked.over.set()  # nobody here waits for what is kept waiting
+            asked.over.set()  # ends a long poll at once
         answer = await asyncio.wait_for(answering, PATIENCE_S)
         assert answer is not None
         return answer
 
 
 class Roles:
-    """The three of them."""
+    """The three roles."""
 
     def __init__(self) -> None:
         self._queue = QueueRole(QueueConfig(lane_max=3, lane_wanted=2))
@@ -65,7 +65,7 @@ class Roles:
         self.taking = [(door, route) for door in self._doors for route in door.routes if route.body is not None]
 
     async def check(self) -> None:
-        """Everybody can be looked at, and the coordinator can write down what it knows."""
+        """Checks that every GET route answers, and that the coordinator can store its state."""
         for door in self._doors:
             for route in door.routes:
                 if route.method == "GET" and not route.is_stream:
@@ -75,12 +75,12 @@ class Roles:
         await self._coordinator._write_down()
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Ends the pending long polls."""
         self._queue.let_go()
 
 
 class _Straight(RoleConnections):
-    """Lines that lead straight to one door."""
+    """Connections that call one role directly."""
 
     def __init__(self, door: Door) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class _Straight(RoleConnections):
 
 
 class _Book:
-    """`Places`, as strict as PostgreSQL is about what it holds."""
+    """`Places` in memory, which refuses values that PostgreSQL cannot hold."""
 
     def __init__(self) -> None:
         self._places: dict[str, QueueAssignment] = {}

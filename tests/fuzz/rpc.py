@@ -1,4 +1,4 @@
-"""The services of a gateway without a socket: what gRPC would call is called, with the bytes that it would be given."""
+"""The services of a gateway without a socket: calls go to gRPC's handlers, with the bytes of the requests."""
 
 import asyncio
 from typing import Any, NamedTuple, cast
@@ -27,21 +27,21 @@ from holdfast.server.grpc.status import DETAILS_KEY
 from holdfast.server.grpc.work_service import CoordinatorService, WorkService
 from tests.fuzz.world import PATIENCE_S, World, settle
 
-#: What a client may be told; INTERNAL would be a bug.
+#: The codes that a client may get; INTERNAL would be a bug.
 _CODES = {mapped.grpc_status for code, mapped in MAPPED.items() if code is not Code.INTERNAL}
 _MODULES = (holdfast_pb2, taskqueue_internal_pb2, taskqueue_public_pb2)
 _SERVED = (
     *("holdfast.v1.JobService", "holdfast.v1.AdminService", "holdfast.v1.ScheduleService", "holdfast.v1.WorkService"),
     *("taskqueue.v1.TaskQueuePublicService", "taskqueue.internal.v1.CoordinatorInternalService"),
 )
-#: What a handler reads when there is no more; its stubs do not know it.
+#: The value that a handler reads at the end of a stream; the type stubs of grpc lack it.
 _EOF: object = getattr(grpc.aio, "EOF")  # noqa: B009
-#: Answered when a job changes, or never.
+#: Methods that may not end by themselves.
 _WAITING = {"AwaitJob", "WatchJob", "Feed", "Work", "Converse"}
 
 
 class Called(NamedTuple):
-    """One method: its path, and the type of what it is sent."""
+    """One method: its path, and the type of its requests."""
 
     path: str
     request: type[Message]
@@ -74,7 +74,7 @@ class Refused(Exception):  # noqa: N818 - as the product calls it
 
 
 class Context:
-    """What a handler is told about its call; what it writes is kept."""
+    """The context of a call, as handlers use it; records the written messages."""
 
     def __init__(self, requests: list[bytes], decode: Any) -> None:  # noqa: ANN401 - grpc has no type
         self._requests = requests
@@ -100,14 +100,14 @@ class Context:
 
 
 class Details(NamedTuple):
-    """Which method is called."""
+    """The name of the called method, as gRPC passes it."""
 
     method: str
     invocation_metadata: tuple[tuple[str, str], ...] = ()
 
 
 class Gateway:
-    """The handlers of all services over one world, in the order in which a server asks for them."""
+    """The handlers of all services over one world, in the order in which a server tries them."""
 
     def __init__(self, world: World) -> None:
         self._handlers: list[Any] = []
@@ -126,11 +126,11 @@ class Gateway:
         ours.add_last(UnknownMethods())
 
     def add_generic_rpc_handlers(self, handlers: tuple[Any, ...]) -> None:
-        """As a server would."""
+        """Adds handlers, as `grpc.aio.Server` does."""
         self._handlers += handlers
 
     async def call(self, path: str, requests: list[bytes]) -> list[Message]:
-        """All that is answered, or `Refused`; who waits for longer than the others is given up."""
+        """Returns all responses, or raises `Refused`; cancels a call of a waiting method that does not end."""
         handlers = (handler.service(Details(path)) for handler in self._handlers)
         handler = next(found for found in handlers if found is not None)
         context = Context(requests, handler.request_deserializer)

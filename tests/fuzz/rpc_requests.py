@@ -1,4 +1,4 @@
-"""Calls as bytes: requests of every method that a gateway has, well formed or not, as an input says."""
+"""Requests of every method of a gateway as bytes, valid or not, chosen by the bytes of an input."""
 
 from google.protobuf.message import Message
 
@@ -8,14 +8,14 @@ from tests.fuzz.rpc import Called, methods
 from tests.fuzz.source import Source
 
 METHODS = methods()
-#: What is sent again and again in one call.
+#: The message types of client streams.
 STREAMS: dict[str, type[Message]] = {"Work": pb.WorkerMessage, "Converse": pb.Call}
-#: What can be called within a conversation.
+#: The methods that can be called within a conversation.
 _INNER = [called for called in METHODS if called.path.startswith("/holdfast.v1.") and called.name not in STREAMS]
 
 
 def requests_of(source: Source, called: Called, ids: list[str]) -> list[bytes]:
-    """What is sent to a method; `ids` are those of jobs that there are."""
+    """The requests of one call; `ids` are those of existing jobs."""
     kind = STREAMS.get(called.name)
     if kind is None:
         return [message_bytes(source, called.request, ids)]
@@ -24,7 +24,7 @@ def requests_of(source: Source, called: Called, ids: list[str]) -> list[bytes]:
 
 
 def call_bytes(source: Source, request: bytes, ids: list[str]) -> bytes:
-    """Within a conversation: mostly a call of a method that there is, else the request as it is."""
+    """A message of a conversation: mostly a call of an existing method, else the request unchanged."""
     if source.is_one_in(4):
         return request
     called = source.pick(_INNER)
@@ -34,7 +34,7 @@ def call_bytes(source: Source, request: bytes, ids: list[str]) -> bytes:
 
 
 def message_bytes(source: Source, kind: type[Message], ids: list[str]) -> bytes:
-    """A message, at times with a bit that is wrong; at times no message at all."""
+    """A message, sometimes with a flipped bit, or random bytes."""
     if source.below(8) == 0:
         return source.take(source.below(64))
     message = bytearray(filled(source, kind, ids).SerializeToString())

@@ -1,6 +1,6 @@
-"""Choices read from bytes, so that whatever finds bytes finds structures: every target takes nothing but bytes.
+"""Choices read from bytes, so that an engine that generates bytes also generates structured inputs.
 
-Equal bytes give equal choices. Where the bytes end, every further choice is the first one, so that each input ends.
+Equal bytes give equal choices. After the end of the bytes every choice is the first one, so that each input ends.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _BITS_32, _BITS_63, _BITS_64 = 1 << 32, 1 << 63, 1 << 64
-#: Where numbers have an edge.
+#: Integers at the edges of common ranges.
 INTEGERS = (
     *(0, 1, 2, 3, 7, 10, 59, 60, 100, 127, 128, 255, 256, 999, 1_000, 1_001, 65_535, 65_536, 86_400_000),
     *(_BITS_32 // 2 - 1, _BITS_32 // 2, _BITS_32 - 1, _BITS_32, _BITS_63 - 1, _BITS_63, _BITS_64 - 1),
     *(-1, -2, -1_000, -_BITS_32 // 2, -_BITS_63, 1_700_000_000_000, 4_102_444_800_000, 253_402_300_800_000),
 )
-#: What people and programs get wrong in texts.
+#: Texts that programs often handle wrongly.
 TEXTS = (
     *("", "a", "default", "echo", "sim", "UTC", "Europe/Paris", "* * * * *", "0 0 29 2 *", "null", "true", "1e999"),
     *("../../etc/passwd", "a/b", ".", "..", "<script>", "a\r\nX-A: b", "\0", "a\0b", "\u202eabc", "\ufeff", "é", "😀"),
@@ -39,7 +39,7 @@ TEXTS = (
 
 
 class Source:
-    """A place in some bytes."""
+    """A position in the bytes of an input."""
 
     __slots__ = ("_at", "_data")
 
@@ -53,13 +53,13 @@ class Source:
         return self._at >= len(self._data)
 
     def take(self, size: int) -> bytes:
-        """The next bytes, as many of them as there are."""
+        """The next `size` bytes, or fewer at the end."""
         taken = self._data[self._at : self._at + size]
         self._at += size
         return taken
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """All remaining bytes."""
         return self.take(len(self._data))
 
     def below(self, bound: int) -> int:
@@ -72,11 +72,11 @@ class Source:
         return values[self.below(len(values))]
 
     def is_one_in(self, count: int) -> bool:
-        """True for one choice of so many, and never at the end."""
+        """True for one of `count` choices, and never at the end."""
         return self.below(count) == count - 1
 
     def integer(self) -> int:
-        """A number with an edge, one beside it, or any."""
+        """One of `INTEGERS`, a neighbour of one, or any number."""
         match self.below(4):
             case 0 | 1:
                 return self.pick(INTEGERS)
@@ -86,7 +86,7 @@ class Source:
                 return int.from_bytes(self.take(self.below(9)), "big", signed=True)
 
     def text(self, more: Sequence[str] = ()) -> str:
-        """One of the texts that are known to be trouble, one of `more`, or whatever the bytes say."""
+        """One of `TEXTS`, one of `more`, or the next bytes as text."""
         match self.below(4):
             case 0 | 1 if more:
                 return self.pick(more)

@@ -1,4 +1,4 @@
-"""The command of the long run: what it cannot do is said in a line, and a run that tries nothing is none."""
+"""The command of the long run: its error messages, its replay, and its stored findings."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from tests.fuzz.target import Target
     ],
 )
 def test_nonsense_is_explained(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names the argument and what it should be."""
+    """The error message names the argument and the expected value."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
@@ -31,7 +31,7 @@ def test_nonsense_is_explained(arguments: list[str], expected: str, capsys: pyte
 
 
 def test_input_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An input that finds nothing ends with 0, and says so."""
+    """A replay of an input that finds nothing exits with 0 and prints that it is fine."""
     path = tmp_path / "input"
     path.write_bytes(b"zk://a:2181/path")
     assert main(["--target", "urls", "--replay", str(path)]) == 0
@@ -39,7 +39,7 @@ def test_input_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_failing_input_is_minimised_and_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all inputs that fail on one line, the file has the bytes that the failure needs."""
+    """Inputs that fail on the same line are stored as one file, with only the bytes that the failure needs."""
     monkeypatch.setattr(corpus, "INPUTS", tmp_path)
 
     def fuzz(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Targets can fail: each mistake that is planted here is found by the inputs that a target begins with, or near."""
+"""Targets can fail: each planted bug is found by the known inputs of its target, or by edits of them."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ INPUTS = 2_000
 
 
 def _is_found(before: Target) -> bool:
-    """Whether an input fails: stored ones, seeds made without the mistake and with it, or edits of them."""
+    """Whether an input fails: a stored one, a seed made without or with the bug, or an edit of one of them."""
     chosen = target(before.name)
     known = list(dict.fromkeys([*known_inputs(before), *chosen.seeds]))
 
@@ -84,11 +84,11 @@ def _unchecked_chunks(file: File, _name: str) -> Iterator[bytes]:
         offset += size + chunk_bytes
 
 
-#: What a decoder raises for text that is no UTF-8, and for what goes down for ever; nobody expects this instead.
+#: The errors of a decoder for text that is not UTF-8 and for deep nesting, and an error that no code expects instead.
 _TEXT, _DEPTH, _MISSED = "UnicodeDecodeError", "RecursionError", KeyError
 _ANY_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?P<more>-.*)?")
 
-#: The target that must find it, where the mistake is, and what is there instead.
+#: By description of the bug: the target that must find it, the object and the attribute, and the replacement.
 PLANTED: dict[str, tuple[str, object, str, object]] = {
     "any name in an archive": ("archives", backup_archive, "_NAME", re.compile(".*", re.DOTALL)),
     "a seal that nobody looks at": ("backup_file", backup.Backup, "sealed", lambda it: it),
@@ -126,7 +126,7 @@ PLANTED: dict[str, tuple[str, object, str, object]] = {
 
 @pytest.fixture(autouse=True)
 def _forgetful() -> Any:  # noqa: ANN401 - a generator
-    """What was read of expressions with a mistake in place is forgotten afterwards, and before."""
+    """Clears the caches of cron before and after each test, because a planted bug changes their content."""
     for cache in (cron_days.expression, cron.canonical, cron_days._ticks_of_change):
         cache.cache_clear()
     yield
@@ -136,14 +136,14 @@ def _forgetful() -> Any:  # noqa: ANN401 - a generator
 
 @pytest.mark.parametrize("mistake", PLANTED)
 def test_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A target that could not fail would prove nothing."""
+    """The target finds the planted bug, which proves that it can fail."""
     name, owner, attribute, instead = PLANTED[mistake]
     before = target(name)
-    # A name of Python's own is hidden by one of the module.
+    # A builtin is replaced by adding its name to the module.
     monkeypatch.setattr(owner, attribute, instead, raising=attribute not in {_TEXT, _DEPTH})
     assert _is_found(before)
 
 
 def test_every_target_has_a_mistake_to_find() -> None:
-    """None is listed that nothing has ever been found by."""
+    """Every target has a planted bug."""
     assert {name for name, *_ in PLANTED.values()} == set(NAMES)

@@ -1,4 +1,4 @@
-"""Readers of what others wrote that no target is about: text that is no UTF-8 is what any other nonsense is."""
+"""Decoders of external data without a target of their own: invalid UTF-8 is handled like any other invalid input."""
 
 import asyncio
 from pathlib import Path
@@ -20,18 +20,18 @@ from holdfast.topologies.pipeline.roles.role_server import MSGPACK_TYPE, RoleApp
 from holdfast.worker.executors.child_process import ChildProcess
 from holdfast.worker.executors.frames import LENGTH_BYTES
 
-#: A map whose only name is a byte that begins no character.
+#: A MessagePack map with one value, which is not valid UTF-8.
 NONSENSE = b"\x81\xa4type\xa1\xff"
 
 
 class Body(msgspec.Struct):
-    """What a role is sent."""
+    """The body of a request to a role."""
 
     type: str
 
 
 async def test_child_that_talks_nonsense_has_said_its_last_word() -> None:
-    """The worker hears an end, so that the child is ended and its slot is free again."""
+    """The worker reads the invalid message as the child's end, so that it ends the child and frees the slot."""
     child = ChildProcess("shop:app", 0)
     child._reader = asyncio.StreamReader()
     child._reader.feed_data(len(NONSENSE).to_bytes(LENGTH_BYTES, "big") + NONSENSE)
@@ -39,7 +39,7 @@ async def test_child_that_talks_nonsense_has_said_its_last_word() -> None:
 
 
 async def test_role_refuses_a_body_that_is_no_text() -> None:
-    """The body is a problem of whoever sent it."""
+    """A role refuses a body with invalid UTF-8 as INVALID_ARGUMENT."""
     handler = cast("Handler", None)
     route = Route(method="POST", path="/x", scope=Scope.SUBMIT, handler=handler, summary="", body=Body)
     asked = Asked(Head("POST", "/x", [(b"content-type", MSGPACK_TYPE)], ""), route, {})
@@ -49,7 +49,7 @@ async def test_role_refuses_a_body_that_is_no_text() -> None:
 
 
 def test_identity_that_is_no_text_is_explained(tmp_path: Path) -> None:
-    """The message says which file it is, and what to write into it."""
+    """The error for an identity file with invalid UTF-8 names the file."""
     (tmp_path / IDENTITY_NAME).write_bytes(b'{"index":0,"nodes":"\xff"}')
     with pytest.raises(FailedPreconditionError, match=IDENTITY_NAME):
         identity_of(tmp_path)
@@ -57,13 +57,13 @@ def test_identity_that_is_no_text_is_explained(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b'{"event":"\xff"}', b"[" * 100_000, b"ready"])
 def test_line_of_a_program_that_is_no_line_says_nothing(text: bytes) -> None:
-    """Programs may print anything."""
+    """A line that is not a valid ready line is ignored, because programs may print anything."""
     assert ready_line(text) is None
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_variable_of_a_service_that_is_no_text_is_named(role: str) -> None:
-    """Bytes that are no UTF-8 arrive as halves of pairs, and are a line of the refusal like any other value."""
+    """A variable with invalid UTF-8, which Python reads as a lone surrogate, is reported like any other wrong value."""
     names = [field.encode_name for field in msgspec.structs.fields(ROLES[role])]
     with pytest.raises(InvalidArgumentError) as refused:
         read(role, dict.fromkeys(names, "\udcff"))
@@ -72,6 +72,6 @@ def test_variable_of_a_service_that_is_no_text_is_named(role: str) -> None:
 
 @pytest.mark.parametrize("name", ["priority", "timeout_s", "at", "labels"])
 def test_option_that_is_no_text_is_refused(name: str) -> None:
-    """Half of a pair of surrogates is no number, no time and no object."""
+    """A lone surrogate is refused as a number, a time and an object."""
     with pytest.raises(InvalidArgumentError):
         changed(JobOptions(), {name: "\ud800"})

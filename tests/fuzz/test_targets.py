@@ -1,4 +1,4 @@
-"""Every target: what was found once stays fixed, and a few hundred new inputs, the same each time, find nothing."""
+"""Every target with its stored findings, and with a few hundred new inputs that are the same in every run."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ EVERY_TARGET = pytest.mark.parametrize("name", NAMES)
 
 @EVERY_TARGET
 def test_inputs_that_are_kept_are_fine(name: str) -> None:
-    """Neither the inputs to begin with nor those that once were findings find anything."""
+    """The target accepts its seeds and all stored findings."""
     chosen = target(name)
     for data in known_inputs(chosen):
         within_budget(chosen.fuzz, data)
@@ -21,7 +21,7 @@ def test_inputs_that_are_kept_are_fine(name: str) -> None:
 
 @EVERY_TARGET
 def test_new_inputs_find_nothing(name: str) -> None:
-    """Whatever the bytes are, the target raises nothing."""
+    """The target raises nothing for new inputs."""
     chosen = target(name)
 
     @search_settings(chosen.examples)
@@ -33,7 +33,7 @@ def test_new_inputs_find_nothing(name: str) -> None:
 
 
 def test_every_target_is_listed() -> None:
-    """A module that is not listed would never be tried, and a folder of inputs without a target neither."""
+    """Every module of targets is listed, and every folder of inputs belongs to a target."""
     modules = {path.stem for path in (corpus.INPUTS.parent / "targets").glob("*.py")}
     assert modules == set(NAMES)
     assert {path.name for path in corpus.INPUTS.iterdir() if path.is_dir()} <= set(NAMES)

@@ -1,4 +1,4 @@
-"""A ledger with its ports inside this process, whose clock stands still: nothing happens but what is asked for."""
+"""A ledger and its ports in this process, with a clock that stands still: nothing happens without a request."""
 
 import asyncio
 import traceback
@@ -14,22 +14,22 @@ from holdfast.server.backend import Backend
 from holdfast.settings import Settings
 
 NOW_MS = 1_700_000_000_000
-#: How long an answer may take that nobody has to wait for.
+#: Time limit of a response that needs no wait.
 PATIENCE_S = 20.0
-#: What is done beside the loop is looked for so often, a millisecond apart.
+#: Limit of polls, a millisecond apart, for work of another thread.
 LOOKS = 20_000
 _TROUBLE = {"error", "critical"}
 
 
 class StillClock:
-    """It is always the same time."""
+    """A clock that always shows the same time."""
 
     def wall_ms(self) -> int:
-        """UTC."""
+        """Milliseconds of UTC."""
         return NOW_MS
 
     def steady_ms(self) -> int:
-        """Since some time."""
+        """Milliseconds since an arbitrary time."""
         return 1_000_000
 
     def uptime(self) -> Uptime | None:
@@ -49,17 +49,17 @@ class World:
         self.welcome = core.welcome()
 
     async def begin(self) -> None:
-        """Serves from now on."""
+        """Starts the ledger."""
         self._core.start()
         await self.settle()
 
     @property
     def mark(self) -> tuple[int, int]:
-        """Equal only where the journal is, byte by byte: each frame's checksum contains that of the one before."""
+        """Equal only for journals with equal bytes, because each frame's checksum includes that of the one before."""
         return self._core.journal.end_position, self._core.journal.end_checksum
 
     async def settle(self) -> None:
-        """Lets everything happen that can happen now, in the journal too: another thread may write it."""
+        """Runs all ready tasks, and waits for a sync of the journal on another thread."""
         await settle()
         for _ in range(LOOKS):
             if not self._core.coordinator.commit.is_syncing:
@@ -68,14 +68,14 @@ class World:
             await settle()
 
     async def end(self) -> None:
-        """Closes everything; nothing may have failed."""
+        """Closes everything, and checks that nothing failed."""
         self._core.dismiss()
         await self._core.close()
         assert self.failures == [], self.failures
 
 
 async def settle() -> None:
-    """Lets everything happen that can happen now."""
+    """Runs all ready tasks."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -87,12 +87,12 @@ def _runner() -> asyncio.Runner:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Runs one input to its end, and leaves no task behind; nothing may be logged that is called a bug."""
+    """Runs one input to its end and leaves no task behind; fails if a bug was logged."""
     with capture_logs() as lines:
         try:
             _runner().run(_alone(main))
         finally:
-            _check(lines)  # says more than what came of it
+            _check(lines)  # a logged bug explains more than the error that follows from it
 
 
 def _check(lines: Iterable[MutableMapping[str, Any]]) -> None:

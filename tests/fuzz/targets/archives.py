@@ -1,4 +1,4 @@
-"""Archives of backups: plain files, taken out where they belong and nowhere else, or an error."""
+"""Archives of backups: unpacking writes plain files into its folder and nowhere else, or raises an error."""
 
 import gzip
 import io
@@ -39,7 +39,7 @@ def _info(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", **pax: str
 
 
 def seeds() -> list[bytes]:
-    """A backup as it is packed, the same compressed, and some that are none."""
+    """A packed backup, the same compressed, and archives that are no backup."""
     good = _tar([(_info(name), content) for name, content in _FILES.items()])
     odd = [
         _tar([(_info("../escaped"), b"x")]),
@@ -64,7 +64,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Takes the files out."""
+    """Unpacks an archive."""
     place = _folder()[1] / "place"
     archive, into = place / "backup.tar", place / "into"
     into.mkdir(parents=True)
@@ -81,7 +81,7 @@ def fuzz(data: bytes) -> None:
 
 
 def _check(place: Path, into: Path) -> None:
-    """Whatever became of it, there is nothing but plain files of their owner's, where they belong."""
+    """Checks that there are only private plain files, and only in their folder."""
     assert sorted(path.name for path in place.iterdir()) == ["backup.tar", "into"]
     for path in into.iterdir():
         assert path.is_file()

@@ -1,4 +1,4 @@
-"""The file that says what a backup is: read as it was sealed, or refused."""
+"""The file `BACKUP`, which describes a backup: read as it was sealed, or refused."""
 
 import random
 
@@ -15,7 +15,7 @@ _SEALED = _BACKUP.sealed()
 
 
 def seeds() -> list[bytes]:
-    """One as it is written, and others."""
+    """The file as it is written, and invalid ones."""
     deep = b'{"format":1,"x":' + DEEP_JSON
     return [msgspec.json.encode(_SEALED), b"{}", b"", b'{"format":"\xff"}', DEEP_JSON, deep]
 

@@ -1,7 +1,7 @@
-"""What a child process says to its worker: job code has its socket, and may say anything on it.
+"""Messages of a child process to its worker: job code has access to the socket, and may send anything.
 
-Whatever it is, the attempt has one outcome, which its worker can send and its server takes; so are the notes. Nobody
-else's attempt can be harmed by it.
+In any case the attempt has one outcome. The worker can send this outcome and the notes, and the server accepts them. No
+other attempt is affected.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _BITS_64 = (1 << 64) - 1
 
 
 def seeds() -> list[bytes]:
-    """Lives of a child as they should be, and words that no child of ours has."""
+    """Valid messages of a child, and messages that no child of Holdfast sends."""
     rows = (
         ReportRow(_JOB, _TOKEN, DONE, b'{"a":1}', "", "", 5),
         ReportRow(_JOB, _TOKEN, FAILED, b"{}", "summary", "ValueError: no", 5, is_retryable=False, retry_after_ms=10),
@@ -62,7 +62,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Lets a child say these bytes about its attempt, and end."""
+    """Lets a child send these bytes about its attempt, and end."""
     run(_fuzz(data))
 
 
@@ -76,7 +76,7 @@ async def _fuzz(data: bytes) -> None:
     outcomes = await _outcomes(data, await _lease(session), session)
     assert len(outcomes) == 1, f"one attempt has {len(outcomes)} outcomes"
     view, said = await _ended(world), outcomes[0].state
-    # Nobody has asked for an end, so one that is said to be for that is none.
+    # No cancel was requested, so a report of CANCELED counts as a failure.
     assert view.state == (FAILED if said == CANCELED else said), f"{view.state} came of {outcomes[0]}"
     assert view.state in TERMINAL
     await session.close()
@@ -87,7 +87,7 @@ async def _fuzz(data: bytes) -> None:
 
 
 async def _ended(world: World) -> JobView:
-    """The job, once it has ended; what never ends is seen soon enough."""
+    """The job once it has ended, or in its current state after the limit of polls."""
     for _ in range(LOOKS):
         await settle()
         view = await world.backend.jobs.get(_JOB)
@@ -107,7 +107,7 @@ async def _lease(session: StreamSession) -> Assignment:
 
 
 async def _outcomes(data: bytes, assignment: Assignment, session: StreamSession) -> list[ReportRow]:
-    """What the worker makes of it, all of which it sends."""
+    """Sends the notes and outcomes that the worker makes of the child's messages; returns the outcomes."""
     notes, outbox, rows = Notes(), Outbox(), list[ReportRow]()
 
     def ended(over: list[Ended]) -> None:
@@ -130,7 +130,7 @@ async def _outcomes(data: bytes, assignment: Assignment, session: StreamSession)
 
 
 class _Child(ChildProcess):
-    """A child without a process, which has said everything already."""
+    """A child without a process, whose messages have all arrived."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__("shop:app", 0)
@@ -146,7 +146,7 @@ class _Child(ChildProcess):
 
 
 class _Line:
-    """A worker's line that leads straight to a server's session."""
+    """A worker's connection that calls a server's session directly."""
 
     def __init__(self, world: World) -> None:
         assert world.backend.work is not None
@@ -172,7 +172,7 @@ class _Line:
         self._is_over = True
 
     def drop(self) -> None:
-        """Nobody receives any more."""
+        """Does nothing: there is no connection to break."""
 
     async def close(self) -> None:
-        """It has nothing of its own."""
+        """Does nothing: it holds no resources."""

@@ -1,4 +1,4 @@
-"""Payloads and outputs of jobs: arguments that fit the function, or an error that names what does not."""
+"""Payloads and outputs of jobs: arguments that fit the function, or an error that names the wrong part."""
 
 # ruff: noqa: ARG001 - these functions are never called, only read
 
@@ -87,7 +87,7 @@ def fuzz(data: bytes) -> None:
     try:
         again = codec.encode(found.args, found.kwargs)
     except ArgumentsError as error:
-        # What was read from JSON may be larger, or less finite, than what may be sent.
+        # Values read from JSON may be too large to send, or not finite.
         assert "JSON" in error.message, error
         return
     assert codec.decode(again) == found

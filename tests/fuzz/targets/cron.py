@@ -1,7 +1,7 @@
-"""Cron expressions: read or refused with a sentence, and what is read fires when a walk over the minutes says so.
+"""Cron expressions: refused with a message, or parsed, with the same ticks as a walk over the minutes.
 
-Expressions come from a grammar that the walk knows; any other text must be read or refused, and give ticks that agree
-with each other.
+Expressions come from a grammar that the walk supports. Any other text must be parsed or refused, and its next and last
+ticks must agree.
 """
 
 from zoneinfo import ZoneInfo
@@ -15,13 +15,13 @@ IS_GUIDED = False
 
 _DAY_S, _MS = 86_400, 1_000
 _ALPHABET = "0123456789*/,-#LW@ abcdefjmnostuwy?\t\0é٣"
-#: So far a walk goes at most.
+#: The longest walk.
 _WALK_S = 2 * _DAY_S
 _LATEST_MS = 253_402_300_800_000
 
 
 def seeds() -> list[bytes]:
-    """Instants around each change of clocks, with expressions of several kinds; and some texts."""
+    """Instants around each clock change, with expressions of several kinds; and some texts."""
     tails = (b"\0" * 12, bytes([1, 5, 0, 0, 0]), bytes([2, 0, 30, 2, 0, 2, 0, 0]), bytes([0, 3, 0, 2, 0, 4, 0]))
     structured = [bytes([0, place, 8, 0]) + tail for place in range(len(PLACES)) for tail in tails]
     texts = ("* * * * *", "@daily", "5 4", "0 0 29 2 *", "0 0 L * 5#2", "*/7 1-5 1,15 jan-mar mon-fri", "61 * * * *")
@@ -29,7 +29,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Reads an expression, and asks when it fires."""
+    """Parses an expression and computes its ticks."""
     source = Source(data)
     is_text = source.below(2) == 1
     name, change = source.pick(PLACES)
@@ -42,7 +42,7 @@ def fuzz(data: bytes) -> None:
     try:
         cron.canonical(text)
     except ValueError as error:
-        # Only a day that no month has is no expression of this grammar.
+        # In this grammar only a day that no month has is invalid.
         assert "day-of-month" in str(error), error
         return
     _check_walk(text, name, at_s)
@@ -62,7 +62,7 @@ def _check_text(data: bytes, zone: str, at_s: int) -> None:
 
 
 def _check_views(text: str, zone: str, at_s: int) -> int:
-    """The next tick is later, and looking back from it agrees with that."""
+    """Checks that the next tick is later and agrees with the last tick before it; returns it."""
     next_ms = cron.next_after(text, zone, at_s * _MS)
     if not next_ms:
         return 0

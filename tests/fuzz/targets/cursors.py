@@ -1,4 +1,4 @@
-"""Cursors: whatever a client sends is a place that this query gave, or nothing."""
+"""Cursors: any text decodes to a position that this query has returned, or to None."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Reads a cursor."""
+    """Decodes a cursor."""
     source = Source(data)
     kind, query = source.pick(_KINDS), source.pick(_QUERIES)
     text = source.rest().decode("utf-8", "surrogateescape")

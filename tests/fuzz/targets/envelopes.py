@@ -1,4 +1,4 @@
-"""What the owner of results keeps: its events and its images give what was written, or the documented error."""
+"""Data of the result owner: its events and images decode to the written state, or raise the documented error."""
 
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.topologies.microservices.state.envelopes import Envelope, Envelopes
@@ -7,7 +7,7 @@ from tests.unit.core.test_envelopes import PLENTY, store
 
 
 def seeds() -> list[bytes]:
-    """Two envelopes, and the events that keep a third."""
+    """Two envelopes, and the events that store a third."""
     envelopes = Envelopes(PLENTY)
     store(envelopes, Envelope("a", DONE, 5, "words", b"out"))
     store(envelopes, Envelope("b", FAILED, 6, "", b""))

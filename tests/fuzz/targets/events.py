@@ -1,4 +1,4 @@
-"""The body of a frame: events that can be written again as they were read, or the documented error."""
+"""The body of a frame: events that encode and decode to the same again, or the documented error."""
 
 import msgspec
 
@@ -9,14 +9,14 @@ from tests.unit.core.test_image import EVENTS, eventful
 
 
 def seeds() -> list[bytes]:
-    """One event of each kind, as now and as of a later version, and those of an eventful life."""
+    """One event of each kind, as now and as of a later version, and those of an eventful history."""
     encoded = [events.encode_one(event) for event in EVENTS]
     single = [events.join([data]) for one in encoded for data in (one, deepened(one))]
     return [*single, *eventful(Desk()).bodies]
 
 
 def fuzz(data: bytes) -> None:
-    """Reads a body."""
+    """Decodes a body."""
     try:
         found = events.decode(data)
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""Frames on the socket of a directory: the same messages in whatever pieces they come, none beyond the bound."""
+"""Frames on the socket of a directory: the same messages for any division into pieces, none above the limit."""
 
 from holdfast.proto.frames import FrameReader, MalformedFrameError, framed
 from tests.fuzz.source import Source
@@ -26,7 +26,7 @@ def fuzz(data: bytes) -> None:
         at += size
     parts, is_parts_bad = _read(pieces)
     assert is_whole_bad == is_parts_bad
-    # What came in the same piece as a malformed frame is dropped with the connection.
+    # Messages in the same piece as a malformed frame are dropped with the connection.
     assert whole == parts or (is_whole_bad and parts[: len(whole)] == whole)
     assert all(len(message) <= _BYTES_MAX for message in parts)
 

@@ -1,7 +1,7 @@
-"""Requests of every method, well formed or not, one after the other: each is answered or refused with a known code.
+"""Requests of every method, valid or not, one after the other: each is answered, or refused with a known code.
 
-An input is a list of calls, some of them made of bytes that are no message. What is refused leaves the journal as it
-was, byte by byte.
+An input is a list of calls, some of them with bytes that are no message. A refused call does not change a byte of the
+journal.
 """
 
 import random
@@ -43,12 +43,12 @@ async def _fuzz(source: Source) -> None:
     for _ in range(1 + source.below(_CALLS_MAX)):
         called = source.pick(METHODS)
         requests = requests_of(source, called, ids)
-        await world.settle()  # what a call that was given up has begun is over
+        await world.settle()  # until the effects of a canceled call are over
         before = world.mark
         try:
             answers = await gateway.call(called.path, requests)
         except Refused:
-            # In a stream there may have been others before the one that was refused.
+            # In a stream, messages before the refused one may have been accepted.
             assert world.mark == before or called.name in STREAMS, f"{called.path} was refused and left a trace"
         else:
             ids += [job_id for answer in answers for job_id in _ids(answer)]
@@ -56,7 +56,7 @@ async def _fuzz(source: Source) -> None:
 
 
 async def _prepare(gateway: Gateway) -> list[str]:
-    """A job that waits, one that runs, one that has ended, and a schedule."""
+    """Makes a waiting, a running and a finished job, and a schedule; returns the ids of the jobs."""
     submitted = pb.SubmitJobsRequest(
         templates=[pb.JobTemplate(type="echo")], jobs=[pb.NewJob(payload=b"{}"), pb.NewJob(id=_ENDED)]
     )
@@ -77,6 +77,6 @@ async def _prepare(gateway: Gateway) -> list[str]:
 
 
 def _ids(answer: Message) -> list[str]:
-    """The ids of jobs that an answer names."""
+    """The job ids in a response."""
     named = [getattr(answer, "job_id", ""), *getattr(answer, "job_ids", ())]
     return [job_id for job_id in named if job_id]

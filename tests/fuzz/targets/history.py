@@ -1,4 +1,4 @@
-"""Histories of a torture, as `holdfast lab check` reads them: judged and told, or refused with the file's name.
+"""Histories of a torture run, as `holdfast lab check` reads them: judged and printed, or refused with the file's name.
 
 An input is a sound history after some changes to its records, or the text of its two files.
 """
@@ -25,7 +25,7 @@ EXAMPLES = 80
 _LINES = "clients.jsonl"
 _TEXT, _CHANGED = 0, 1
 _CHANGES_MAX = 6
-#: More would show nothing else.
+#: More records would test nothing else.
 _RECORDS_MAX = 30
 _WORDS = ("first", "second", "submit", "retry", "op1", "op2", "hourly", "fired")
 
@@ -38,7 +38,7 @@ def _folder() -> tuple[tempfile.TemporaryDirectory[str], Path]:
 
 @cache
 def _sound() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The same as plain values."""
+    """A sound history as plain values."""
     run, records = sound()
     return msgspec.to_builtins(run), msgspec.to_builtins(records)
 
@@ -60,7 +60,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Judges a folder, and tells what became of it in every way."""
+    """Judges a folder, and prints the verdict in every format."""
     source = Source(data)
     if source.below(2) == _TEXT:
         parts = [*unpacked(source.rest()), b"", b""]
@@ -109,7 +109,7 @@ def _changed(source: Source) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def _other(source: Source, one: dict[str, Any], another: dict[str, Any]) -> dict[str, Any]:
-    """The same with one value changed, to one of another record or to something else."""
+    """The record with one value changed, to that of another record or to a new one."""
     name = source.pick(sorted(one))
     value = another.get(name, one[name]) if source.below(3) == 0 else _like(source, one[name])
     return {**one, name: value}

@@ -1,7 +1,6 @@
-"""Bodies of every route that takes one: answered with a status of its document, and no trace of what is refused.
+"""Bodies of every route that takes one: the status is one that the OpenAPI document names, and a refusal has no effect.
 
-An input chooses a route, and says its body: names that the route knows or does not, values of any kind, written as
-nobody should write them.
+An input chooses a route and its body: known and unknown names, and values of any kind, valid or malformed.
 """
 
 import json
@@ -77,7 +76,7 @@ _VALUES = (
         "31536001",
     ),
 )
-#: What people would say there.
+#: Valid values by name.
 _SENSE = {
     "after": ('"2030-01-01T00:00:00Z"',),
     "at": ('"2040-01-31T09:00:00Z"',),
@@ -114,7 +113,7 @@ _ERROR = 400
 
 
 class _Chosen(msgspec.Struct):
-    """Routes that take a body, with what their bodies may say, and the statuses that they may have."""
+    """Routes that take a body, with the names in their bodies, and their documented statuses."""
 
     routes: list[Route]
     names: list[list[str]]
@@ -159,7 +158,7 @@ _known: list[_Chosen] = []
 
 
 def _chosen(routes: Sequence[Route]) -> _Chosen:
-    """The same for every input, so made once."""
+    """The routes with a body, computed once, because they are the same for every input."""
     if not _known:
         described = json.loads(document(routes, "0"))["paths"]
         taking = [route for route in routes if route.body is not None]
@@ -170,7 +169,7 @@ def _chosen(routes: Sequence[Route]) -> _Chosen:
 
 def _statuses(route: Route, described: dict[str, Any]) -> set[int]:
     row = described.get(route.path, {}).get(route.method.lower())
-    if row is None:  # a short form, of which the document says nothing
+    if row is None:  # a short form, which is not in the document
         return {*route.answers, *route.problems, 200, 201, 202, 400, 403, 404, 409, 413, 415, 422, 429}
     return {int(status) for status in row["responses"]}
 

@@ -1,4 +1,4 @@
-"""What arrives on a connection of HTTP: the same answers in whatever pieces it comes, none a fault of the server."""
+"""Bytes on an HTTP connection: the same responses for any division into pieces, and no server error."""
 
 from holdfast import limits
 from tests.fuzz.http_line import Line, Said, check_statuses
@@ -57,7 +57,7 @@ async def _fuzz(stream: bytes, sizes: list[int], haste: int) -> None:
     pieces: list[bytes] = []
     at = 0
     while at < len(stream):
-        # Of a long one the rest comes together, so that no input takes for ever.
+        # The rest of a long stream is one piece, which bounds the time of an input.
         size = sizes[len(pieces) % len(sizes)] if len(pieces) < 200 else len(stream)
         pieces.append(stream[at : at + size])
         at += size
@@ -80,7 +80,7 @@ async def _answers(pieces: list[bytes], haste: int) -> tuple[list[Said], int]:
 
 
 def _same(one: list[Said], other: list[Said]) -> bool:
-    """Where a connection is cut off because of what is no request, what is said last depends on what had arrived."""
+    """Whether the responses are equal, apart from a last error, which depends on the bytes that had arrived."""
     count = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     rests = one[count:], other[count:]
     return all(len(rest) <= 1 and all(said.status >= _ERROR for said in rest) for rest in rests)

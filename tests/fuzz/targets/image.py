@@ -1,4 +1,4 @@
-"""The image of a ledger, in chunks: the state that it was made from, or the documented error."""
+"""The image of a ledger, in chunks: it loads as the state that it was made from, or raises the documented error."""
 
 import msgspec
 
@@ -13,13 +13,13 @@ _CONFIG = LedgerConfig(aging_ms=60_000, dedup_keys_max=0)
 
 
 def seeds() -> list[bytes]:
-    """The image of an eventful life, and of none."""
+    """The images of a ledger with an eventful history and of an empty one."""
     chunks = list(image.dump(eventful(Desk()).ledger))
     return [packed(chunks), packed(map(deepened, chunks)), packed(image.dump(Desk().ledger))]
 
 
 def fuzz(data: bytes) -> None:
-    """Reads the chunks; what they give has an image that gives the same."""
+    """Loads the chunks; the image of the loaded ledger must load as the same state."""
     try:
         ledger = image.load(unpacked(data), _CONFIG)
     except msgspec.MsgspecError:

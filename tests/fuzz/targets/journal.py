@@ -1,8 +1,7 @@
-"""The directory of a journal after damage: opening it gives what was durable, or refuses and changes nothing.
+"""The directory of a damaged journal: opening it returns the durable frames, or refuses and changes nothing.
 
-The bytes are a list of damages to one of a few directories whose frames are known. A frame that lies in the file as it
-was written may be lost to nothing; one that the damage has touched may be cut only at the end of a journal that was not
-closed, and only where a copy is kept.
+The bytes are a list of damages to one of a few directories whose frames are known. An intact frame must never be lost.
+A damaged frame may be cut only at the end of a journal that was not closed, and only if a copy is kept.
 """
 
 import random
@@ -24,7 +23,7 @@ _SEGMENT = re.compile(r"\d{20}-\d{10}\.seg")
 
 
 class _Lying(NamedTuple):
-    """A frame as it was written: in which file, where, and what it says."""
+    """A frame as it was written: its file, its offset, and its content."""
 
     file: str
     offset: int
@@ -58,7 +57,7 @@ def _written(bodies: list[bytes], segment_bytes: int, *, is_closed: bool) -> _Ba
 
 
 def _base(files: dict[str, bytes], *, is_closed: bool) -> _Base:
-    """Where each frame lies, by the bytes of its body: they are masked, so each is looked for by its header."""
+    """The files with the place of each frame, computed from the sizes of the frames before it in its segment."""
     journal = _open(SimDisk(random.Random(0), files))
     frames = list(journal.replay())
     segments = [info for info in journal.segments() if info.name in files]
@@ -102,7 +101,7 @@ def fuzz(data: bytes) -> None:
     for _ in range(1 + source.below(_DAMAGES_MAX)):
         _damage(source, files)
     if not any(_SEGMENT.fullmatch(name) for name in files):
-        return  # nothing is left that could say that there was something
+        return  # without a segment the journal cannot be told from a new one
     before = {name: bytes(content) for name, content in files.items()}
     disk = SimDisk(random.Random(0), before)
     try:
@@ -150,7 +149,7 @@ def _damage(source: Source, files: dict[str, bytearray]) -> None:
 
 
 def _check_refusal(error: JournalDamagedError | JournalVersionError, base: _Base, files: dict[str, bytes]) -> None:
-    """Nothing is refused that was not changed, and the message says where to look."""
+    """Checks that the directory was changed, and that the message names the place of the damage."""
     assert files != base.files, "an undamaged directory was refused"
     if isinstance(error, JournalDamagedError):
         assert error.file in error.message
@@ -161,7 +160,7 @@ def _check_refusal(error: JournalDamagedError | JournalVersionError, base: _Base
 
 
 def _check_kept(base: _Base, files: dict[str, bytes], frames: list[tuple[int, bytes]], *, has_copy: bool) -> None:
-    """What was given back is what was written, from the first file on, and as far as it had to be."""
+    """Checks that the frames are those written since the first segment, and that only allowed ones are missing."""
     first = min(name for name in files if _SEGMENT.fullmatch(name))
     written = [frame for frame in base.frames if frame.file >= first]
     given = [(frame.first_position, frame.body) for frame in written[: len(frames)]]

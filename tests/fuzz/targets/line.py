@@ -1,4 +1,4 @@
-"""What the owner of the line keeps: its events and its images give what was written, or the documented error."""
+"""Data of the queue owner: its events and images decode to the written state, or raise the documented error."""
 
 from holdfast.topologies.microservices.state.waiting_jobs import WaitingJobs, WaitingTicket
 from tests.fuzz.owners import fuzz_owner, owner_seeds

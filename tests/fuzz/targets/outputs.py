@@ -1,4 +1,4 @@
-"""What jobs leave behind: the output of a failed one, which whoever looks at it reads."""
+"""Outputs of failed jobs, which clients and the dashboard read as failure descriptions."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from holdfast.server.http.strict_json import is_json
 
 
 def seeds() -> list[bytes]:
-    """Failures as they are written, and others."""
+    """A valid failure description, and invalid ones."""
     good = msgspec.json.encode(Failure("ValueError", "no", "Traceback"))
     return [
         good,
@@ -21,7 +21,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Reads the bytes as what is known of a failure, and asks whether they can be shown."""
+    """Reads the bytes as a failure description, and checks whether they are JSON."""
     failure = failure_of(data)
     assert failure_of(msgspec.json.encode(failure)) == failure
     assert len(bounded(data)) <= limits.FAILURE_BYTES_MAX

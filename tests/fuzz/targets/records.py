@@ -1,4 +1,4 @@
-"""What the owner of records keeps: its events and its images give what was written, or the documented error."""
+"""Data of the job owner: its events and images decode to the written state, or raise the documented error."""
 
 from holdfast.core.lifecycle import QUEUED, RUNNING, State
 from holdfast.topologies.microservices.state.records import Records
@@ -7,7 +7,7 @@ from tests.unit.core.test_records import Desk
 
 
 def seeds() -> list[bytes]:
-    """A few jobs, with the events that made them so."""
+    """A few jobs in several states, with their events."""
     desk = Desk()
     desk.create("a", payload=b"p", request_id="key")
     desk.create("a", request_id="key")

@@ -1,8 +1,8 @@
-"""What roles of the pipeline ask of each other: any body is answered or refused, and spoils nothing for others.
+"""Requests between roles of the pipeline: any body is answered or refused, and affects no other request.
 
-One queue process, an exchange that routes to it and a coordinator are asked one thing after the other, in JSON and in
-MessagePack. After each, whoever looks at them sees them; an exchange hands on nothing that its queue process refuses;
-and what a coordinator writes down is what the database can hold.
+A queue process, an exchange that routes to it and a coordinator receive requests one after the other, in JSON and in
+MessagePack. After each request the state of all three can be read, the exchange passes on nothing that its queue
+process refuses, and the database can hold the data that the coordinator stores.
 """
 
 import json
@@ -27,13 +27,13 @@ IS_GUIDED = False
 _REQUESTS_MAX = 5
 _FAULT = 500
 _BITS_64 = 1 << 64
-#: Numbers that JSON can say.
+#: Large numbers that JSON can express.
 _LARGE = (_BITS_64 // 2, _BITS_64 - 1, _BITS_64, 10**400, -(10**400))
 _TICKET = {"job_id": "a", "route": "echo", "queue": "default", "priority": 5, "number": 1, "deliveries": 1}
-#: A ticket with something that it does not have, and that never ends.
+#: A ticket with an unknown field that is nested very deeply.
 _DEEP = b"\x81\xa4jobs\x91\x81\xa1x" + DEEP
 _DEEP_JSON = b'{"jobs":[{"x":' + DEEP_JSON
-#: What roles would say there.
+#: Valid values by field name.
 _SENSE: dict[str, tuple[object, ...]] = {
     "jobs": ([_TICKET], [_TICKET, {**_TICKET, "job_id": "b", "priority": 9}]),
     "job_id": ("a", "b", "c"),
@@ -50,7 +50,7 @@ _SENSE: dict[str, tuple[object, ...]] = {
 }
 
 
-#: Without these little is said.
+#: Fields that are always set, because most requests need them.
 _NEEDED = ("worker_id", "job_id")
 
 
@@ -62,7 +62,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Asks one thing after the other."""
+    """Sends one request after the other."""
     run(_fuzz(Source(data)))
 
 
@@ -94,7 +94,7 @@ def _body(source: Source, route: Route, *, is_packed: bool) -> bytes:
 
 
 def _said(source: Source, kind: Any) -> Any:  # noqa: ANN401 - any type, and any value
-    """Mostly of this type, and odd."""
+    """An odd value, mostly of this type."""
     if source.is_one_in(8):
         return source.pick((None, True, 1.5, 7, "", [], {}, [None]))
     words = [_text(source) for _ in range(1 + source.below(2))]
@@ -119,7 +119,7 @@ def _text(source: Source) -> str:
 
 
 def _packable(value: Any) -> Any:  # noqa: ANN401 - anything
-    """The same with numbers that MessagePack has."""
+    """The value with its numbers limited to those of MessagePack."""
     if isinstance(value, dict):
         return {name: _packable(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Settings from files, the environment and flags: read, or refused with the name of what is wrong."""
+"""Settings from files, the environment and flags: read, or refused with the name of the wrong setting."""
 
 import tempfile
 from functools import cache
@@ -45,7 +45,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Loads settings of one kind from one place."""
+    """Loads settings of one kind from one source."""
     source = Source(data)
     kind, where = source.pick(_KINDS), source.below(4)
     try:

@@ -1,4 +1,4 @@
-"""The file of a snapshot after damage: its chunks as they were written, or an error that names the file."""
+"""The damaged file of a snapshot: its chunks as they were written, or an error that names the file."""
 
 import random
 from functools import cache
@@ -35,5 +35,5 @@ def fuzz(data: bytes) -> None:
         assert data != good, "an undamaged file was refused"
         assert name in error.message
     else:
-        # Another header is another snapshot: its checksum is its own.
+        # A valid other header makes it another snapshot, with a checksum of its own.
         assert data[:68] != good[:68] or tuple(chunks) == _CHUNKS

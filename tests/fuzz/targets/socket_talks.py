@@ -1,7 +1,7 @@
-"""What is said on the socket of a directory: answered, or its connection is dropped, and no other one notices.
+"""Bytes on the socket of a directory: answered, or the connection is dropped, and no other connection is affected.
 
-An input is what one client sends: a first byte, then frames with calls or with a worker's messages, well formed or
-not, in pieces of any size. Another client asks before and after, and is answered.
+An input is the data of one client: a first byte, then frames with calls or with a worker's messages, valid or not, in
+pieces of any size. Another client makes a call before and after, and is answered.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Lets one client talk."""
+    """Sends the data of one client."""
     run(_fuzz(Source(data)))
 
 
@@ -51,7 +51,7 @@ async def _fuzz(source: Source) -> None:
     stream = kind + b"".join(_frame(source, kind, ids) for _ in range(1 + source.below(_MESSAGES_MAX)))
     at = number = 0
     while at < len(stream) and not talker.is_over:
-        # Of a long one the rest comes together, so that no input takes for ever.
+        # The rest of a long stream is one piece, which bounds the time of an input.
         size = sizes[number % 2] if number < 200 else len(stream)
         talker.send(stream[at : at + size])
         at, number = at + size, number + 1
@@ -69,7 +69,7 @@ async def _fuzz(source: Source) -> None:
 
 
 def _check(message: Message) -> None:
-    """Nothing is the server's fault."""
+    """Checks that the message reports no server error."""
     codes = {code.value for code in Code} - {Code.INTERNAL.value}
     if isinstance(message, pb.Reply):
         assert not message.code or message.code in codes, message
@@ -78,7 +78,7 @@ def _check(message: Message) -> None:
 
 
 async def _submitted(client: "_Client") -> list[str]:
-    """The ids of two jobs that a client submits, which shows that it is served."""
+    """Submits two jobs, to show that the client is served; returns their ids."""
     request = pb.SubmitJobsRequest(templates=[pb.JobTemplate(type="echo")], jobs=[pb.NewJob(), pb.NewJob()])
     call = pb.Call(id=1, method="JobService/SubmitJobs", body=request.SerializeToString())
     client.send(b"" if client.has_begun else CONVERSATION)
@@ -94,7 +94,7 @@ async def _submitted(client: "_Client") -> list[str]:
 
 
 def _frame(source: Source, kind: bytes, ids: list[str]) -> bytes:
-    """One message as it travels; at times longer or shorter than it says."""
+    """One message with its length, which is sometimes wrong."""
     message = message_bytes(source, pb.WorkerMessage if kind == WORKER else pb.Call, ids)
     data = framed(message if kind == WORKER else call_bytes(source, message, ids))
     if source.is_one_in(16):
@@ -103,7 +103,7 @@ def _frame(source: Source, kind: bytes, ids: list[str]) -> bytes:
 
 
 class _Client(asyncio.Transport):
-    """One client's end, which takes everything at once."""
+    """The client's end of a connection; it accepts all data at once."""
 
     def __init__(self, server: SocketServer) -> None:
         super().__init__()
@@ -114,23 +114,23 @@ class _Client(asyncio.Transport):
         self._connection.connection_made(self)
 
     def send(self, data: bytes) -> None:
-        """Some bytes arrive."""
+        """Delivers bytes to the server."""
         if data and not self.is_over:
             self.has_begun = True
             self._connection.data_received(data)
 
     @property
     def is_answered(self) -> bool:
-        """Whether something came since the last time."""
+        """Whether data has come since the last call of `answers`."""
         return bool(self._written)
 
     def answers(self, kind: type[Message]) -> list[Message]:
-        """What was answered since the last time."""
+        """The responses since the last call."""
         data, self._written = bytes(self._written), bytearray()
         return [kind.FromString(message) for message in self._reader.feed(data)]
 
     def leave(self) -> None:
-        """It closes the connection, unless that has happened."""
+        """Closes the connection, unless the server has closed it."""
         if not self.is_over:
             self._connection.eof_received()
         self._connection.connection_lost(None)
@@ -139,10 +139,10 @@ class _Client(asyncio.Transport):
         self._written += data
 
     def pause_reading(self) -> None:
-        """Nothing arrives meanwhile, because nothing is sent."""
+        """Does nothing: the test decides when bytes arrive."""
 
     def resume_reading(self) -> None:
-        """And again."""
+        """Does nothing, like `pause_reading`."""
 
     def is_closing(self) -> bool:
         return self.is_over

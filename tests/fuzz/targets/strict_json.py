@@ -1,4 +1,4 @@
-"""JSON from strangers: what every reader reads alike, or the documented error."""
+"""JSON from clients: a value on which every parser agrees, or the documented error."""
 
 import json
 import math
@@ -30,13 +30,13 @@ _TEXTS = (
 
 
 def seeds() -> list[bytes]:
-    """Good ones, and a few of the others."""
+    """Valid JSON, and some invalid texts."""
     deep = b"[" * 100_000 + b"]" * 100_000
     return [*(text.encode() for text in _TEXTS), b'"\xff"', deep, b'{"a":' * 2_000 + b"1" + b"}" * 2_000]
 
 
 def fuzz(data: bytes) -> None:
-    """Reads a text, and compares what it says with what Python's own reader says."""
+    """Parses a text and compares the value with that of Python's own parser."""
     try:
         value = parse(data)
     except InvalidArgumentError as error:

@@ -1,4 +1,4 @@
-"""Tokens: nobody is let in but by the exact one, and a file that is not as it was written is refused whole."""
+"""Tokens: only the exact token is admitted, and an invalid token file is refused as a whole."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ def _written(rows: list[dict[str, object]]) -> bytes:
 
 
 def seeds() -> list[bytes]:
-    """A file as it is written, and what somebody might show."""
+    """Valid and invalid token files, and presented tokens."""
     rows = [_row("ci", _TOKEN, created_at_ms=1), _row("old", _OLD, expires_at_ms=_NOW_MS - 1)]
     deep = b'{"format":1,"tokens":[],"x":' + DEEP_JSON
     files = [_written(rows), _written([]), b"", b"{}", DEEP_JSON, deep]
@@ -44,7 +44,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Reads a file, or looks at what somebody shows."""
+    """Reads a token file, or checks a presented token."""
     if data[:1] < _SHOWN or data[0] % 2 == 0:
         _check_file(data[1:])
     else:

@@ -1,4 +1,4 @@
-"""Headers of a trace: a context that is well formed, or none; nothing that comes with a request refuses its job."""
+"""Headers of a trace: a valid context or none; no header of a request causes a refusal of its job."""
 
 import re
 
@@ -11,14 +11,14 @@ _ZEROS = re.compile(r"[0-9a-f]{2}-(0{32}|[0-9a-f]{32}-0{16})-")
 
 
 def seeds() -> list[bytes]:
-    """Contexts of this version and of one to come, with and without a state; and some that are none."""
+    """Contexts of this version and of a later one, with and without a state; and invalid ones."""
     good = (_PARENT, f"{_PARENT}\nvendor=value,other=1", f"{_PARENT.replace('00-', '01-', 1)}-more", f" {_PARENT} ")
     none = (f"00-{'0' * 32}-{'1' * 16}-01", f"00-{'1' * 32}-{'0' * 16}-01", _PARENT.replace("00-", "ff-", 1))
     return [text.encode() for text in (*good, *none)]
 
 
 def fuzz(data: bytes) -> None:
-    """Reads a pair of headers, and lets a job carry what they say."""
+    """Reads a pair of headers, and adds their context to a job."""
     parent, _, state = data.decode("utf-8", "surrogateescape").partition("\n")
     context = trace_context(parent, state)
     assert context == sent_context([("traceparent", parent), ("tracestate", state)])

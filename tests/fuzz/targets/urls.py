@@ -1,4 +1,4 @@
-"""Where things are, as people write it: read as it is meant, or refused with a sentence that shows no password."""
+"""URLs and addresses that users write: parsed, or refused with a message that shows no password."""
 
 import re
 
@@ -15,12 +15,12 @@ _TEXTS = (
 
 
 def seeds() -> list[bytes]:
-    """Good ones, and a few of the others."""
+    """Valid URLs, and some invalid ones."""
     return [text.encode() for text in _TEXTS]
 
 
 def fuzz(data: bytes) -> None:
-    """Reads the text as each kind of place."""
+    """Parses the text as a URL of each kind."""
     text = data.decode("utf-8", "surrogateescape")
     _check_ensemble(text)
     addresses = addresses_of(text)

@@ -1,4 +1,4 @@
-"""The ports on the wire of the pipeline: any bytes are answered, or refused with a known code and without a trace."""
+"""Calls of the pipeline's ports over HTTP: any bytes are answered, or refused with a known code and without effect."""
 
 import msgspec
 
@@ -33,7 +33,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Asks one method, and takes the same bytes for an answer of it."""
+    """Calls one method with the bytes, and reads the same bytes as its response."""
     source = Source(data)
     name = source.pick(_NAMES)
     body = source.rest()

@@ -1,4 +1,4 @@
-"""What the nodes of an ensemble hold: records, results and introductions as they were written, or one known error."""
+"""Data of the nodes of an ensemble: records, results and introductions as they were written, or one known error."""
 
 from holdfast.core.lifecycle import RUNNING
 from holdfast.core.model import Extra, Result, Template
@@ -26,7 +26,7 @@ def seeds() -> list[bytes]:
 
 
 def fuzz(data: bytes) -> None:
-    """Reads a node as each kind in turn."""
+    """Decodes a node as one of the three kinds."""
     source = Source(data)
     kind = source.below(3)
     node = ReadNode(source.rest(), _STAT)
