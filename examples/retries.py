@@ -18,7 +18,7 @@ def fetch(url: str) -> str:
     if url == "gone":
         raise PermanentError("410 Gone")
     if url == "bug":
-        raise KeyError("a mistake that no second try mends")
+        raise KeyError("a bug that a retry does not fix")
     return f"{url} after {attempt} attempts"
 
 

@@ -20,7 +20,7 @@ from holdfast_lab.torture.report import numbers_of
 from holdfast_lab.torture.run import Settings, Torture
 
 T = TypeVar("T")
-#: The rules of the judge that every campaign puts to the test.
+#: The rules of the judge that every campaign must test and keep.
 KEPT = (
     *("lost", "unasked", "invisible", "duplicated", "doubly terminal", "unfinished", "illegal", "drained"),
     *("two leases", "ran after cancel", "hung", "interfaces", "sound", "calls", "faults"),
@@ -49,7 +49,7 @@ def victims(candidates: Iterable[T], each: int, draw: random.Random) -> list[T]:
 
 
 def besieged(topology: str, folder: Path, own: Mapping[str, int], chance: int) -> list[Record]:
-    """Fire each fault this often at a topology under load, and judge the records, which are returned.
+    """Fires each fault this often at a topology under load, judges the records, and returns them.
 
     The load, the faults and the rules are those of the torture. `kill worker` is the fault `kill`, aimed at a role.
     """

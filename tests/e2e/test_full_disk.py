@@ -1,4 +1,4 @@
-"""Full disk: which requests the server refuses, which go on, and how it recovers."""
+"""Full disk: which requests the server refuses, which continue, and how it recovers."""
 
 import contextlib
 import errno

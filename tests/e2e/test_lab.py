@@ -142,7 +142,7 @@ def test_bad_arguments_and_places_are_refused_at_once(fleet: Fleet) -> None:
     assert taken.log == "holdfast: --out must be a new or empty directory, got full\n"
     nothing = fleet.start("lab", "report", "full")
     assert nothing.wait() == 4
-    assert "results.json must be what a comparison left" in nothing.log
+    assert "results.json must be the results of a comparison" in nothing.log
 
 
 async def test_topology_that_cannot_start_is_a_refusal_among_the_results(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_tests_that_start_engines_through_the_product_are_skipped(root: Path, en
 def test_engines_that_cannot_be_installed_stop_make_in_ci_alone(
     root: Path, environment: dict[str, str], ci: str, status: int
 ) -> None:
-    """`make engines` fails in CI if engines are missing, goes on elsewhere, and with APT=no installs nothing."""
+    """`make engines` fails in CI if engines are missing, continues elsewhere, and with APT=no installs nothing."""
     make = shutil.which("make")
     assert make is not None
     witness = Path(environment["HOME"]) / "called"

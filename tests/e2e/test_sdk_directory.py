@@ -195,7 +195,7 @@ def test_job_of_a_worker_that_was_killed_while_it_served_runs_again_at_once(
 
 
 def test_wait_ends_in_time_while_the_server_stands_still(processes: Processes, module: ModuleType) -> None:
-    """A wait for a result ends at its timeout while the server is stopped, and works after the server goes on."""
+    """A wait for a result ends at its timeout while the server is stopped, and works after the server continues."""
     server = processes.serve()
     job = module.double.submit(4)
     server.send_signal(signal.SIGSTOP)

@@ -48,7 +48,7 @@ def test_retries(root: Path) -> None:
         "flaky after 3 attempts",
         "busy after 2 attempts",
         "failed: PermanentError: 410 Gone",
-        "failed: KeyError: 'a mistake that no second try mends'",
+        "failed: KeyError: 'a bug that a retry does not fix'",
     ]
 
 

@@ -42,7 +42,7 @@ if __name__ == "__main__":
 
 
 def test_job_that_kills_its_process_fails_alone(tmp_path: Path) -> None:
-    """A job that kills its child process fails, and the program and its other jobs go on."""
+    """A job that kills its child process fails, and the program and its other jobs continue."""
     (tmp_path / "shop.py").write_text(PROGRAM)
     command = [sys.executable, "shop.py"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False)

@@ -51,7 +51,7 @@ def refused_with(code: grpc.StatusCode, wire: Wire) -> Callable[[], bool]:
 
 
 def test_server_closes_while_it_runs_and_its_own_worker_goes_on(fleet: Fleet) -> None:
-    """After the first token is created, a running server refuses calls without a token, and its worker goes on."""
+    """After the first token is created, a running server refuses calls without a token, and its worker continues."""
     program, wire = fleet.up()
     first = wire.submit()
     wire.wait_for(first.job_id)

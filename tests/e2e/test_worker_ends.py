@@ -86,7 +86,7 @@ def test_job_of_a_killed_worker_is_taken_over(fleet: Fleet, tmp_path: Path, job_
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
 def test_jobs_outlive_a_restart_of_the_server(fleet: Fleet, tmp_path: Path, ending: signal.Signals) -> None:
-    """Jobs in threads, processes and on the loop go on while the server restarts, and each is reported once."""
+    """Jobs in threads, processes and on the loop continue while the server restarts, and each is reported once."""
     port = stable_port()
     server, wire = fleet.server("--lease-ms", TEN_MINUTES, port=port)
     app_worker(fleet, wire, "-c", "4")
@@ -127,7 +127,7 @@ def test_recycling_keeps_every_job(fleet: Fleet, tmp_path: Path, mode: str) -> N
 
 
 def test_worker_without_a_sound_slot_replaces_itself(fleet: Fleet, tmp_path: Path) -> None:
-    """A worker whose slots all hold written-off attempts replaces itself and goes on."""
+    """A worker whose slots all hold written-off attempts replaces itself and continues."""
     _, wire = fleet.server()
     worker = app_worker(fleet, wire, "-c", "1", "--kill-grace-ms", "100")
     stuck = one(wire, "thread.stuck", tmp_path / "pid", timeout_ms=200)
@@ -149,7 +149,7 @@ def test_worker_that_grows_too_large_replaces_itself(fleet: Fleet) -> None:
 
 
 def test_blocked_loop_is_named(fleet: Fleet) -> None:
-    """A worker logs an async handler that blocks its loop, with the job id, and goes on afterwards."""
+    """A worker logs an async handler that blocks its loop, with the job id, and continues afterwards."""
     _, wire = fleet.server()
     worker = app_worker(fleet, wire)
     job_id = one(wire, "async.block")

@@ -59,7 +59,7 @@ def test_worker_that_is_asked_to_drain_finishes_and_ends(fleet: Fleet, tmp_path:
 
 
 def test_drained_worker_of_up_is_not_started_again(fleet: Fleet) -> None:
-    """`holdfast up` does not restart its worker after a remote drain, and its server goes on."""
+    """`holdfast up` does not restart its worker after a remote drain, and its server continues."""
     up, wire = fleet.up("--worker-id", "beside")
     drain(wire, "beside")
     eventually(lambda: up.lines("role_left"))

@@ -157,7 +157,7 @@ def test_worker_killed_with_the_steward_is_noticed(shop: Shop) -> None:
 
 
 def test_worker_that_only_stands_still_keeps_its_session(shop: Shop) -> None:
-    """The guard of a stopped worker leaves its session open, and the worker's job goes on."""
+    """The guard of a stopped worker leaves its session open, and the worker's job continues."""
     shop.open()
     shop.open()
     job = shop.app.submit("gate", ["one"])

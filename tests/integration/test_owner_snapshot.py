@@ -66,7 +66,7 @@ async def test_snapshots_of_another_process_restore_the_same_records(tmp_path: P
 
 
 async def problem_of(helper: HelperProcess) -> str:
-    """Runs the helper, and returns what it failed for."""
+    """Runs the helper, and returns the reason of its failure."""
     made = asyncio.get_running_loop().create_future()
     helper.start(made.set_result)
     return str(await made)

@@ -55,8 +55,8 @@ LATE = START + 20 * STEP
         ({}, tick(at_ms=START + STEP - 1), "before its time"),
         ({}, tick(tick_ms=START), "before its next"),
         ({}, tick(START + STEP + 1, START + STEP + 1, next_ms=START + 2 * STEP + 1), "which is wrong"),
-        ({}, tick(next_ms=START + 3 * STEP), "goes on at"),
-        ({}, tick(next_ms=START + STEP), "goes on at"),
+        ({}, tick(next_ms=START + 3 * STEP), "continues at"),
+        ({}, tick(next_ms=START + STEP), "continues at"),
         ({}, tick(outcome="skipped"), "should have been fired"),
         ({}, tick(outcome="missed", missed=1), "passed over too early"),
         ({}, tick(at_ms=LATE), "was caught up"),
@@ -111,7 +111,7 @@ def test_overlap_that_is_not_looked_at_is_noticed(overlap: str, words: str) -> N
         (set_at(START + 1), "set to what it was"),
         (set_at(START + 1, START + STEP, payload=b"x"), "was planned for"),
         (events.SchedulePaused(START + 1, "s", is_paused=False, next_ms=START + STEP), "resumed twice"),
-        (events.SchedulePaused(START + 1, "s", is_paused=True, next_ms=START + 2 * STEP), "goes on at"),
+        (events.SchedulePaused(START + 1, "s", is_paused=True, next_ms=START + 2 * STEP), "continues at"),
         (events.ScheduleDeleted(START + 1, "t"), "no schedule t"),
         (events.Ticked(START + STEP, "t", START + STEP, "fired", 0, 0, TEMPLATE, job()), "no schedule t"),
     ],
@@ -129,5 +129,5 @@ def test_tick_of_a_paused_schedule_is_noticed() -> None:
     with pytest.raises(ModelViolation, match="while it was paused"):
         stream.feed(tick())
     stream = Stream().feed(set_at(), events.SchedulePaused(START + 1, "s", is_paused=True, next_ms=START + STEP))
-    with pytest.raises(ModelViolation, match="goes on at"):
+    with pytest.raises(ModelViolation, match="continues at"):
         stream.feed(events.SchedulePaused(LATE, "s", is_paused=False, next_ms=START + STEP))

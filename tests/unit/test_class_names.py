@@ -29,6 +29,6 @@ def test_class_name_occurs_once(root: Path) -> None:
 
 
 def test_second_class_of_a_name_is_found() -> None:
-    """A class within a function and one of another module count."""
+    """The check also finds a second class within a function or in another module."""
     files = {"a.py": "class Job: ...", "b.py": "def f():\n    class Job: ...", "proto/c_pb2.py": "class Job: ..."}
     assert places_of_classes(files) == {"Job": ["a.py", "b.py"]}

@@ -13,7 +13,7 @@ from holdfast.topologies.table import NAMES, TOPOLOGIES, declared
 from tests.unit.test_layers import imports, is_within, sources
 
 TABLES = frozenset({"cli/command_table.py", "sdk/url_schemes.py", "topologies/table.py"})
-#: The embedded topology is what commands, dashboards and tests use where there is no server; it cannot be deleted.
+#: Commands, dashboards and tests use the embedded topology where there is no server, so it cannot be deleted.
 USERS_OF_EMBEDDED = frozenset({"cli/connection.py", "cli/server.py", "testing/clock.py", "topologies/dashboard.py"})
 
 
@@ -27,7 +27,7 @@ def references(file: str, text: str, package: str) -> list[str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_tables_name_the_modules_of_a_topology(root: Path, name: str) -> None:
-    """A topology is gone once its folder and its rows are: no other file imports it."""
+    """No other file imports a topology, so that deleting its folder and its rows removes it."""
     package = f"holdfast.topologies.{name}"
     users = {
         file
@@ -48,20 +48,20 @@ def test_only_tables_name_the_modules_of_a_topology(root: Path, name: str) -> No
     ],
 )
 def test_reference_to_a_topology_is_found(text: str) -> None:
-    """An import and a string both count, wherever they stand."""
+    """The check finds imports and strings at any place in a file."""
     assert len(references("cli/server.py", text, "holdfast.topologies.pipeline")) == 1
     assert references("cli/server.py", text, "holdfast.topologies.zookeeper") == []
 
 
 def test_tables_import_no_topology(root: Path) -> None:
-    """Rows name modules as text, so that a process loads the topology that it needs alone."""
+    """Rows name modules as text, so that a process loads only the topology that it needs."""
     files = sources(root)
     found = [name for file in TABLES for name in imports(file, files[file]) if is_within(name, "holdfast.topologies")]
     assert found == []
 
 
 def test_every_row_names_what_exists() -> None:
-    """Programs, declarations, openers, places and commands can be loaded."""
+    """The programs, declarations, openers, places and commands of all rows can be loaded."""
     targets = [
         *(target for entry in TOPOLOGIES for target in (entry.program, entry.capabilities)),
         *(target for scheme in SCHEMES for target in (scheme.opener, scheme.place) if target),
@@ -78,7 +78,7 @@ def test_every_topology_of_the_table_can_be_set() -> None:
 
 
 def test_every_topology_has_a_folder_and_a_declaration_of_its_own(root: Path) -> None:
-    """The table lists the folders, and no two topologies declare themselves under one name."""
+    """The table lists exactly the folders, and no two topologies declare the same name."""
     folders = [path.parent.name for path in (root / "src/holdfast/topologies").glob("*/__init__.py")]
     assert sorted(folders) == sorted(NAMES)
     assert len({one.backend for one in declared()}) == len(NAMES)

@@ -1,7 +1,7 @@
 """The permanent record of a campaign: one small file with what was run, on which code, and the result.
 
 A campaign is a long run that tries to break a guarantee: torture, the simulator, kills, fuzzing. Each of these programs
-writes such a file itself if it gets a folder (`--evidence`), whatever the verdict is.
+writes such a file itself, for every verdict, if it gets a folder (`--evidence`).
 """
 
 import itertools

@@ -118,7 +118,7 @@ async def test_fault_fires_or_says_why_not(arena: FullArena, kind: str, monkeypa
 
 
 async def test_aimed_fault_hits_its_aim_alone(arena: FullArena) -> None:
-    """It has the aim in its kind; where there is none of that name, it is not fired."""
+    """An aimed fault names its aim in its kind, hits nothing else, and is not fired if the aim does not exist."""
     role = arena.seats[0].role
     fault = fault_of(f"kill {role}")
     assert fault.kind == f"kill {role}"

@@ -166,7 +166,7 @@ def test_model_objects_to_a_gap_in_the_stream() -> None:
     """The model rejects events with a gap or a repetition in their positions."""
     model = fed(created(1, "a"))
     for position in (1, 3):
-        with pytest.raises(ModelViolation, match="goes on at"):
+        with pytest.raises(ModelViolation, match="continues at"):
             model.feed(msgspec.msgpack.encode([created(2, "b")]), position)
 
 

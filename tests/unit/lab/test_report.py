@@ -87,10 +87,10 @@ def test_report_without_any_figures_can_be_written(tmp_path: Path) -> None:
 
 def test_what_is_no_comparison_is_refused(tmp_path: Path) -> None:
     """Loading a folder without results, or with another file of that name, fails with an error that names the file."""
-    with pytest.raises(FailedPreconditionError, match=r"results\.json must be what a comparison left"):
+    with pytest.raises(FailedPreconditionError, match=r"results\.json must be the results of a comparison"):
         load(tmp_path)
     (tmp_path / "results.json").write_text("[]")
-    with pytest.raises(FailedPreconditionError, match=r"results\.json must be what a comparison left"):
+    with pytest.raises(FailedPreconditionError, match=r"results\.json must be the results of a comparison"):
         load(tmp_path)
 
 
@@ -125,4 +125,4 @@ def test_messages_of_all_processes_are_added_up() -> None:
 
 def test_silent_log_is_no_count_of_zero() -> None:
     """A log without counts is an error, and not a count of zero."""
-    assert counted("one", 4, "all is well").refusal == "no server told what it counted"
+    assert counted("one", 4, "all is well").refusal == "no server logged its counts"

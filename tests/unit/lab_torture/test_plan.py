@@ -52,7 +52,7 @@ def test_kills_come_more_often_than_others() -> None:
 
 
 def test_campaign_fires_every_fault_as_often_as_asked() -> None:
-    """One at a time, in an order that the seed draws."""
+    """A campaign fires every fault the given number of times, one at a time, in an order that the seed draws."""
     counts = {"kill server": 5, "cut": 2}
     order = [strike.kinds for strike in campaign(7, counts)]
     assert sorted(order) == [("cut",)] * 2 + [("kill server",)] * 5

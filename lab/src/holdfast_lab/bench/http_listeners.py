@@ -45,7 +45,7 @@ async def listen(address: str, count: int) -> None:
     print("listening", flush=True)
     await stopped.wait()
     size, lost = sum(listener.size for listener in listeners), sum(listener.is_lost for listener in listeners)
-    print(f"{count} listeners heard {size:,} bytes; {lost} were cut off", flush=True)
+    print(f"{count} listeners received {size:,} bytes; {lost} were disconnected", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The jobs of the bench, as a user would write them; the environment says where they are kept."""
+"""The jobs of the bench, as a user would write them; the URL of the app comes from the environment."""
 
 import os
 import time

@@ -150,7 +150,7 @@ def _outlived_its_cancel(history: History, job_id: str) -> bool:
 
 
 def _accepted_us(call: Call) -> float:
-    """When it was heard that the cancel of a waiting job is accepted; never, if it was not."""
+    """Returns when the client learned that the cancel of a waiting job was accepted; infinity if it did not."""
     seen = call.answered.seen if call.answered is not None else ()
     return call.heard_us if any(one.state == QUEUED for one in seen) else inf
 

@@ -43,7 +43,7 @@ def _contradictions(history: History) -> Iterator[Suspect]:
 
 
 def _time_goes_back(history: History) -> Iterator[Suspect]:
-    """Finds a later grant with an earlier time; the time of a log never goes back, whatever the clocks do."""
+    """Finds a later grant with an earlier time; log time never goes back, even if a clock does."""
     stores: defaultdict[str, list[GrantFact]] = defaultdict(list)
     for grants in history.grants.values():
         for one in grants:

@@ -188,7 +188,7 @@ def _trust(results: Results) -> Iterator[str]:
     if runs < RUNS_MIN:
         yield f"{rule}, and never from fewer than {RUNS_MIN} runs each: here there were {runs}, so nothing is claimed."
     else:
-        equal = f"two equal topologies are told apart in {100 * chance(runs):.2g} of 100 comparisons, by chance"
+        equal = f"two equal topologies differ by chance in {100 * chance(runs):.2g} of 100 comparisons"
         yield f"{rule}. With {runs} runs each, {equal}."
     yield (
         "Clients and servers share one machine, and everything but the topology is the same for all; the figures "

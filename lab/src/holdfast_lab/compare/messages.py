@@ -78,7 +78,7 @@ def counted(topology: str, jobs: int, log: str) -> Messages:
         told: Mapping[str, Mapping[str, int]] = json.loads(line)
         found += Counter(told["received"]) + Counter(told["sent"])
     if not lines:
-        return Messages(topology, jobs, refusal="no server told what it counted")
+        return Messages(topology, jobs, refusal="no server logged its counts")
     return Messages(topology, jobs, {name: count for name, count in sorted(found.items()) if name not in _APART})
 
 

@@ -55,7 +55,7 @@ def load(folder: Path) -> Results:
     try:
         return msgspec.json.decode((folder / RESULTS).read_bytes(), type=Results)
     except (OSError, msgspec.MsgspecError) as error:
-        raise FailedPreconditionError(f"{folder / RESULTS} must be what a comparison left: {error}") from error
+        raise FailedPreconditionError(f"{folder / RESULTS} must be the results of a comparison: {error}") from error
 
 
 def keep_raw(topology: str, workload: Workload, run: int, measured: Measured, folder: Path) -> None:

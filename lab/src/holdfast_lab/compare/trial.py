@@ -16,7 +16,7 @@ from holdfast_lab.compare.workloads import Workload
 from holdfast_lab.measure.process_tree import Meter, Usage, cpu_of, cpu_of_machine
 from holdfast_lab.measure.processes import module
 
-#: All clients begin this long after they are told the time to begin.
+#: All clients begin this long after the start time was sent to them.
 _AHEAD_S = 0.05
 _LOOK_S = 0.5
 _NS = 1_000_000_000

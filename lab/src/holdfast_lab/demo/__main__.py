@@ -29,7 +29,7 @@ def main() -> int:
         console.print("\nInterrupted: the workers are ended and the directory is gone.", highlight=False)
         return _INTERRUPTED_STATUS
     except (HoldfastError, OSError, RuntimeError) as error:
-        wrong = [f"the demo could not go on: {error}"]
+        wrong = [f"the demo failed: {error}"]
     for problem in wrong:
         console.print(f"NOT as expected: {problem}", highlight=False, markup=False, soft_wrap=True)
     if not wrong:

@@ -48,7 +48,7 @@ class _Show:
     def _cancel(self, screen: display.Display) -> None:
         job = self._plan.canceled
         screen.say(f"Why does the report not run? {job.why()}. It is canceled.")
-        job.cancel("the demo wants no report")
+        job.cancel("the demo does not need the report")
 
     def _kill(self, screen: display.Display) -> str:
         """Kill the worker that runs the backup, once the backup has reported progress."""
@@ -58,7 +58,7 @@ class _Show:
         process = self._processes[victim]
         process.kill()
         process.wait()
-        screen.say(f"kill -9: worker {victim} (process {process.pid}) is gone in the middle of the backup.")
+        screen.say(f"kill -9: worker {victim} (process {process.pid}) was killed during the backup.")
         return victim
 
     def _watch(self, screen: display.Display, is_enough: Callable[[Views], bool]) -> Views:
@@ -70,7 +70,7 @@ class _Show:
             if is_enough(views):
                 return views
             if time.monotonic() > end_s:
-                raise RuntimeError(f"after {_PATIENCE_S:.0f} s some jobs have not come where they should be")
+                raise RuntimeError(f"after {_PATIENCE_S:.0f} s some jobs are not in the expected state")
             time.sleep(_LOOK_S)
 
     def _look_back(self, views: Views) -> None:

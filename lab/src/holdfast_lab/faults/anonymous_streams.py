@@ -1,4 +1,4 @@
-"""Memory of a server that asks for tokens, while calls without one send it large bodies.
+"""Memory of a server that requires tokens, while calls without one send it large bodies.
 
     python -m holdfast_lab.faults.anonymous_streams --streams 500 --mib 4.9 --connections 1
 

@@ -139,7 +139,7 @@ def main() -> None:
     if given.runs < 1:
         options.error(f"expected --runs to be at least 1, got {given.runs}")
     losses = asyncio.run(measure(names, given.runs))
-    head = ("topology", "kill -9 to the next attempt, median of seconds (all runs)", "after standing still for 4 s")
+    head = ("topology", "kill -9 to the next attempt, median of seconds (all runs)", "after a suspension of 4 s")
     rows = [
         (
             one.topology,

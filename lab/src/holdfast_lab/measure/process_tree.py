@@ -1,4 +1,4 @@
-"""What the kernel knows of processes: their tree, their CPU time, memory and descriptors.
+"""Processes as the kernel reports them: their tree, their CPU time, memory and descriptors.
 
 The role of a process is read from its command line, so that the measured program does not have to report it.
 """
@@ -27,7 +27,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 def tree(root: int) -> list[int]:
-    """A process and all its descendants, whatever their sessions."""
+    """A process and all its descendants, also those in other sessions."""
     children: dict[int, list[int]] = {}
     for pid, fields in all_processes():
         children.setdefault(int(fields[_PARENT]), []).append(pid)
@@ -48,7 +48,7 @@ def argv(pid: int) -> list[str]:
 
 
 class Meter:
-    """CPU time and memory of a tree. A process that ends meanwhile counts up to the last look at it."""
+    """CPU time and memory of a tree. A process that ends meanwhile counts up to its last reading."""
 
     def __init__(self, root: int, role_of: RoleOf) -> None:
         self._root = root

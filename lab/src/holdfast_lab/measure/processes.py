@@ -130,7 +130,7 @@ def echo_server(name: str = "grpc_echo_server") -> Iterator[str]:
 
 
 class ServerProcess(msgspec.Struct, frozen=True):
-    """A running server: its addresses, process and directory, and a token with all rights if it asks for tokens."""
+    """A running server: its addresses, process and directory, and a token with all rights if it requires one."""
 
     grpc: str
     http: str

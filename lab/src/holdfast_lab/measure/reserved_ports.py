@@ -1,7 +1,7 @@
 """Ports that stay reserved while the process that listens on them is replaced.
 
-A port is reserved by a socket that is bound and does not listen. Other programs that look for a free port pass it by;
-the program that is told the port can still listen on it.
+A port is reserved by a socket that is bound and does not listen. Other programs that search for a free port skip it; a
+program that gets its number can still listen on it.
 """
 
 import contextlib

@@ -69,4 +69,4 @@ def _wait_for(port: int, process: subprocess.Popen[str]) -> None:
             time.sleep(0.01)
         else:
             return
-    raise UnavailableError(f"redis-server does not answer on port {port}; it left with {process.poll()}")
+    raise UnavailableError(f"redis-server does not answer on port {port}; it exited with {process.poll()}")

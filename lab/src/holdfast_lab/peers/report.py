@@ -55,7 +55,7 @@ def speed_header(names: Sequence[str]) -> list[str]:
 
 
 def kill_rows(results: Results) -> Rows:
-    """A row for each system: the jobs by what became of them, over the rounds."""
+    """A row for each system: the number of jobs by outcome, over the rounds."""
     return [
         [about.title, *_kill_cells([one for one in results.kills if one.system == name]), about.after_a_kill]
         for name, about in results.systems.items()
@@ -168,4 +168,4 @@ def _comparison(results: Results, first: Figure, rival: Figure) -> str:
 def _rounds(results: Results) -> str:
     speeds = 1 + max((trial.round for trial in results.trials), default=-1)
     kills = 1 + max((trial.round for trial in results.kills), default=-1)
-    return f"{speeds} of each measure of speed, {kills} killings"
+    return f"{speeds} of each measure of speed, {kills} of kills"

@@ -1,4 +1,4 @@
-"""Kill of one of two workers under load, and what becomes of the jobs."""
+"""Kill of one of two workers under load, and the outcome of its jobs."""
 
 import time
 from collections import Counter
@@ -30,7 +30,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """The jobs by what became of them, `waited_s` after the kill."""
+    """The number of jobs by outcome, `waited_s` after the kill."""
 
     jobs: int
     running: int  # in the killed worker, at the kill

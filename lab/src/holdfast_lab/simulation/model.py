@@ -160,7 +160,7 @@ class Model:
     def feed(self, body: bytes, first_position: int) -> None:
         """Checks and takes in one body; its first event has this position, counted from 1."""
         self._require(
-            first_position == self.position + 1, f"the stream goes on at {first_position}, not where it ended"
+            first_position == self.position + 1, f"the stream continues at {first_position}, not where it ended"
         )
         for tag, at_ms, *fields in msgspec.msgpack.decode(body):
             self.position += 1

@@ -116,7 +116,7 @@ class ModelSchedules:
         right = schedule.next_ms
         if not is_paused and 0 < right <= at_ms:
             right = 0 if schedule.at_ms else schedule.after(at_ms, next_ms)
-        self._require(next_ms == right, f"schedule {name} goes on at {next_ms}, not at {right}")
+        self._require(next_ms == right, f"schedule {name} continues at {next_ms}, not at {right}")
         schedule.is_paused, schedule.next_ms = is_paused, next_ms
 
     # -- ticks
@@ -128,7 +128,7 @@ class ModelSchedules:
         self._require(not schedule.is_paused, f"schedule {name} ticked while it was paused")
         self._require(0 < schedule.next_ms <= tick_ms, f"schedule {name} ticked for {tick_ms}, before its next")
         self._require(tick_ms <= at_ms, f"schedule {name} ticked at {at_ms}, before its time {tick_ms}")
-        self._require(not next_ms or next_ms > tick_ms, f"after {tick_ms}, {name} goes on at {next_ms}")
+        self._require(not next_ms or next_ms > tick_ms, f"after {tick_ms}, {name} continues at {next_ms}")
         if outcome == "missed":
             self._check_missed(schedule, at_ms, next_ms, missed)
         else:
@@ -155,7 +155,7 @@ class ModelSchedules:
         last_ms = next_ms - period_ms
         limit_ms = LATE_MS if schedule.catch_up == "none" else schedule.window_ms
         self._require(last_ms < at_ms - limit_ms, f"the tick {last_ms} of {name} was passed over too early")
-        self._require(next_ms >= at_ms - LATE_MS, f"schedule {name} goes on with {next_ms}, which is late already")
+        self._require(next_ms >= at_ms - LATE_MS, f"schedule {name} continues with {next_ms}, which is late already")
 
     def _check_tick(self, schedule: ModelSchedule, at_ms: int, tick_ms: int, next_ms: int, missed: int) -> None:
         name, period_ms = schedule.spec[0], schedule.period_ms
@@ -167,7 +167,7 @@ class ModelSchedules:
 
     def _check_counted(self, schedule: ModelSchedule, at_ms: int, tick_ms: int, next_ms: int, missed: int) -> None:
         name, first_ms, period_ms = schedule.spec[0], schedule.next_ms, schedule.period_ms
-        self._require(next_ms == tick_ms + period_ms, f"after {tick_ms}, {name} goes on at {next_ms}")
+        self._require(next_ms == tick_ms + period_ms, f"after {tick_ms}, {name} continues at {next_ms}")
         self._require(missed * period_ms == tick_ms - first_ms, f"{missed} ticks of {name} were missed, which is wrong")
         right = first_ms
         if at_ms - first_ms > LATE_MS:

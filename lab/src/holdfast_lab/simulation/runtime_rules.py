@@ -1,4 +1,4 @@
-"""Checks of real workers and real clients, whatever happens to their connections.
+"""Checks of real workers and real clients, which hold for any fault of their connections.
 
 A lease whose job a worker has begun is not revoked as not running. The recorded outcome of a token is that of its
 attempt. A submit creates one job, and a submit that may not be repeated is sent once.

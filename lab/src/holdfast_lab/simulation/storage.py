@@ -6,7 +6,7 @@ from holdfast.journal.file import FileJournal
 
 
 class Witness(Protocol):
-    """Is notified of every frame."""
+    """Receives every frame, before and after it is written."""
 
     def writing(self, body: bytes, count: int, digest: int) -> None:
         """A frame is about to be written; a crash from here on may keep it or lose it."""

@@ -253,7 +253,7 @@ class LogWitness:
         if first <= self.position:
             require(self._frames.get(first) == found, f"the frame at {first} is not the one that was written")
             return
-        require(first == self.position + 1, f"the journal goes on at {first} after {self.position}")
+        require(first == self.position + 1, f"the journal continues at {first} after {self.position}")
         require(self._pending == found, f"the frame at {first} was never written")
         self._pending = None
         self._take(*found)

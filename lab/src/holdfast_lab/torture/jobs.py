@@ -25,9 +25,9 @@ from holdfast_lab.history.records import BY_REQUEST, Began, Ended
 RECORDS = "HOLDFAST_TORTURE_RECORDS"
 #: The types of the jobs.
 WORK, POISON, TICK = "torture.work", "torture.poison", "torture.tick"
-#: The route of jobs of the frozen contract, whatever their type.
+#: The route of jobs of the frozen contract, which does not depend on their type.
 SIMULATED = "sim"
-#: What follows the run in a result, if anything does: a size, and as many dots.
+#: Separators of the optional padding after the run in a result: a size, and as many dots.
 _GAP, _COLON = b" ", b":"
 
 

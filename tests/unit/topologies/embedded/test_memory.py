@@ -9,7 +9,7 @@ from holdfast.topologies.embedded.served_ledger import MemoryLink
 
 
 async def test_link_is_open_from_its_first_moment() -> None:
-    """A thread that finds the link finds all of it: a submit on that thread is answered without a call before it."""
+    """A link is complete as soon as other threads can find it, so that their first submit is answered."""
     link = MemoryLink(Settings(data=MEMORY))
     job_id = "00000000-0000-4000-8000-000000000001"
     submitted = await asyncio.to_thread(link.near().submit, [Template("brew")], [JobDraft(id=job_id)])

@@ -21,7 +21,7 @@ class Celery:
         settings="`celery worker --pool=threads --concurrency=8`, prefetch 4 per thread (default), bulk by `group`, "
         "results in Redis, `AsyncResult.get()`",
         durability=DURABILITY,
-        after_a_kill="acknowledged before they run (default): what ran is gone; what was prefetched comes back "
+        after_a_kill="acknowledged before they run (default): running jobs are lost; prefetched ones are redelivered "
         "after `visibility_timeout`, 1 h",
     )
 

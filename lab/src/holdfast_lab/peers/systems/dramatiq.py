@@ -20,8 +20,8 @@ class Dramatiq:
         settings="`dramatiq --processes 1 --threads 8`, prefetch 2 per thread (default), no call for many: a loop of "
         "`send`, results by the `Results` middleware, `get_result(block=True)`",
         durability=DURABILITY,
-        after_a_kill="acknowledged after they ran; comes back when the worker has been silent for 60 s and some "
-        "command happens to do maintenance (1 in 1,000)",
+        after_a_kill="acknowledged after they ran; requeued when the worker has sent no heartbeat for 60 s and a "
+        "command runs maintenance (1 in 1,000)",
     )
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ class Huey:
         settings="`huey_consumer --workers 8 --worker-type thread`, no prefetch, no call for many: `task.map` sends "
         "one by one, `notify_result=True` so that `Result.get(blocking=True)` does not poll",
         durability=DURABILITY,
-        after_a_kill="popped before they run: what ran is gone",
+        after_a_kill="popped before they run: running jobs are lost",
     )
 
     def worker_command(self) -> list[str]:

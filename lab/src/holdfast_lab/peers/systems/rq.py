@@ -26,7 +26,7 @@ class Rq:
         settings=f"`rq worker` (a fork for each job), {_SETTINGS}",
         durability=DURABILITY,
         after_a_kill="declared abandoned after 90 s, at the next maintenance (every 10 min), and moved to the failed "
-        "registry; run again only where a `Retry` was asked for",
+        "registry; run again only if the job has a `Retry`",
     )
     _options: tuple[str, ...] = ()
 

@@ -1,1 +1,1 @@
-"""The jobs as each system wants them written; its own worker command imports one of these modules."""
+"""The jobs in the form that each system requires; its own worker command imports one of these modules."""

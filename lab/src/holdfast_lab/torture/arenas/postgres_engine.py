@@ -60,7 +60,7 @@ class PostgresEngine:
 
     @asynccontextmanager
     async def hidden(self) -> AsyncIterator[None]:
-        """Its socket has another name, and every connection is cut."""
+        """Renames the socket of the server and cuts every connection, until the block ends."""
         here, hidden = self._server.socket, self._server.socket.with_suffix(".hidden")
         try:
             connection = await psycopg.AsyncConnection.connect(self._server.url(), autocommit=True)

@@ -124,12 +124,12 @@ class EngineAway(OfEngines):
     seconds = _AWAY_S
 
     def lacking(self, arena: Arena) -> str:
-        """Why it cannot be fired."""
+        """Returns the reason why it cannot be fired, or an empty string."""
         can_be_hidden = any(isinstance(engine, Hideable) for engine in arena.engines)
         return super().lacking(arena) or ("" if can_be_hidden else f"no engine of {arena.topology} can be hidden")
 
     async def fire(self, arena: Arena, draw: random.Random) -> str:
-        """Which it hit, and for how long."""
+        """Fires the fault; returns the engine that it hit, and the duration."""
         engine = _running(arena, draw, self.aim)
         assert isinstance(engine, Hideable), "see lacking"
         seconds = some_time(draw, *self.seconds)

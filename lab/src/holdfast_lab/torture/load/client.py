@@ -128,7 +128,7 @@ class Client:
                 await asyncio.sleep(_LOST_S)
 
     async def ask_again(self) -> None:
-        """Submit every remembered order under its key once more; the answer has to name the same job."""
+        """Submits every remembered order under its key again; each response must name the same job."""
         for order in self._keyed:
             with contextlib.suppress(LostError):
                 await self._book.submit([order], self._face.submit([order]))

@@ -41,7 +41,7 @@ class FrozenFace:
     async def get(self, job_id: str) -> Seen:
         """Reads the status."""
         reply = await called(self._owner(job_id).GetJobStatus, pb.GetJobStatusRequest(job_id=job_id))
-        # The contract has no number of attempts; of a job that waits it tells whether there was one.
+        # The contract has no number of attempts; for a waiting job the start time shows whether there was one.
         attempts = int(reply.status == pb.QUEUED and reply.started_at_ms > 0)
         return Seen(job_id, int(reply.status), attempts=attempts, reason=reply.failure_reason)
 

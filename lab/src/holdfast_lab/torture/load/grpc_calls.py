@@ -48,7 +48,7 @@ class Channels:
 
 
 def _has_hint(error: grpc.aio.AioRpcError) -> bool:
-    """Whether the server has said when to try again."""
+    """Whether the response has a retry hint."""
     metadata = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
     return any(isinstance(value, bytes) and b"retry_after_s" in value for _, value in metadata)
 
