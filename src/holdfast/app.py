@@ -326,7 +326,7 @@ class Holdfast(SchedulingFaces):
 
         return AppWork(self._connection)
 
-    # -- the end
+    # -- closing
 
     def close(self) -> None:
         """Closes the app; a directory that this process served is handed over at once. Harmless to repeat."""

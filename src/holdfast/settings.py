@@ -327,13 +327,10 @@ _PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&\s]*")
 
 
 def unheeded(settings: Settings, topology: str, names: Collection[str]) -> Iterator[str]:
-    """A problem for each of these settings that was given although the topology does not heed it."""
+    """Yields a problem for each of these settings that was given although the topology ignores it."""
     for name in names:
         if getattr(settings, name) != FIELDS[name].default:
-            yield (
-                f"{name} must be left alone, because the {topology} topology does not heed it,"
-                f" got {getattr(settings, name)}"
-            )
+            yield (f"{name} must not be set, because the {topology} topology ignores it, got {getattr(settings, name)}")
 
 
 def contradictions(settings: Settings) -> Iterator[str]:

@@ -128,7 +128,7 @@ def end_process_of(ended: "Worker") -> None:
 
 
 def queue_names(queues: str) -> frozenset[str]:
-    """The queues that the option `--queues` names; none means all."""
+    """Returns the queues that the option `--queues` names; none means all."""
     import msgspec
 
     try:
@@ -152,7 +152,7 @@ def load_handlers(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":
 def _preparing(
     loaded: Loaded[WorkerSettings], app: "App | None", handlers: "Mapping[str, Handler]", source: "WorkSource"
 ) -> Callable[[], Awaitable[None]]:
-    """Returns what an attached worker calls: it sets the schedules of the app and logs the start report."""
+    """Returns the function that an attached worker calls: it sets the app's schedules and logs the start report."""
     from holdfast.cli.work_source import reads_of
     from holdfast.worker.start_report import declared_by, report_start
 

@@ -21,7 +21,7 @@ class EngineDirectory:
     """A directory that holds an engine's data; `descriptor` is open from `open` to `close`."""
 
     def __init__(self, path: Path, *, holds: str, engine: str, advice: str = "") -> None:
-        """`holds`, `engine` and `advice` are words of the errors."""
+        """`holds`, `engine` and `advice` are parts of the error messages."""
         self.path = path
         self.descriptor = -1
         self._holds = holds
@@ -45,7 +45,7 @@ class EngineDirectory:
             time.sleep(_POLL_S)
 
     def close(self) -> None:
-        """Gives the lock back once the servers have exited."""
+        """Closes the descriptor; the lock is released once the servers have exited, too."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

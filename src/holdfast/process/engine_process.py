@@ -1,4 +1,4 @@
-"""A server program of an engine (PostgreSQL, ZooKeeper), kept by a thread of this process.
+"""A server program of an engine (PostgreSQL, ZooKeeper), kept running by a thread of this process.
 
 The kernel sends the server its death signal when the thread that started it ends, however it ends. So one thread
 starts the server, waits for it and starts it again. Processes that print a ready line are kept by the supervisor.
@@ -48,7 +48,7 @@ class EngineProcess:
     """
 
     def __init__(self, name: str, log: Path, died: Callable[[int], None]) -> None:
-        """`died` is told the exit status of a server that is about to be started again."""
+        """`died` receives the exit status of a server that is about to be started again."""
         self._name = name
         self._log = log
         self._died = died
@@ -70,7 +70,7 @@ class EngineProcess:
 
     @property
     def is_down(self) -> bool:
-        """Whether it was told to end."""
+        """Whether `end` was called."""
         return self._is_down.is_set()
 
     def keep(self, launch: Callable[[BinaryIO], Popen], wait: Callable[[Popen], Any] = Popen.wait) -> None:
@@ -88,7 +88,7 @@ class EngineProcess:
                 self.send(number)
 
     def ended(self, patience_s: float, last: signal.Signals) -> None:
-        """Waits for the exit after `end`, and sends the last signal when patience is over."""
+        """Waits for the exit after `end`; sends the last signal after `patience_s`."""
         if self._thread is None:
             return
         self._thread.join(patience_s)
@@ -103,7 +103,7 @@ class EngineProcess:
             self._process.send_signal(number)
 
     def becomes_ready(self, is_ready: Callable[[], object], patience_s: float) -> bool:
-        """Waits until it is ready; False if it has exited for good, or patience is over."""
+        """Waits until it is ready; False if it has exited for good, or after `patience_s`."""
         deadline_s = time.monotonic() + patience_s
         while not is_ready():
             if not self.is_kept or time.monotonic() > deadline_s:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from holdfast.journal.descriptors import DescriptorReserve, is_no_descriptor
 from holdfast.observe.logs import get_logger
 
-#: How long a helper that was killed may take to be gone.
+#: How long a killed helper may take to exit.
 _GONE_S = 5.0
 
 
@@ -37,7 +37,7 @@ class HelperProcess:
         self._is_stopping = False
 
     def start(self, done: Callable[[str], None]) -> None:
-        """Runs a helper; `done` is told the problem, empty if there was none."""
+        """Runs a helper; `done` receives the problem, empty if there was none."""
         self._task = self._loop.create_task(self._run(done))
 
     def stop(self) -> None:
@@ -51,7 +51,7 @@ class HelperProcess:
                 self._process.kill()
 
     async def ended(self) -> None:
-        """Returns once no helper is left: the loop should not be closed before that."""
+        """Waits until no helper is left; the loop should not be closed before that."""
         if self._task is not None:
             # Bounded: a program that embeds this one may reap children itself, and then the exit is never seen.
             await asyncio.wait([self._task], timeout=_GONE_S)
@@ -66,10 +66,10 @@ class HelperProcess:
         done(problem)
 
     async def _make(self) -> str:
-        """Runs one helper to its end; the problem, empty if there was none."""
+        """Runs one helper to its end, and returns the problem, empty if there was none."""
         try:
             self._process = await self._started(self._command())
-        except Exception as error:  # noqa: BLE001 - no memory, descriptor, thread or process: the caller is told
+        except Exception as error:  # noqa: BLE001 - no memory, descriptor, thread or process: reported to the caller
             return f"no process could be started: {error}"
         if self._is_stopping:
             self._kill()
@@ -80,7 +80,7 @@ class HelperProcess:
         return lines[-1] if status else ""
 
     async def _started(self, command: list[str]) -> asyncio.subprocess.Process:
-        """Starts the helper, if need be with descriptors that are held for the journal."""
+        """Starts the helper; if no descriptor is free, with those that are held for the journal."""
         try:
             return await _start(command)
         except OSError as error:

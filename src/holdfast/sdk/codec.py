@@ -203,7 +203,7 @@ def as_json(value: object, problem: Callable[[str], InvalidArgumentError] = Inva
     return data
 
 
-def decode_any(output: bytes) -> Any:  # noqa: ANN401 - whatever it holds
+def decode_any(output: bytes) -> Any:  # noqa: ANN401 - any JSON value
     """Decodes an output to plain values; returns bytes if it is not JSON."""
     try:
         return msgspec.json.decode(output) if output else None
@@ -269,7 +269,7 @@ def _culprit(value: object) -> str:
         for name, part in value.items():
             try:
                 _ENCODER.encode(part)
-            except Exception:  # noqa: BLE001 - a second look at what failed before
+            except Exception:  # noqa: BLE001 - the same error as before, now for one argument
                 return f" (parameter {name!r} of type {type(part).__name__})"
     return ""
 

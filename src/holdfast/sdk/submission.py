@@ -32,7 +32,7 @@ class Item(NamedTuple):
 
 
 class Submitter:
-    """Submits jobs over one connection. It makes the job ids, so that it can repeat a submission without an answer."""
+    """Submits jobs over one connection. It makes the job ids, so that it can repeat a submission without a reply."""
 
     def __init__(self, connection: "AppConnection") -> None:
         self._connection = connection

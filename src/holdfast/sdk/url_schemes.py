@@ -28,10 +28,10 @@ class UrlScheme(NamedTuple):
     """One kind of URL. `opener` and `place` are `module:function`."""
 
     prefix: str
-    #: As errors name it; nothing if another row stands for it.
+    #: Its form in error messages; empty if another row covers it.
     form: str
-    #: Takes the URL, the settings, the clock and the token of an app. Refuses what cannot be, and returns the function
-    #: that opens the link later, on the portal's loop.
+    #: Takes the URL, the settings, the clock and the token of an app. Raises an error if they do not fit, and returns
+    #: the function that opens the link later, on the portal's loop.
     opener: str
     #: Takes the URL, and returns the `DirectPlace` of commands that need no server of ours; empty: they reach a server.
     place: str = ""
@@ -62,7 +62,7 @@ def default_url() -> str:
 
 
 def scheme_of(url: str) -> UrlScheme | None:
-    """The row of a URL; nothing for a scheme that is in no row."""
+    """Returns the row of a URL; None for an unknown scheme."""
     known = next((row for row in SCHEMES if url.startswith(row.prefix)), None)
     if known is not None and known.prefix == MEMORY != url:
         return None
@@ -76,7 +76,7 @@ def is_direct(url: str) -> bool:
 
 
 def opener(url: str, settings: Mapping[str, object], clock: "Clock | None", token: str = "") -> "Callable[[], Link]":
-    """Returns a function that opens the link, to be called on the portal's loop. Refuses a wrong URL or setting now."""
+    """Returns a function that opens the link, on the portal's loop. Raises now for a wrong URL or setting."""
     scheme = scheme_of(url)
     if scheme is None:
         raise _unknown(url)

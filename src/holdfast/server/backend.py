@@ -1,4 +1,4 @@
-"""What a gateway serves: one backend, with the capabilities that it has."""
+"""The backend that a gateway serves: its ports, and the capabilities that it has."""
 
 from typing import TypeVar
 
@@ -15,16 +15,16 @@ T = TypeVar("T")
 
 
 class ShortRetries(msgspec.Struct, frozen=True):
-    """How jobs of the short forms are tried again, where they do not say it themselves."""
+    """The default attempts and back-off of jobs that are submitted in a short form."""
 
     max_attempts: int = limits.ATTEMPTS_DEFAULT
     backoff: BackoffRule = BackoffRule()
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """The ports of one backend; what it lacks is None. Without `work` its workers connect elsewhere.
+    """The ports of one backend; ports that it lacks are None. Without `work` its workers connect elsewhere.
 
-    A port that is there is declared, and a capability whose port is None is missing whatever is declared.
+    Every port that is set must be declared. A capability whose port is None is missing, even if it is declared.
     """
 
     jobs: JobApi
@@ -33,9 +33,9 @@ class Backend(msgspec.Struct, frozen=True):
     feed: FeedApi | None = None
     schedules: ScheduleApi | None = None
     declared: Capabilities = LEDGER
-    #: Only of those who have histories and no feed.
+    #: Only for backends with histories and without a feed.
     histories: HistoryApi | None = None
-    #: What a worker is told that looks for work here although there is none.
+    #: Without `work`: the error message for workers that connect here.
     elsewhere: str = ""
     short_retries: ShortRetries = ShortRetries()
 
@@ -45,23 +45,23 @@ class Backend(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the topology that keeps the jobs."""
+        """The name of the topology that stores the jobs."""
         return self.declared.backend
 
     def capability(self, port: T | None, capability: Capability) -> T:
-        """The port; `UnimplementedError` names the backend and what it lacks."""
+        """Returns the port; if it is None, raises `UnimplementedError` with the backend and the capability."""
         if port is None:
             raise UnimplementedError(self.declared.lack(capability), reason="CAPABILITY_MISSING")
         return port
 
     @property
     def history(self) -> HistoryApi:
-        """Returns the histories of jobs; raises an error if the backend has none."""
+        """The histories of jobs; raises an error if the backend has none."""
         return self.capability(self.feed or self.histories, Capability.HISTORY)
 
     @property
     def capabilities(self) -> Capabilities:
-        """What is declared, less what has no port here."""
+        """The declared capabilities, without those whose port is None."""
         return self.declared.without(*(one for one, port in self._ports.items() if port is None))
 
     @property

@@ -1,15 +1,15 @@
-"""The face of a topology: gRPC, HTTP with the dashboard, probes and metrics over one backend, whatever keeps the jobs.
+"""The face of a topology: gRPC, HTTP with the dashboard, probes and metrics over any backend.
 
-    face = Face(Backend(jobs, declared=PIPELINE), settings)   # admin, feed and schedules too, where there are any
-    addresses = await face.start()                          # {"grpc": …, "http": …}: what the ready line names
-    await face.drain()                                      # optional: not ready any more, and serving on
-    await face.stop()                                       # answers what is under way; the backend is yours to close
+    face = Face(Backend(jobs, declared=PIPELINE), settings)   # and its admin, feed and schedules, if it has them
+    addresses = await face.start()                          # {"grpc": …, "http": …}, for the ready line
+    await face.drain()                                      # optional: not ready any more, but still serving
+    await face.stop()                                       # answers calls in progress; the caller closes the backend
 
-Of the settings it heeds `host`, `port`, `http_port`, `no_http`, `metrics_port`, `allowed_hosts`, `reflection`,
-`grpc_connections`, and what protects a server (`tokens` or those of the `data` directory, `tls_*`, the rate limits,
-`insecure`). Invariants: what protects is known before anything listens; a start that fails leaves nothing listening; it
-is ready from the end of `start` to `drain`, whatever becomes of those behind the backend. A ledger server listens
-before it has recovered: its `EarlyPorts` are given to the face, which then answers on them.
+It uses the settings `host`, `port`, `http_port`, `no_http`, `metrics_port`, `allowed_hosts`, `reflection`,
+`grpc_connections`, and those of the protection (`tokens` or the token file in the `data` directory, `tls_*`, the rate
+limits, `insecure`). Invariants: the protection is loaded before any port listens; a failed start leaves no port open;
+the face is ready from the end of `start` to `drain`, even if the processes behind the backend fail. A ledger server
+listens before it has recovered: the face takes over its `EarlyPorts`.
 """
 
 import asyncio
@@ -37,35 +37,35 @@ if TYPE_CHECKING:
     from holdfast.server.http.server import HttpServer
     from holdfast.server.http.system import Probes, Totals
 
-#: How long calls under way may take when a server stops.
+#: How long calls in progress may take when a server stops.
 GRACE_S = 2.0
-#: The numbers of the network front, the same for every topology, as Prometheus reads them.
+#: The metrics of the network front in Prometheus format, the same for every topology.
 _FRONT_PAGE = """\
 # HELP holdfast_certificate_reloads_total Changed certificates, by whether they could be used.
 # TYPE holdfast_certificate_reloads_total counter
 holdfast_certificate_reloads_total{{outcome="taken"}} {taken}
 holdfast_certificate_reloads_total{{outcome="refused"}} {refused}
-# HELP holdfast_grpc_connections_ended_total Connections without a call that was let in, ended for there were too many.
+# HELP holdfast_grpc_connections_ended_total Connections closed above the limit of those without an admitted call.
 # TYPE holdfast_grpc_connections_ended_total counter
 holdfast_grpc_connections_ended_total {ended}
 """
 
 
 class Measures(Protocol):
-    """Who counts, for `/metrics` and for the numbers of the dashboard."""
+    """The source of `/metrics` and of the totals of the dashboard."""
 
     async def page(self) -> bytes:
-        """The numbers as Prometheus reads them."""
+        """Returns the metrics in Prometheus format."""
         ...
 
     @property
     def totals(self) -> "Callable[[], Totals] | None":
-        """What became of all jobs; None where that is not known."""
+        """The totals of all jobs; None if they are unknown."""
         ...
 
 
 class Face:
-    """Everything that clients and people reach. `start`, then `stop`; it cannot be started again."""
+    """All interfaces for clients and people. `start`, then `stop`; it cannot be started again."""
 
     def __init__(  # noqa: PLR0913 - the parts that it joins
         self,
@@ -79,10 +79,10 @@ class Face:
         conditions: Conditions = no_conditions,
         early: "EarlyPorts | None" = None,
     ) -> None:
-        """What is not given is made here: `FailedPreconditionError` says what protection is missing or damaged.
+        """Without a `protection` it is loaded; `FailedPreconditionError` if protection is missing or damaged.
 
-        Without `measures` what passes through here is counted; without a `welcome` no workers connect here. `early` are
-        ports that listen already.
+        Without `measures` the calls through this face are counted; without a `welcome` no workers connect here.
+        `early` are ports that already listen.
         """
         allow_many()
         self._early = early
@@ -91,14 +91,14 @@ class Face:
         self._measures = measures
         self._conditions = conditions
         if measures is None and is_measured(settings):
-            # Who has neither HTTP nor metrics pays nothing for them.
+            # A server with neither HTTP nor metrics does not import them.
             from holdfast.server.gateway_metrics import GatewayMetrics  # noqa: PLC0415
 
             self._measures = counted = GatewayMetrics(backend)
             backend = counted.backend
         has_totals = self._measures is not None and self._measures.totals is not None
         declared = backend.declared.served(__version__, has_totals=has_totals)
-        #: As it is served here.
+        #: The backend with the capabilities that are served here.
         self.backend = msgspec.structs.replace(backend, declared=declared)
         self.addresses: dict[str, str] = {}
         self.is_ready = False
@@ -109,7 +109,7 @@ class Face:
         self._metrics = self._metrics_server(self._metrics_application) if self._metrics_application else None
 
     async def start(self) -> dict[str, str]:
-        """Listens, and returns the addresses by protocol; `UnavailableError` if a port cannot be had."""
+        """Listens, and returns the addresses by protocol; `UnavailableError` if a port is not available."""
         try:
             await self._listen()
         except BaseException:
@@ -134,7 +134,7 @@ class Face:
         self.addresses = {name: address for name, address in named.items() if address}
 
     async def _take_over(self, early: "EarlyPorts") -> None:
-        """Has the backend answer on the ports that listen already."""
+        """Serves the backend on the ports that already listen."""
         early.startup.is_over = True
         if self._http is not None and self._application is not None:
             self._http.serve(self._application)
@@ -150,13 +150,13 @@ class Face:
         return self._measures
 
     async def drain(self) -> None:
-        """Says that it goes away soon, and serves on."""
+        """Reports that the server will stop soon, and continues to serve."""
         self.is_ready = False
         if self._grpc is not None:
             await self._grpc.drain()
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
-        """Takes no more requests, answers those under way, and closes everything."""
+        """Accepts no more requests, answers those in progress, and closes everything."""
         await self.drain()
         stopping: list[Awaitable[None]] = [one.stop(grace_s) for one in (self._grpc, self._http) if one is not None]
         await asyncio.gather(*stopping)
@@ -187,7 +187,7 @@ class Face:
         return metrics_server(application)
 
     def _http_application(self) -> "Application":
-        """HTTP over the same ports."""
+        """Makes the HTTP application over the same backend."""
         # A server with gRPC alone does not import HTTP.
         from holdfast.server.http.application import Application  # noqa: PLC0415
 
@@ -206,7 +206,7 @@ class Face:
     def _probes(self) -> "Probes":
         from holdfast.server.http.system import Probes  # noqa: PLC0415 - as above
 
-        assert self._measures is not None, "a server with HTTP or metrics counts"
+        assert self._measures is not None, "a server with HTTP or metrics has measures"
         return Probes(
             version=__version__,
             started_at_ms=system_clock().wall_ms(),
@@ -217,8 +217,8 @@ class Face:
         )
 
     async def _page(self) -> bytes:
-        """The numbers of the backend, and those of the front itself, as Prometheus reads them."""
-        assert self._measures is not None, "a server with HTTP or metrics counts"
+        """Returns the metrics of the backend and of the network front in Prometheus format."""
+        assert self._measures is not None, "a server with HTTP or metrics has measures"
         certificates, grpc = self.protection.certificates, self._grpc
         own = _front_page(
             certificates_taken=certificates.reloads if certificates is not None else 0,
@@ -234,5 +234,5 @@ def is_measured(settings: Settings) -> bool:
 
 
 def _front_page(*, certificates_taken: int, certificates_refused: int, connections_ended: int) -> bytes:
-    """The metrics of the network front."""
+    """Renders the metrics of the network front."""
     return _FRONT_PAGE.format(taken=certificates_taken, refused=certificates_refused, ended=connections_ended).encode()

@@ -1,4 +1,4 @@
-"""A gRPC server around a backend: services, health, reflection, orderly end."""
+"""A gRPC server around a backend: services, health, reflection, graceful stop."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ from holdfast.server.grpc.status import Context, refuse
 from holdfast.server.grpc.work_service import CoordinatorService, WorkService
 from holdfast.server.startup import Startup
 
-#: For clients, and for workers.
+#: The services for clients, and those for workers.
 _JOB_SERVICES = (
     taskqueue_public_pb2.DESCRIPTOR.services_by_name["TaskQueuePublicService"].full_name,
     holdfast_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
@@ -74,13 +74,13 @@ class GrpcServer:
         self._services: tuple[str, ...] = SERVICES
         self._called: CalledServices | None = None
         self._work: WorkService | None = None
-        # Asked in this order: health is answered at all times, and the services only once the start is over.
+        # gRPC asks the handlers in this order: health always answers, the services only once the start is over.
         health_pb2_grpc.add_HealthServicer_to_server(self._health, GuardedServer(self._server, self._guard, rights({})))
         if startup is not None:
             self._server.add_generic_rpc_handlers((StartingMethods(startup),))
 
     def add(self, backend: Backend, welcome: holdfast_pb2.Welcome) -> None:
-        """Makes the backend's services known."""
+        """Registers the services of the backend."""
         if backend.work is None:
             self._services = _JOB_SERVICES
         methods = table(backend)
@@ -97,7 +97,7 @@ class GrpcServer:
         ours.add_last(UnknownMethods())
 
     def _add_work(self, backend: Backend, welcome: holdfast_pb2.Welcome, ours: GuardedServer) -> WorkService | None:
-        """What workers connect to, or who tells them that it is not here."""
+        """Adds the services for workers, or a handler that refuses workers if the backend has none."""
         work = backend.work
         if work is None:
             ours.add_last(_WorkElsewhere(backend.elsewhere))
@@ -109,7 +109,7 @@ class GrpcServer:
         return served
 
     async def listen(self, host: str, port: int) -> str:
-        """Listens, says NOT_SERVING, and returns the address; `UnavailableError` if the port cannot be had."""
+        """Listens, reports NOT_SERVING, and returns the address; `UnavailableError` if the port is not available."""
         self._address = bind(self._server, host, port, self._certificates)
         await self._say(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
@@ -117,7 +117,7 @@ class GrpcServer:
         return self._address
 
     async def start(self, host: str, port: int) -> str:
-        """Says SERVING and returns the address; listens first, unless it does already."""
+        """Reports SERVING and returns the address; listens first, unless it does already."""
         if not self._address:
             await self.listen(host, port)
         await self._say(health_pb2.HealthCheckResponse.SERVING)
@@ -129,15 +129,15 @@ class GrpcServer:
 
     @property
     def connections_ended(self) -> int:
-        """How many connections were ended because nothing came of them."""
+        """The number of connections that were shut down without an admitted call."""
         return self._connections.ended
 
     async def drain(self) -> None:
-        """Says NOT_SERVING and goes on answering, so that balancers turn to others in good time."""
+        """Reports NOT_SERVING and continues to serve, so that load balancers select other servers in time."""
         await self._health.enter_graceful_shutdown()
 
     async def stop(self, grace_s: float) -> None:
-        """Says NOT_SERVING, tells workers, lets calls under way finish, then closes."""
+        """Reports NOT_SERVING, notifies workers, finishes calls in progress, then closes."""
         await self.drain()
         if self._work is not None:
             self._work.stop()
@@ -148,13 +148,13 @@ class GrpcServer:
 
 
 class _WorkElsewhere(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
-    """Answers the calls of workers where there is nothing for them."""
+    """Refuses the calls of workers on a server without services for workers."""
 
     def __init__(self, where: str) -> None:
         self._where = where
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
-        """A handler that refuses, for the services of workers alone."""
+        """Returns a handler that refuses, for the services of workers only."""
         service, _, method = handler_call_details.method.removeprefix("/").partition("/")
         if service not in _WORK_SERVICES:
             return None
@@ -166,16 +166,16 @@ class _WorkElsewhere(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not g
 
 
 class StartingMethods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
-    """Refuses every method with UNAVAILABLE until the start is over, before anything of a request is read.
+    """Refuses every method with UNAVAILABLE until the start is over, before the request is read.
 
-    It is registered before all services but health.
+    It is registered before all services except health.
     """
 
     def __init__(self, startup: Startup) -> None:
         self._startup = startup
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
-        """A handler that refuses, whatever the arity of the call; none once the start is over."""
+        """Returns a handler that refuses, whatever the arity of the call; None once the start is over."""
         if self._startup.is_over:
             return None
         method = handler_call_details.method[:_METHOD_CHARS_MAX]

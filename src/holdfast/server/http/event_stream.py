@@ -1,8 +1,8 @@
-"""What happens, told to everybody who listens: read once, written once, and sent to each as the same bytes.
+"""The event stream: the feed is read once, encoded once, and sent to all listeners as the same bytes.
 
-Invariants: a listener is told everything past its position, in order and without a gap, or its connection ends. Nothing
-is kept for a listener but what its connection has not sent yet, and one that keeps too much is cut off. All of it
-together takes a small share of the time.
+Invariants: a listener receives all entries after its position, in order and without a gap, or its connection ends. Only
+unsent bytes are buffered for a listener, and its connection is aborted if there are too many. All listeners together
+take a small share of the processor.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from holdfast.server.http.request import ByteSink
 from holdfast.server.http.shapes import happened
 from holdfast.server.refusal_log import hidden
 
-#: What a connection may have that was not sent yet.
+#: Maximum number of unsent bytes of a connection.
 UNSENT_BYTES_MAX = 1 << 20
-#: About what it costs to read one entry of the feed.
+#: Approximate processor time to read one entry of the feed.
 _ENTRY_S = 2e-6
 _BEAT_S = 10.0
 _STATS_S = 1.0
@@ -41,7 +41,7 @@ class FeedBudget:
         self._free_at = 0.0
 
     async def rest(self, spent_s: float) -> None:
-        """Waits until the share allows what was just spent."""
+        """Waits until the time that was just spent is within the share."""
         now = asyncio.get_running_loop().time()
         self._free_at = max(self._free_at, now) + spent_s * self._factor
         await asyncio.sleep(self._free_at - now)
@@ -70,22 +70,22 @@ class WantedEntries(msgspec.Struct, frozen=True):
 
 
 class FeedListener:
-    """One connection that is told."""
+    """One connection that receives events."""
 
     def __init__(self, line: ByteSink, wanted: WantedEntries, *, has_entries: bool, has_stats: bool) -> None:
         self._line = line
         self.wanted = wanted
         self.has_entries, self.has_stats = has_entries, has_stats
-        #: Up to here it was told everything.
+        #: The position up to which it has received all entries.
         self.position = 0
-        #: Whether it has been told the past, and hears what happens now.
+        #: Whether it has caught up, and receives new entries.
         self.is_present = False
-        #: Whether the head of the answer is sent; before it, nothing may be written.
+        #: Whether the head of the response is sent; before it, nothing may be written.
         self.has_begun = False
         self.ended = asyncio.Event()
 
     def write(self, frame: bytes) -> None:
-        """Sends a frame; who does not read is cut off."""
+        """Sends a frame; aborts the connection of a client that does not read."""
         if self.ended.is_set():
             return
         if self._line.get_write_buffer_size() > UNSENT_BYTES_MAX:
@@ -108,7 +108,7 @@ class FeedReader:
         self._reading: Reading | None = None
 
     async def join(self, listener: FeedListener, after: int | None) -> AsyncGenerator[FeedPart, None] | None:
-        """Lets it listen: from now on, or to what is returned first; `NotFoundError` if that is no longer there."""
+        """Adds a listener; with `after`, returns the past entries to send first, `NotFoundError` if they are gone."""
         past = None
         if after is not None:
             past = cast("AsyncGenerator[FeedPart, None]", self._feed.feed(after))
@@ -118,11 +118,11 @@ class FeedReader:
         try:
             await reading.has_begun.wait()
         except asyncio.CancelledError:
-            self.leave(listener)  # it has gone away while it waited
+            self.leave(listener)  # the client disconnected while it waited
             raise
         if reading.has_ended:
             self.leave(listener)
-            raise UnavailableError("what happens cannot be told now; try again in a moment", reason="FEED_ENDED")
+            raise UnavailableError("the event feed is not available now; try again in a moment", reason="FEED_ENDED")
         if past is None:
             listener.position = reading.position
             listener.is_present = True
@@ -137,7 +137,7 @@ class FeedReader:
         return self._reading
 
     async def catch_up(self, listener: FeedListener, past: AsyncGenerator[FeedPart, None]) -> None:
-        """Tells the past until the listener is one of the present."""
+        """Sends past entries until the listener has caught up with the reader."""
         reading = self._read_on()
         async with aclosing(past) as parts:
             while listener.position < reading.position and not listener.ended.is_set():
@@ -148,7 +148,7 @@ class FeedReader:
         listener.is_present = True
 
     def leave(self, listener: FeedListener) -> None:
-        """It is told nothing more; when the last one has left, nothing is read."""
+        """Removes a listener; stops reading when the last one has left."""
         listener.ended.set()
         self._listeners.discard(listener)
         if not self._listeners:
@@ -160,7 +160,7 @@ class FeedReader:
         self._reading = None
 
     async def close(self) -> None:
-        """Everybody is told that this server stops."""
+        """Ends all listeners, because the server is stopping."""
         for listener in self._listeners:
             listener.ended.set()
         self._stop()
@@ -181,12 +181,12 @@ class FeedReader:
                     await self._pace.rest(time.thread_time() - start + len(part.entries) * _ENTRY_S)
         except HoldfastError:
             self._dismiss(reading)  # the server stops
-        except Exception as error:  # noqa: BLE001 - who listens comes back, and reading begins anew
+        except Exception as error:  # noqa: BLE001 - clients reconnect, which starts another reader
             hidden(error, "events")
             self._dismiss(reading)
 
     def _dismiss(self, reading: "Reading") -> None:
-        """Nothing more is read this time; who comes from now on, even before all have left, begins another."""
+        """Ends this reader and its listeners; the next listener to join starts another reader."""
         reading.has_ended = True
         reading.has_begun.set()
         for listener in self._listeners:
@@ -195,7 +195,7 @@ class FeedReader:
             self._stop()
 
     async def _beat(self) -> None:
-        """A connection that is silent for long is taken for dead; each beat says where to go on from."""
+        """Sends a comment with the position regularly, because clients give up a silent connection."""
         while True:
             await asyncio.sleep(_BEAT_S)
             for listener in [one for one in self._listeners if one.has_begun]:
@@ -216,14 +216,14 @@ class Reading:
     """One reader of the feed; it lasts as long as there are subscribers."""
 
     def __init__(self) -> None:
-        #: Up to here the listeners of the present were told everything.
+        #: The position up to which the listeners that have caught up received all entries.
         self.position = -1
         self.has_begun = asyncio.Event()
         self.has_ended = False
 
 
 class Frames:
-    """One part of the feed as bytes, made once for all who want the same."""
+    """One part of the feed as bytes, encoded once for all listeners with the same filter."""
 
     def __init__(self, part: FeedPart) -> None:
         self._part = part
@@ -231,7 +231,7 @@ class Frames:
         self._by_job: dict[str, list[Entry]] | None = None
 
     def of(self, listener: FeedListener) -> bytes:
-        """What this listener is sent; nothing, if nothing of it is wanted."""
+        """Returns the bytes for this listener; empty if its filter matches no entry."""
         first = self._part.entries[0].position
         after = listener.position if listener.position >= first else 0
         key = (listener.wanted, after)

@@ -1,8 +1,8 @@
-"""A directory of jobs, opened by as many processes as like: one of them serves it, the others talk to that one.
+"""A directory of jobs that any number of processes open: one of them serves it, the others connect to that one.
 
 A process that opens the directory tries to take its lock. With the lock, it recovers the journal and listens on
 `holdfast.sock`; without it, it connects. When the connection is lost, it tries both again, so that the directory passes
-on to the next process, and calls under way are asked again there.
+on to the next process, and repeatable calls in progress are sent again to that process.
 
 Invariants: only the holder of the lock touches the journal or the socket's file; a side that is lost is not used again.
 """
@@ -35,7 +35,7 @@ from holdfast.topologies.fork_handlers import let_go_of_sockets
 
 T = TypeVar("T")
 
-#: The longest pause between attempts to connect, while another process has the lock and does not listen yet.
+#: The first and the longest pause between attempts, while another process has the lock and does not listen yet.
 _PAUSE_S_FIRST = 0.005
 _PAUSE_S_MAX = 0.2
 
@@ -62,19 +62,19 @@ class Connected:
         self.lost.set()
 
     async def call(self, use: Callable[[LinkPorts], Awaitable[T]]) -> T:
-        """The answer; `UnavailableError` if the connection is lost before it came."""
+        """Returns the response; `UnavailableError` if the connection is lost before it arrives."""
         return await use(self._ports)
 
     def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
-        """What a stream yields."""
+        """Returns the items of a stream."""
         return use(self._ports)
 
     def near(self) -> NearSocket:
-        """The socket, for other threads."""
+        """Returns the API for other threads, over the socket."""
         return self._near
 
     async def work(self) -> WorkApi:
-        """Sessions over connections of their own."""
+        """Returns a `WorkApi` that opens a connection for each session."""
         return SocketWork(self._path)
 
     async def close(self) -> None:
@@ -85,7 +85,7 @@ class Connected:
         await self._carrier.close()
 
     def disown(self) -> None:
-        """Its socket is let go of with all others."""
+        """Does nothing: `Directory.disown` drops the socket with all others."""
 
 
 Side = Serving | Connected
@@ -149,7 +149,7 @@ class Directory:
         return await (await self._opened()).work()
 
     async def close(self) -> None:
-        """Hands the directory over at once, if it is ours."""
+        """Releases the directory at once, if this process serves it."""
         self._is_closed = True
         for task in (self._following, self._opening):
             if task is not None and not task.done():
@@ -173,13 +173,13 @@ class Directory:
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._end_opening)
-        # Many wait for the same; one of them giving up does not end it for the others.
+        # Many callers wait for the same task; a caller that gives up does not cancel it for the others.
         return await asyncio.shield(self._opening)
 
     def _end_opening(self, opening: "asyncio.Task[Side]") -> None:
         self._opening = None
         if not opening.cancelled():
-            opening.exception()  # looked at: those who wait raise it, if there are any
+            opening.exception()  # retrieved, so that asyncio does not log it; waiting callers raise it
 
     async def _open(self) -> Side:
         deadline_s, pause_s = time.monotonic() + PATIENCE_S, _PAUSE_S_FIRST
@@ -201,7 +201,7 @@ class Directory:
                 return await Connected.to(self._path)
             except UnavailableError as error:
                 if time.monotonic() < deadline_s:
-                    return None  # it may still be recovering, or just be gone
+                    return None  # it may still be recovering, or have just ended
                 raise UnavailableError(
                     f"{locked.message}: it has the directory and does not listen in it ({error.message})",
                     reason="DIRECTORY_LOCKED",

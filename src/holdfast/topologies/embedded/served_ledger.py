@@ -127,7 +127,7 @@ class Serving:
     async def call(
         self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
-        """The answer; `UnavailableError` if the journal fails before there is one. Nothing is repeated here."""
+        """Returns the response; `UnavailableError` if the journal fails before it. Repeats no call."""
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
@@ -145,11 +145,11 @@ class Serving:
         return use(self.ports)
 
     def near(self) -> NearLedger:
-        """The ledger, for other threads."""
+        """Returns the API for other threads."""
         return self._near
 
     async def work(self) -> WorkApi:
-        """Sessions without a wire."""
+        """Returns a `WorkApi` whose sessions call the ledger directly."""
         return self._local
 
     async def close(self) -> None:
