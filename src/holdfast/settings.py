@@ -330,7 +330,7 @@ def unheeded(settings: Settings, topology: str, names: Collection[str]) -> Itera
     """Yields a problem for each of these settings that was given although the topology ignores it."""
     for name in names:
         if getattr(settings, name) != FIELDS[name].default:
-            yield (f"{name} must not be set, because the {topology} topology ignores it, got {getattr(settings, name)}")
+            yield f"{name} must not be set, because the {topology} topology ignores it, got {getattr(settings, name)}"
 
 
 def contradictions(settings: Settings) -> Iterator[str]:

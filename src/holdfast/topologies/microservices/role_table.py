@@ -1,4 +1,4 @@
-"""Which service each role is; a process loads what it serves, and nothing of the others."""
+"""The service of each role; a process imports only the service that it runs."""
 
 from pathlib import Path
 
@@ -20,19 +20,19 @@ from holdfast.topologies.microservices.snapshot_process import snapshot_command
 
 
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service is told beside its environment."""
+    """The options of a service, in addition to its environment."""
 
     role: str
     host: str = "127.0.0.1"
-    #: Where owners keep what they own; None: in memory.
+    #: The data directory of owners; None: in memory.
     data: Path | None = None
     is_insecure: bool = False
-    #: What protects the gateway, and how it serves; it keeps nothing.
+    #: The settings of the gateway, which stores nothing.
     gateway: Settings = Settings(data=MEMORY)
 
 
 def open_service(options: ServiceOptions, environment: Environment, fatal: Fatal) -> Service:
-    """The service of this environment, not listening yet; `fatal` hears that it cannot go on."""
+    """Opens the service of this environment, not listening yet; it calls `fatal` with an error that ends it."""
     host = Host(fatal, snapshot_command)
     if isinstance(environment, JobEnvironment):
         from holdfast.topologies.microservices.services.job_service import open_job

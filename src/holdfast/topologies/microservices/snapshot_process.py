@@ -12,12 +12,12 @@ from holdfast.topologies.microservices.services.owner_snapshots import take_snap
 
 
 def snapshot_command(directory: Path) -> list[str]:
-    """The command of the helper; the name of the directory says which owner it belongs to."""
+    """Returns the command of the helper; the name of the directory identifies the owner."""
     return child_command(__name__, str(directory))
 
 
 def main(directory: Path) -> int:
-    """The maker: one snapshot of everything sealed."""
+    """Makes one snapshot of all sealed segments; returns the exit status."""
     lifeline()
     try:
         take_snapshot(OWNERS[directory.name](), OsDisk(directory))

@@ -1,7 +1,7 @@
-"""`holdfast up --topology microservices`: six services, each a process of its own.
+"""`holdfast up --topology microservices`: six services, each in its own process.
 
-The owners come first, then who calls them, then the worker; they end in the reverse order. Tokens are made at every
-start, and each is told to one process alone. Only the gateway is reached from beyond this machine, if at all.
+The owners start first, then their callers, then the worker; they stop in the reverse order. Service tokens are created
+at every start, and each is passed to one process only. Other machines can reach at most the gateway.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ from holdfast.topologies.microservices.services.environment import CALLERS
 
 _PORT_MAX = 65_535
 _HTTP_PORT = "GATEWAY_HTTP_PORT"
-#: How far the port of each service is from the gateway's.
+#: The offset of each service's port from that of the gateway.
 _OFFSETS: Mapping[str, int] = {"gateway": 0, "job": 1, "queue": 2, "coordinator": 3, "result": 4}
 _OWNERS = ("job", "queue", "result")
-#: Settings that only a ledger heeds.
+#: Settings that only a ledger uses.
 _UNHEEDED = (
     *("lease_ms", "reconnect_grace_ms", "aging_ms", "retain_jobs", "retain_bytes"),
     *("history_ms", "history_bytes", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
 )
-#: Settings that the gateway is told as they are.
+#: Settings that are passed to the gateway unchanged.
 _OF_THE_GATEWAY = (
     *("host", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit", "metrics_port"),
     "grpc_connections",
@@ -43,8 +43,8 @@ _OF_THE_GATEWAY = (
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
-    """Until TERM or INT; a second one leaves little time, a third one none."""
-    del log_stream  # the services log by themselves
+    """Runs until TERM or INT; a second signal limits the time of each stage, a third one kills the processes."""
+    del log_stream  # the services write their own logs
     check(settings)
     services = Services(settings)
     supervisor = Supervisor([services.owner(name) for name in _OWNERS])
@@ -56,7 +56,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 
 async def _start(supervisor: Supervisor, services: "Services") -> Lines:
-    """Starts everything in order: the ready line of every service."""
+    """Starts everything in order, and returns the ready line of every service except the worker."""
     lines = await supervisor.start()
     callers = [services.coordinator(_addresses(lines)), services.gateway(_addresses(lines))]
     lines |= await supervisor.add(callers)
@@ -69,12 +69,12 @@ def _addresses(lines: Lines) -> dict[str, str]:
 
 
 def _reached(line: Mapping[str, Any]) -> dict[str, str]:
-    """Where the gateway is, by protocol."""
+    """Returns the addresses of the gateway, by protocol."""
     return {name: str(line[name]) for name in ("grpc", "http", "metrics") if name in line}
 
 
 def check(settings: Settings) -> None:
-    """`InvalidArgumentError` names what these services would not do, other errors what protection is missing."""
+    """Raises `InvalidArgumentError` for ignored settings and conflicting ports, other errors for missing protection."""
     problems = [*unheeded(settings, "microservices", _UNHEEDED)]
     if settings.port + max(_OFFSETS.values()) > _PORT_MAX:
         problems.append(
@@ -93,7 +93,7 @@ def check(settings: Settings) -> None:
 
 
 class Services:
-    """The six roles: what each is started with, and what each is told."""
+    """The command and the environment of each of the six roles."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -101,7 +101,7 @@ class Services:
         self._tokens, self._hashes = made.tokens, made.hashes
 
     def owner(self, name: str) -> Role:
-        """Job, queue or result: a service that calls no other one."""
+        """Returns the role of an owner (job, queue or result), which calls no other service."""
         settings = self._settings
         place = [] if settings.is_in_memory else ["--data", str(Path(settings.data).absolute())]
         keys = {"MAX_DEDUP_KEYS": str(settings.dedup_keys_max)} if name == "job" and settings.dedup_keys_max else {}
@@ -111,7 +111,7 @@ class Services:
         return self._role(name, place, {"SERVICE_TOKEN_HASHES": self._hashes, **keys, **memory, **spans})
 
     def coordinator(self, addresses: Mapping[str, str]) -> Role:
-        """Is called by workers, and calls the owners."""
+        """Returns the role of the coordinator, which workers call and which calls the owners."""
         environment = {
             **self._calling("coordinator", addresses),
             "SERVICE_TOKEN_HASHES": self._hashes,
@@ -121,7 +121,7 @@ class Services:
         return self._role("coordinator", [], environment)
 
     def gateway(self, addresses: Mapping[str, str]) -> Role:
-        """Is called by clients, and calls the owners."""
+        """Returns the role of the gateway, which clients call and which calls the owners."""
         settings = self._settings
         tokens = str(Path(settings.tokens_file).absolute()) if settings.tokens_file else ""
         told = {**{name: getattr(settings, name) for name in _OF_THE_GATEWAY}, "tokens": tokens}
@@ -137,7 +137,7 @@ class Services:
         return msgspec.structs.replace(role, environment=environment, http_port_variable=_HTTP_PORT)
 
     def worker(self, addresses: Mapping[str, str]) -> Role:
-        """Calls the coordinator."""
+        """Returns the role of the worker, which calls the coordinator."""
         settings = self._settings
         environment = {
             "SERVICE_TOKEN": self._tokens["worker"],
@@ -173,7 +173,7 @@ def _option(name: str, value: object) -> tuple[str, str]:
 
 
 def _announce(settings: Settings, services: Mapping[str, str], reached: Mapping[str, str]) -> None:
-    """Jobs can be submitted and run."""
+    """Announces that jobs can be submitted and run."""
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
     line = {"event": "ready", **reached, "services": dict(services), "data": data, "pid": os.getpid()}
     announce(

@@ -1,8 +1,8 @@
-"""`holdfast up --topology monolith`: equal nodes, each a process of its own that is started again when it dies.
+"""`holdfast up --topology monolith`: equal nodes, each in its own process, which is restarted when it ends.
 
-The order of the nodes is that of their ports, and never changes: clients find the owner of a job by it. HTTP over all
-of them is a process beside them, which reaches them through their sockets: in their directories, or, where the jobs are
-kept in memory, in a directory that only this user can open and that goes with this process.
+The order of the nodes is that of their ports, and never changes: clients find the owner of a job by it. The front, a
+separate process, serves HTTP for all nodes. It connects to their sockets: in their directories, or, if jobs are kept in
+memory, in a temporary directory that only this user can open.
 """
 
 import contextlib
@@ -26,20 +26,20 @@ from holdfast.topologies.table import OWN_SETTINGS
 
 _PORT_MAX = 65_535
 _PORT, _HTTP_PORT = "HOLDFAST_PORT", "HOLDFAST_HTTP_PORT"
-#: Settings that the front is told as they are; its port comes by its variable.
+#: Settings that are passed to the front unchanged; its port is in its environment variable.
 _OF_THE_FRONT = (
     *("host", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit", "insecure"),
     *("log_level", "log_format"),
 )
-#: What each node is told apart, and what is no concern of a node's.
+#: Settings that differ between nodes, and settings that nodes do not use.
 _OWN = OWN_SETTINGS | {
     *("data", "port", "http_port", "no_http", "metrics_port", "topology", "nodes", "tokens", "memory_bytes"),
 }
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
-    """Until TERM or INT; a second one leaves little time, a third one none."""
-    del log_stream  # the nodes log by themselves
+    """Runs until TERM or INT; a second signal limits the time of each stage, a third one kills the processes."""
+    del log_stream  # the nodes write their own logs
     check(settings)
     with _sockets(settings) as sockets:
         supervisor = Supervisor([role(settings, index, sockets) for index in range(settings.nodes)])
@@ -50,7 +50,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 
 async def _start(supervisor: Supervisor, settings: Settings) -> None:
-    """The nodes, and then who shows them all."""
+    """Starts the nodes, and then the front."""
     lines = await supervisor.start()
     nodes = [str(lines[_name(index)]["grpc"]) for index in range(settings.nodes)]
     try:
@@ -64,7 +64,7 @@ async def _start(supervisor: Supervisor, settings: Settings) -> None:
 
 @contextlib.contextmanager
 def _sockets(settings: Settings) -> Iterator[Path | None]:
-    """Where nodes without directories have their sockets; None where they have directories, or need none."""
+    """Yields the directory for the sockets of nodes in memory; None if they have directories or there is no front."""
     if settings.no_http or not settings.is_in_memory:
         yield None
         return
@@ -73,7 +73,7 @@ def _sockets(settings: Settings) -> Iterator[Path | None]:
 
 
 def check(settings: Settings) -> None:
-    """`InvalidArgumentError` if there are not enough ports, other errors if protection is missing."""
+    """Raises `InvalidArgumentError` for unsuitable ports or memory, other errors for missing protection."""
     problems = [
         f"{name} must be at most {_PORT_MAX - settings.nodes + 1}, because {settings.nodes} nodes take"
         f" as many ports from there on, got {first}"
@@ -101,19 +101,19 @@ def check(settings: Settings) -> None:
 
 
 def role(settings: Settings, index: int, sockets: Path | None = None) -> Role:
-    """One node, told everything that was settled here; its port stays the one that it got first."""
+    """Returns the role of one node, with all its settings; after a restart it listens on the same port."""
     port = settings.port and settings.port + index
     socket = ["--socket", str(sockets / f"{_name(index)}.sock")] if sockets is not None else []
     return Role(_name(index), [*_command(settings, index), *socket], {_PORT: str(port)}, _PORT)
 
 
 def front_role(settings: Settings, lines: Lines) -> Role:
-    """HTTP over all nodes, which are asked over the sockets that their ready lines name."""
+    """Returns the role of the front, which connects to the sockets in the ready lines of the nodes."""
     sockets = [str(lines[_name(index)].get("socket", "")) for index in range(settings.nodes)]
     if not all(sockets):
         raise FailedPreconditionError(
-            f"{settings.data!r} is on a file system that holds no sockets, and HTTP over all nodes needs them;"
-            " choose another directory, or say --no-http",
+            f"{settings.data!r} is on a file system without support for sockets, which HTTP over all nodes needs;"
+            " choose another directory, or use --no-http",
             reason="SOCKET_UNUSABLE",
         )
     command = [
@@ -134,14 +134,14 @@ def _command(settings: Settings, index: int) -> list[str]:
     return [
         *child_command("holdfast", "node", "--index", str(index), "--nodes", str(settings.nodes)),
         *("--data", data, "--metrics-port", str(metrics_port), "--lifeline", "--no-http"),
-        # One machine for all of them.
+        # The nodes share the memory of one machine.
         *("--memory-bytes", str(max(memory_for_jobs(settings) // settings.nodes, limits.MEMORY_BYTES_MIN))),
         *_told(settings, [name for name in FIELDS if name not in _OWN]),
     ]
 
 
 def _told(settings: Settings, names: Sequence[str]) -> list[str]:
-    """These settings as options, and the one file of tokens that all of them have."""
+    """Returns these settings as options, with the token file, which all processes share."""
     tokens = ["--tokens", settings.tokens_file] if settings.tokens_file else []
     return [*tokens, *(part for name in names for part in _option(name, getattr(settings, name)))]
 
@@ -154,7 +154,7 @@ def _option(name: str, value: object) -> list[str]:
 
 
 def _announce(settings: Settings, nodes: list[str], front: dict[str, str]) -> None:
-    """Jobs can be submitted and run."""
+    """Announces that jobs can be submitted and run."""
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
     reached = {"grpc": ",".join(nodes), **front}
     line = {"event": "ready", **reached, "nodes": nodes, "data": data, "pid": os.getpid()}

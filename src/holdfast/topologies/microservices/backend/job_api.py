@@ -1,7 +1,7 @@
-"""`JobApi` in the gateway process, over the services that own jobs, what waits, and results.
+"""`JobApi` in the gateway process, over the services that own jobs, waiting jobs and results.
 
-Invariants: the status of a job is what its record says, and nothing else; a result is told only once that status is
-an end. The gateway keeps nothing that cannot be lost.
+Invariants: only its record determines the status of a job; a result is returned only once that status is terminal. The
+gateway stores nothing that must survive it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def _sleep(delay_ms: float) -> None:
 
 
 class ServiceJobs:
-    """What clients ask for, put together from what the owners say."""
+    """The operations that clients call, composed of calls to the owners."""
 
     def __init__(
         self,
@@ -53,17 +53,17 @@ class ServiceJobs:
         self._begun: set[asyncio.Task[Any]] = set()
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """A record and a place in the queue for each; brought to its end even if the client is gone."""
+        """Creates a record and enqueues it, for each draft; completed even if the client is gone."""
         if refusal := check_submission(templates, drafts):
             raise refusal.error()
         submission = OwnerSubmission(self._owners, templates, drafts, self._now_ms())
         submitted = await self._to_its_end(submission.run(self._in_flight))
         if len(drafts) == 1 and (refusal := submitted.refusals.get(0)) and refusal.error().retryable:
-            raise refusal.error()  # so that clients repeat it as they repeat every call
+            raise refusal.error()  # so that clients retry it like any other call
         return submitted
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
-        """Brought to its end even if the client is gone."""
+        """Cancels the job; completed even if the client is gone."""
         return await self._to_its_end(Canceling(self._owners, job_id, reason).run())
 
     async def _to_its_end(self, steps: Coroutine[Any, Any, T]) -> T:
@@ -78,19 +78,19 @@ class ServiceJobs:
             task.exception()  # retrieved, so that asyncio does not log it when the client is gone
 
     async def get(self, job_id: str) -> JobView:
-        """As its record says."""
+        """Returns the job, as in its record."""
         return job_view(await self._record(job_id))
 
     async def result(self, job_id: str) -> ResultView:
-        """The status decides; an end without its envelope is an anomaly, and not an empty result."""
+        """Returns the result; a terminal job without an envelope is an anomaly, not an empty result."""
         return await self._result_of(await self._record(job_id))
 
     async def payload(self, job_id: str) -> bytes:
-        """As it was submitted."""
+        """Returns the payload as submitted."""
         return (await self._record(job_id, without_payload=False)).options.payload
 
     async def explain(self, job_id: str) -> Explanation:
-        """From the record and the result alone: the gateway cannot see which workers are there."""
+        """Explains the state from the record and the result only: the gateway does not know the workers."""
         record = await self._record(job_id)
         view = job_view(record)
         summary = (await self._result_of(record)).summary if view.state in TERMINAL else ""
@@ -98,7 +98,7 @@ class ServiceJobs:
         return Explanation(State(record.summary.status), reason, sentence)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """One page of the owner's listing; of each job only what a line of it says."""
+        """Returns one page of the owner's listing; its jobs have only the fields of a listing."""
         request = made(
             pb.ListJobRecordsRequest,
             status_filter=[job_status(state) for state in states],
@@ -109,7 +109,7 @@ class ServiceJobs:
         return Page([summary_view(job) for job in reply.jobs], bool(reply.page.next_page_token))
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """One part of the owner's search."""
+        """Returns one part of the owner's search."""
         if size < 1:
             message = f"the size of a part must be at least 1, got {size}"
             raise InvalidArgumentError(message, reason="PAGE_SIZE_INVALID")
@@ -132,7 +132,7 @@ class ServiceJobs:
         return Found([job_view(record) for record in reply.records], reply.next_cursor)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
-        """Its record, looked at again and again; what changes between two looks is told as one change."""
+        """Polls the record, and yields the job when it has changed; changes between two polls are merged."""
         seen: JobView | None = None
         wait_ms: float = _POLL_MS_MIN
         while seen is None or seen.state not in TERMINAL:
@@ -145,7 +145,7 @@ class ServiceJobs:
                 yield view
 
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
-        """The same, and then its result."""
+        """Polls the record until the job is terminal, and returns it with its result."""
         wait_ms: float = _POLL_MS_MIN
         while State((record := await self._record(job_id)).summary.status) not in TERMINAL:
             await self._sleep(wait_ms)
@@ -153,7 +153,7 @@ class ServiceJobs:
         return job_view(record), await self._result_of(record)
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
-        """Same template, payload, labels and headers; under a request id the same call finds the same job."""
+        """Submits a copy of the job; a call with the same request id returns the same copy."""
         record = await self._record(job_id, without_payload=False)
         if refusal := refusal_to_repeat(job_id, record.summary.status):
             raise refusal.error()
@@ -188,10 +188,10 @@ def _sort(*, newest_first: bool) -> public_pb.JobSort:
 
 
 def why(job: JobView, now_ms: int, summary: str = "") -> tuple[str, str]:
-    """A stable reason and a sentence that say why a job is where it is, as far as its record tells.
+    """Returns a stable reason and a sentence that explain the state of a job from its record.
 
-    The gateway does not see workers, so some reasons of the other backends are missing here. `summary` is that of the
-    result, once the job has ended.
+    The gateway does not know the workers, so some reasons of the other backends are missing here. `summary` is that of
+    the result, once the job has ended.
     """
     if job.state in TERMINAL:
         return "ENDED", end_text(job.state, job.attempts, job.failure_reason, summary)

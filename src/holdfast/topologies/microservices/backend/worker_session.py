@@ -1,9 +1,9 @@
-"""A worker's session over unary calls: it fetches while room is wanted, and keeps saying what it holds.
+"""A worker's session over unary calls: it fetches leases while there is credit, and its heartbeats name held leases.
 
 Invariants:
-- A call that was not answered is made again, or its loss is seen by the next heartbeat; the session goes on meanwhile.
-- What the coordinator may have given up is revoked here by this process's own clock, whether or not it can be reached.
-- After `drain` is answered, and before `close` says goodbye, no fetch is under way: nothing can be granted unseen.
+- A call without a reply is repeated, or the next heartbeat shows its effect; the session continues meanwhile.
+- A lease that the coordinator may consider expired is revoked here by this process's own clock, even during an outage.
+- Between `is_drained` and the goodbye of `close` no fetch is in progress, so no lease can be granted unnoticed.
 """
 
 import asyncio
@@ -20,29 +20,29 @@ from holdfast.topologies.microservices import MICROSERVICES
 from holdfast.topologies.microservices.backend.coordinator_client import CoordinatorCalls, NoAnswerError
 from holdfast.worker.polling_session import KeptSession
 
-#: Calls of one kind that are under way at a time.
+#: Maximum numbers of concurrent calls of each kind.
 _FETCHES_MAX = 16
 _REPORTS_MAX = 16
 
 
 class UnarySession(KeptSession):
-    """One session. Made by `start`; what it fetches, reports and keeps time with are tasks of its own."""
+    """One session, which `start` opens. Fetches and reports run as tasks of the session."""
 
     def __init__(self, calls: CoordinatorCalls, introduction: Introduction, heartbeat_ms: int = 0) -> None:
-        """`heartbeat_ms` is how often to beat at least; 0: as often as the coordinator says."""
+        """`heartbeat_ms` is the longest interval between heartbeats; 0: the interval that the coordinator sets."""
         super().__init__(introduction.worker_id, MICROSERVICES)
         self._calls = calls
         self._introduction = introduction
         self._heartbeat_ms = heartbeat_ms
         self._lease_s = 0.0
-        #: Leases that are wanted and were not granted yet.
+        #: The credit: leases that are requested and not granted yet.
         self._room = 0
         self._stirred = asyncio.Event()
         self._reporting = asyncio.Semaphore(_REPORTS_MAX)
         self._filling: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Says who is there and what is still held."""
+        """Sends the first heartbeat, which names the leases that are still held."""
         held, sent_s = self._introduction.held, time.monotonic()
         answer = await self._calls.heartbeat(held, is_arriving=True)
         self._lease_s = answer.lease_ms / 1_000
@@ -54,45 +54,45 @@ class UnarySession(KeptSession):
         self._take(answer, held, sent_s)
         self._filling = self._spawn(self._fill())
 
-    # -- what the holder does
+    # -- called by the worker
 
     async def want(self, count: int) -> None:
-        """More room."""
+        """Adds credit for this many more leases."""
         self._refuse_if_over()
         self._room += count
         self._stirred.set()
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        """One call a row, side by side."""
+        """Sends one call per row, concurrently."""
         self._begin_report(report_id, rows)
         for row in rows:
             self._spawn(self._send(report_id, row))
 
     async def extend(self) -> None:
-        """A heartbeat; its answer says what should stop and what is lost."""
+        """Sends a heartbeat; its reply names the jobs to stop and the revoked leases."""
         self._refuse_if_over()
         await self._beat({})
 
     async def release(self, tokens: Collection[int]) -> None:
-        """At once; if the word is lost, heartbeats no longer name the leases."""
+        """Hands leases back at once; if the message is lost, later heartbeats do not name them."""
         self._refuse_if_over()
         jobs = self._holding.named()
         await self._beat({token: jobs[token] for token in self._holding.drop(tokens)})
 
     async def drain(self) -> None:
-        """No more fetches; `is_drained` follows once none is under way."""
+        """Stops fetching; `is_drained` follows once no fetch is in progress."""
         self._refuse_if_over()
         self._is_draining = True
         self._stirred.set()
 
     async def close(self) -> None:
-        """Says goodbye, unless the session has failed: then another one may name what is held."""
+        """Sends the goodbye, unless the session has failed: then the next session may name the held leases."""
         has_failed, is_orderly = self._failure is not None, self._is_draining
         self._end(UnavailableError("the session was closed"))
         self._is_draining = True
         self._stirred.set()
         if self._filling is not None:
-            await asyncio.wait([self._filling])  # what it is granted last is handed back with the rest
+            await asyncio.wait([self._filling])  # leases of its last fetches are handed back with the others
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -104,7 +104,7 @@ class UnarySession(KeptSession):
         await self._calls.close()
 
     async def _leave(self, *, is_orderly: bool) -> None:
-        """In good order everything is handed back unspent; else only what was never delivered."""
+        """Sends the goodbye: after a drain all leases are handed back without a loss, else only undelivered ones."""
         named = self._holding.named()
         released = named if is_orderly else self._holding.undelivered()
         running = {token: job_id for token, job_id in named.items() if token not in released}
@@ -116,7 +116,7 @@ class UnarySession(KeptSession):
     # -- fetching
 
     async def _fill(self) -> None:
-        """Several calls at a time while each brings something, one now and then while none does."""
+        """Fetches with doubling concurrency while every call gets a lease, otherwise one call after each pause."""
         width = 1
         while not self._is_draining:
             self._stirred.clear()
@@ -156,7 +156,7 @@ class UnarySession(KeptSession):
             self._heard.set()
 
     async def _pause(self, hint_ms: int) -> None:
-        """As long as the coordinator says, or until something has changed here."""
+        """Waits for the time that the coordinator suggests, or until `want`, `drain` or the end of the session."""
         hint_ms = max(limits.FETCH_RETRY_MS_MIN, min(hint_ms, limits.FETCH_RETRY_MS_MAX))
         timer = self._loop.call_later(hint_ms / 1_000, self._stirred.set)
         await self._stirred.wait()
@@ -165,7 +165,7 @@ class UnarySession(KeptSession):
     # -- reporting
 
     async def _send(self, report_id: int, row: ReportRow) -> None:
-        """Until it is answered, whichever way; then the lease is over."""
+        """Sends a report until it has a reply; the lease is over then, accepted or not."""
         request = report_request(self._introduction.worker_id, row)
         delay_ms = limits.RETRY_FIRST_MS
         async with self._reporting:
@@ -186,7 +186,7 @@ class UnarySession(KeptSession):
         self._holding.drop([row.token])
         self._acknowledge(report_id, 1)
 
-    # -- keeping time
+    # -- heartbeats
 
     async def _beat(self, released: dict[int, str]) -> None:
         running, sent_s = self._holding.named(), time.monotonic()
@@ -201,7 +201,7 @@ class UnarySession(KeptSession):
             self._take(answer, running, sent_s)
 
     def _take(self, answer: pb.WorkerHeartbeatResponse, running: Collection[int], sent_s: float) -> None:
-        """What the answer to a heartbeat means for what it named."""
+        """Applies the reply to a heartbeat: extends or revokes the named leases, and passes cancels on."""
         self._hit("heartbeat")
         self._lease_s = answer.lease_ms / 1_000
         revoked = [lease.token for lease in answer.revoked]

@@ -1,9 +1,8 @@
-"""The coordinator service: who lives, who runs what, and what becomes of it.
+"""The coordinator service: grants jobs to workers, tracks leases, and settles the outcomes of attempts.
 
-It keeps nothing that cannot be lost: records, tokens and budgets have their owner, and this process may end between
-any two steps. What it knows of leases is adopted again from the records that are RUNNING. A protocol that was begun
-goes on when its caller stops waiting. While an owner is away, workers are told UNAVAILABLE, and what is left over is
-tried again.
+It stores nothing durably: records, tokens and budgets belong to the owners, and this process may end between any two
+steps. After a restart it adopts the leases of RUNNING records. A protocol that has begun continues when its caller
+stops waiting. While an owner is unavailable, workers get UNAVAILABLE, and unfinished steps are retried later.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ from holdfast.topologies.microservices.services.queue_sweeper import Sweeper, Sw
 from holdfast.topologies.microservices.services.reports import OutcomeReports
 from holdfast.topologies.microservices.services.roles import GRACE_S, Fatal, full_name
 
-#: How often time is looked at; served time counts no longer steps than the timekeeper's.
+#: The bounds of the interval between two ticks; short enough that all of it counts as served time.
 _TICK_MS_MAX = 100
 _TICK_MS_MIN = 10
 
@@ -50,7 +49,7 @@ Work = Callable[..., Coroutine[object, object, None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkTerms:
-    """How long a worker may be silent, how often it should be heard, and how large an output may be."""
+    """The heartbeat interval, the lease length (`worker_timeout_ms`) and the size limit of outputs."""
 
     heartbeat_ms: int = limits.HEARTBEAT_MS
     worker_timeout_ms: int = limits.WORKER_TIMEOUT_MS
@@ -58,7 +57,7 @@ class WorkTerms:
 
 
 class WorkCoordinator:
-    """The parts of the service, and the time that moves them."""
+    """The parts of the service, driven by calls of workers and by ticks."""
 
     def __init__(self, owners: Owners, terms: WorkTerms, clock: Clock) -> None:
         self.terms = terms
@@ -68,7 +67,7 @@ class WorkCoordinator:
         self._failing: set[str] = set()
         self._round_ms: int | None = None
         self._registry = WorkerRegistry(terms.worker_timeout_ms)
-        #: The session that is the newest under each name.
+        #: The newest session of each worker id.
         self._incarnations: dict[str, int] = {}
         self._sweeps = SweepTimer(terms.heartbeat_ms)
         self.table = LeaseTable(terms.worker_timeout_ms)
@@ -81,13 +80,13 @@ class WorkCoordinator:
         self._heartbeats = Heartbeats(self.table, self._settler, self._rounds, self.now, self._see_to_leases)
 
     def now(self) -> Now:
-        """The time of this instant; asking is what counts as listening."""
+        """Returns the current time; the time between two calls counts as served, up to a maximum."""
         return self._time.now()
 
-    # -- what workers say
+    # -- calls of workers
 
     async def hear(self, worker: str, request: pb.WorkerHeartbeatRequest) -> HeartbeatReply:
-        """A heartbeat."""
+        """Handles a heartbeat."""
         self._refuse_if_superseded(worker, request)
         self._registry.hear(worker, self.now().served_ms).slots = request.capacity_hint
         heard = await self._to_its_end(self._heartbeats.hear(worker, request))
@@ -97,10 +96,10 @@ class WorkCoordinator:
         return heard
 
     def _refuse_if_superseded(self, worker: str, request: pb.WorkerHeartbeatRequest) -> None:
-        """Of two processes under one name the newer goes on: each would take away what the other runs."""
+        """Raises `AbortedError` for the older of two sessions of a worker id: each would revoke the other's leases."""
         mine = request.incarnation
         if not mine:
-            return  # it knows only the frozen fields
+            return  # the worker knows only the frozen fields
         known = self._incarnations.get(worker)
         if known in {None, mine} or request.is_arriving:
             self._incarnations[worker] = mine
@@ -112,7 +111,7 @@ class WorkCoordinator:
         )
 
     async def fetch(self, worker: str, wanted: pb.Wanted) -> pb.FetchWorkResponse:
-        """One job, or when to ask again."""
+        """Grants one job, or returns when to fetch again."""
         self._registry.hear(worker, self.now().served_ms)
         task = self._spawn(self._dispatcher.fetch(worker, wanted))
         try:
@@ -122,7 +121,7 @@ class WorkCoordinator:
             raise
 
     async def report(self, worker: str, row: ReportRow) -> str:
-        """An empty string if the report counts, or why it does not."""
+        """Applies a report; returns an empty string if it counts, or the reason why it does not."""
         self._registry.hear(worker, self.now().served_ms)
         return await self._to_its_end(self._reporter.report(worker, row))
 
@@ -145,23 +144,23 @@ class WorkCoordinator:
         if not task.cancelled():
             task.exception()  # raised in the waiting caller; retrieved here so that asyncio does not log it
 
-    # -- what time brings
+    # -- ticks
 
     async def run(self) -> None:
-        """Looks at the time until it is canceled."""
+        """Ticks at an interval until it is canceled."""
         tick_ms = max(_TICK_MS_MIN, min(_TICK_MS_MAX, self.terms.worker_timeout_ms // 4))
         while True:
             self.tick()
             await asyncio.sleep(tick_ms / 1_000)
 
     def tick(self) -> None:
-        """Begins everything that is due; `settled` waits for it."""
+        """Starts the tasks that are due; `settled` waits for them."""
         now = self.now()
         self.table.expire(now)
         self._see_to_leases()
         for worker in self._registry.forget_silent(now.served_ms):
             self._incarnations.pop(worker, None)
-            get_logger().warning("worker_silent", worker_id=worker, message="given up after it missed its heartbeats")
+            get_logger().warning("worker_silent", worker_id=worker, message="considered lost after missed heartbeats")
         for job_id in list(self._dispatcher.strays):
             self._begin(f"stray {job_id}", self._dispatcher.look_after, job_id)
         if self._round_ms is None or now.served_ms - self._round_ms >= self.terms.heartbeat_ms:
@@ -186,7 +185,7 @@ class WorkCoordinator:
         return [task for name, task in self._background.items() if name.startswith("lease ")]
 
     def _begin(self, name: str, work: Work, *arguments: object) -> None:
-        """One at a time under each name."""
+        """Starts a background task, unless one with this name is running."""
         if name not in self._background:
             self._background[name] = self._spawn(self._watched(name, work, *arguments))
 
@@ -198,21 +197,21 @@ class WorkCoordinator:
                 self._failing.discard(kind)
                 get_logger().info("works_again", method=kind)
         except HoldfastError as error:
-            if kind not in self._failing:  # one line for an outage, however long
+            if kind not in self._failing:  # one log line per outage
                 self._failing.add(kind)
                 get_logger().warning("fails", method=kind, grpc_code=error.code.value, message=error.message)
-        except Exception as error:  # noqa: BLE001 - the others must go on
+        except Exception as error:  # noqa: BLE001 - other tasks must continue
             get_logger().error("bug", method=kind, exc_info=error)
         finally:
             del self._background[name]
 
     async def settled(self) -> None:
-        """Everything that was begun is over."""
+        """Waits until all tasks have ended."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def stop(self) -> None:
-        """Ends without finishing anything: whatever is left is found by the next process."""
+        """Cancels all tasks; the next process finds and finishes their work."""
         tasks = [*self._tasks, *self._rounds.tasks()]
         for task in tasks:
             task.cancel()
@@ -220,27 +219,27 @@ class WorkCoordinator:
 
 
 class CoordinatorServicer(rpc.CoordinatorInternalServiceServicer):
-    """Three methods over a coordinator; what they mean stands in docs/contract.md."""
+    """The three methods for workers, which docs/contract.md defines."""
 
     def __init__(self, coordinator: WorkCoordinator) -> None:
         self._coordinator = coordinator
 
     @answered
     async def WorkerHeartbeat(self, request: pb.WorkerHeartbeatRequest, context: Context) -> pb.WorkerHeartbeatResponse:
-        """A sign of life."""
+        """Handles a heartbeat; returns the jobs to stop and the revoked leases."""
         heard = await self._coordinator.hear(checked_worker(request.worker_id), request)
         return heard_message(request, heard, self._coordinator.terms)
 
     @answered
     async def FetchWork(self, request: pb.FetchWorkRequest, context: Context) -> pb.FetchWorkResponse:
-        """One job, or a hint when to ask again."""
+        """Grants one job, or returns when to fetch again."""
         return await self._coordinator.fetch(checked_worker(request.worker_id), wanted_of(request))
 
     @answered
     async def ReportWorkOutcome(
         self, request: pb.ReportWorkOutcomeRequest, context: Context
     ) -> pb.ReportWorkOutcomeResponse:
-        """How an attempt ended; not accepted, without an error, if it does not count."""
+        """Handles the outcome of an attempt; not accepted, without an error, if it does not count."""
         row = report_row(request)
         reason = await self._coordinator.report(checked_worker(request.worker_id), row)
         return pb.ReportWorkOutcomeResponse(accepted=not reason, reason=reason)
@@ -261,7 +260,7 @@ def heard_message(
 
 
 class CoordinatorRole:
-    """The coordinator service as one process serves it: it calls the owners, and keeps nothing."""
+    """The coordinator service in its process: it calls the owners, and stores nothing."""
 
     def __init__(self, environment: CoordinatorEnvironment, fatal: Fatal) -> None:
         self._port = environment.port
@@ -282,19 +281,19 @@ class CoordinatorRole:
         self._running: asyncio.Task[None] | None = None
 
     async def start(self, host: str) -> str:
-        """Listens, whether the owners are there or not."""
+        """Listens, even if the owners are unreachable."""
         address = await self._server.start(host, self._port)
         self._running = asyncio.create_task(self._coordinator.run())
         self._running.add_done_callback(self._ended)
         return address
 
     def _ended(self, running: "asyncio.Task[None]") -> None:
-        """Without it leases would never end: a process that cannot look at the time is replaced."""
+        """Calls `fatal` if the ticks have failed: without them leases would never expire."""
         if not running.cancelled() and (error := running.exception()) is not None:
             self._fatal(error)
 
     async def stop(self) -> None:
-        """Calls under way are answered; what else was begun is found by the next process."""
+        """Answers calls in progress; the next process finishes the other tasks."""
         await self._server.stop(GRACE_S)
         if self._running is not None:
             self._running.cancel()

@@ -1,10 +1,9 @@
 """The job service: the records of all jobs, their tokens and their budgets; the only place where a status changes.
 
-It is made and used on the loop's thread. Callers were admitted before (see `callers`).
+It is created and used on the loop's thread. `callers` has authorized each call.
 
-Invariants: an answer leaves when what it says is durable, and so does the line of the log, whether the caller still
-waits or not; a guard that does not hold is an answer, not an error; what a caller cannot say because it knows only the
-frozen fields has a default.
+Invariants: a reply is sent, and its log line written, when the change is durable, even if the caller no longer waits; a
+guard that does not hold is a reply, not an error; fields beyond the frozen ones have defaults.
 """
 
 from collections.abc import Callable
@@ -38,17 +37,17 @@ from holdfast.topologies.microservices.state.record_events import CreateReply, D
 from holdfast.topologies.microservices.state.records import Records
 
 RETENTION = Evict(limits.RETAIN_MS_DEFAULT, limits.RETAIN_JOBS_DEFAULT, limits.RETAIN_BYTES_DEFAULT)
-#: Room that new jobs leave for what becomes of the others when the disk fills up.
+#: Disk space that new jobs leave free, so that existing jobs can still change on a full disk.
 _SPARE_BYTES = 4 << 20
 
 
 class JobService(rpc.JobInternalServiceServicer):
-    """Six methods over the records; what they mean stands in docs/contract.md."""
+    """The six methods on records, which docs/contract.md defines."""
 
     def __init__(
         self, keeper: Keeper, records: Records, *, retention: Evict = RETENTION, mint_ids: Mint | None = None
     ) -> None:
-        """`keeper` must be the one that keeps these records."""
+        """`keeper` must be that of these records."""
         self._keeper = keeper
         self._records = records
         self._listing = JobListing(keeper, records)
@@ -58,7 +57,7 @@ class JobService(rpc.JobInternalServiceServicer):
 
     @answered
     async def CreateJob(self, request: pb.CreateJobRequest, context: Context) -> pb.CreateJobResponse:
-        """Makes a job, or finds the one that the same submission made before."""
+        """Creates a job, or returns the one that the same submission created before."""
         template, draft = submission_of(request)
         job_id = draft.id or next(iter(self._mint(1)))
 
@@ -81,7 +80,7 @@ class JobService(rpc.JobInternalServiceServicer):
     async def DeleteJobIfStatus(
         self, request: pb.DeleteJobIfStatusRequest, context: Context
     ) -> pb.DeleteJobIfStatusResponse:
-        """Undoes a submission, if the job is as expected and no other caller may know of it."""
+        """Undoes a submission, if the job is in the expected state and no other submission has found it."""
         job_id, expected = checked_id(request.job_id), _state("expected_status", request.expected_status)
 
         def decide(now_ms: int) -> OwnerDecision | Refusal:
@@ -95,7 +94,7 @@ class JobService(rpc.JobInternalServiceServicer):
 
     @answered
     async def GetJobRecord(self, request: pb.GetJobRecordRequest, context: Context) -> pb.GetJobRecordResponse:
-        """Everything that is known of one job."""
+        """Returns all data of one job."""
         job_id, has_payload = checked_id(request.job_id), not request.without_payload
 
         def query(_: int) -> pb.GetJobRecordResponse | None:
@@ -109,7 +108,7 @@ class JobService(rpc.JobInternalServiceServicer):
 
     @answered
     async def ListJobRecords(self, request: pb.ListJobRecordsRequest, context: Context) -> pb.ListJobRecordsResponse:
-        """One page of all jobs, or one part of a search."""
+        """Returns one page of all jobs, or one part of a search."""
         if request.HasField("search"):
             return await self._listing.search(request)
         return await self._listing.page(request)
@@ -137,10 +136,10 @@ class JobService(rpc.JobInternalServiceServicer):
     async def SetCancelRequested(
         self, request: pb.SetCancelRequestedRequest, context: Context
     ) -> pb.SetCancelRequestedResponse:
-        """Notes that a job should stop; a job that has ended is left alone, and says so."""
+        """Sets the cancel flag of a job; a terminal job is unchanged, and the reply has its status."""
         job_id, reason = checked_id(request.job_id), request.reason
         if not request.cancel_requested:
-            message = "cancel_requested must be true: what was asked for is not taken back"
+            message = "cancel_requested must be true: a cancel request cannot be revoked"
             raise InvalidArgumentError(message, reason="CANCEL_NOT_REVOCABLE")
 
         def decide(now_ms: int) -> OwnerDecision | Refusal:
@@ -152,7 +151,7 @@ class JobService(rpc.JobInternalServiceServicer):
 
 
 def move_of(request: pb.TransitionJobStatusRequest) -> Move:
-    """What is to be moved, checked as far as that needs no record."""
+    """Returns the move of a request; checks everything that does not depend on the record."""
     try:
         spends = Spends(request.spends)
     except ValueError:
@@ -173,7 +172,7 @@ def move_of(request: pb.TransitionJobStatusRequest) -> Move:
 
 
 def _state(what: str, status: int) -> State:
-    """A state that must be named."""
+    """Returns a state that a request must have; raises `InvalidArgumentError` for an unknown one."""
     try:
         return State(status)
     except ValueError:
@@ -182,7 +181,7 @@ def _state(what: str, status: int) -> State:
 
 
 def _verdict(decided: Decided | Refusal, told: Callable[[Any], None], *, spare: int = 0) -> OwnerDecision | Refusal:
-    """`told` hears the reply when what was decided is durable, and nothing if that was nothing."""
+    """Returns the decision for the keeper; `told` receives the reply once the event, if any, is durable."""
     if isinstance(decided, Refusal):
         return decided
     return OwnerDecision(decided.event, decided.reply, spare, lambda: told(decided.reply))
@@ -190,7 +189,7 @@ def _verdict(decided: Decided | Refusal, told: Callable[[Any], None], *, spare: 
 
 def open_job(environment: JobEnvironment, data: Path | None, host: Host) -> Service:
     """Opens the job service: the records of jobs."""
-    # On disk request ids are kept as long as their jobs: the bound is for what is only in memory.
+    # On disk, request ids are kept as long as their jobs; their number is limited only in memory.
     machine = Records(0 if data else environment.dedup_keys_max, environment.memory_bytes)
     keeper = opened(machine, data and data / "job", host)
     server = ServiceServer(full_name("JobInternalService"), hashes_of(environment))
@@ -198,7 +197,7 @@ def open_job(environment: JobEnvironment, data: Path | None, host: Host) -> Serv
         RETENTION,
         retain_ms=environment.retain_ms,
         retain_failed_ms=environment.retain_failed_ms,
-        # Results give way to jobs that wait: they never fill more than half of the memory.
+        # Finished jobs take at most half of the memory, so that there is space for new ones.
         retain_bytes=min(RETENTION.retain_bytes, environment.memory_bytes // 2),
     )
     rpc.add_JobInternalServiceServicer_to_server(JobService(keeper, machine, retention=retention), server.handlers)

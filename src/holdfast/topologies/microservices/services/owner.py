@@ -3,10 +3,10 @@
 Everything runs on one event loop's thread, except for the writing and syncing itself.
 
 Invariants:
-- No reply leaves, not even a refusal or the answer of a query, before everything that it is based on is durable.
-- After a failed write or sync `fatal` is told, which in a process ends it at once, and callers get UNAVAILABLE,
-  because what is durable is unknown.
-- The time that is given to decisions never goes back, not even over a restart.
+- No reply is sent, not even a refusal or the result of a query, before everything that it is based on is durable.
+- After a failed write or sync `fatal` is called, which ends a service process at once, and callers get UNAVAILABLE:
+  the durable state is unknown.
+- The time of decisions never goes back, not even over a restart.
 """
 
 import asyncio
@@ -47,20 +47,20 @@ T = TypeVar("T")
 Fatal = Callable[[BaseException], None]
 
 STOPPING = Refusal(Code.UNAVAILABLE, "STOPPING", "the service is stopping; try again later")
-OVERLOADED = Refusal(Code.RESOURCE_EXHAUSTED, "OVERLOADED", "too much waits for the disk; try again later")
-FAILED = Refusal(Code.UNAVAILABLE, "JOURNAL_FAILED", "the journal failed; whether the request took effect is not known")
+OVERLOADED = Refusal(Code.RESOURCE_EXHAUSTED, "OVERLOADED", "too many changes wait for the disk; try again later")
+FAILED = Refusal(Code.UNAVAILABLE, "JOURNAL_FAILED", "the journal failed; it is unknown if the request took effect")
 
-#: What may pile up behind a slow sync.
+#: Maximum size of the events that wait for a slow sync.
 OPEN_FRAME_BYTES_MAX = 64 << 20
-#: Owners keep no history. Their whole state is written with each snapshot, so it is made in proportion to its size.
+#: Owners keep no history. A snapshot has the whole state, so it is made after an amount of events in proportion.
 SNAPSHOTS = KeeperConfig(snapshot_bytes=64 << 20, least_growth=1.0, history_bytes=0)
 
 
 class OwnerDecision(msgspec.Struct, frozen=True):
-    """What was decided: what is to happen, if anything, and the answer.
+    """A decision: the event to apply, if any, and the reply.
 
-    An event that can wait leaves `spare` bytes of the disk for what cannot. `told` is called once the event is durable,
-    even if the caller no longer waits.
+    An event that may be refused leaves `spare` bytes of the disk for others. `told` is called once the event is
+    durable, even if the caller no longer waits.
     """
 
     event: Any | None
@@ -73,7 +73,7 @@ Decide = Callable[[int], OwnerDecision | Refusal]
 
 
 class OwnerWorld(msgspec.Struct, frozen=True):
-    """What a keeper needs around it; `sync` writes the journal, `aside` deletes files."""
+    """The environment of a keeper; `sync` writes the journal, `aside` deletes files."""
 
     clock: Clock
     loop: asyncio.AbstractEventLoop
@@ -83,7 +83,7 @@ class OwnerWorld(msgspec.Struct, frozen=True):
 
 
 class Keeper:
-    """The single writer of one machine. Made by `open`; every method belongs to the loop's thread."""
+    """The single writer of one machine. Created by `open`; every method runs on the loop's thread."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Keeper:
         self._log_clock = log_clock
         log_doubts(log_clock)
         self.commit = GroupCommit(journal, world.sync, AsyncioScheduler(world.loop), self, CommitConfig())
-        #: Owners decide a command at once: none waits for its turn.
+        #: Owners decide every command at once, so none is queued.
         self.queued = 0
         self._is_flush_due = False
         self._helper = helper
@@ -118,9 +118,9 @@ class Keeper:
         snapshots: KeeperConfig = SNAPSHOTS,
         command: list[str] | None = None,
     ) -> Self:
-        """Recovers what the directory holds (None: in memory); errors say what to do, and change nothing.
+        """Recovers the state of the directory (None: in memory); errors say what to do, and change nothing.
 
-        `command` makes a snapshot in a process; without one, snapshots are made on a thread of this process.
+        `command` makes a snapshot in a helper process; without it, a thread of this process makes snapshots.
         """
         if data is None:
             nowhere = _Here()
@@ -150,7 +150,7 @@ class Keeper:
         snapshots: KeeperConfig = SNAPSHOTS,
         maker: Maker | None = None,
     ) -> Self:
-        """The same over any disk; `world` is asked for once the state has been recovered."""
+        """Does the same on any disk; `world` is called once the state has been recovered."""
         config = JournalConfig(segment_bytes=snapshots.snapshot_bytes, digest_version=DIGEST_VERSION)
         recovered = RecoveredOwner.of(machine, disk, config, now_ms=now_ms, new_cluster_id=secrets.token_bytes(16))
         for warning in recovered.warnings:
@@ -166,13 +166,13 @@ class Keeper:
 
     @property
     def position(self) -> int:
-        """How many events were applied, durable or not."""
+        """The number of events that were applied, durable or not."""
         return self.commit.position
 
     # -- requests
 
     async def act(self, decide: Decide) -> Any:  # noqa: ANN401 - the reply is the caller's own
-        """Decides at once, applies at once, and returns the reply when it is durable; a refusal is raised likewise."""
+        """Decides and applies at once, and returns the reply when it is durable; a refusal is raised then, too."""
         self._refuse_unless_serving()
         verdict = decide(self.now_ms())
         if isinstance(verdict, Refusal):
@@ -186,14 +186,14 @@ class Keeper:
         return verdict.reply
 
     async def read(self, query: Callable[[int], T]) -> T:
-        """The query's answer, once everything that it saw is durable."""
+        """Returns the result of the query once all state that it read is durable."""
         self._refuse_unless_serving()
         answer = query(self.now_ms())
         await self._durable()
         return answer
 
     async def close(self) -> None:
-        """Refuses what comes, makes durable what was decided, and closes the journal."""
+        """Refuses new calls, makes decided events durable, and closes the journal."""
         if self._state == "closed":
             return
         if self._state == "serving":
@@ -214,7 +214,7 @@ class Keeper:
 
     @property
     def is_serving(self) -> bool:
-        """Whether calls are taken."""
+        """Whether calls are accepted."""
         return self._state == "serving"
 
     @property
@@ -246,7 +246,7 @@ class Keeper:
         try:
             self.machine.apply(event)
         except BaseException as error:
-            # The state may hold what no frame will: nothing may be built upon it.
+            # The state may contain changes that no frame will have, so it must not be used any more.
             commit.fail(error)
             raise
         commit.append(data, size)
@@ -262,7 +262,7 @@ class Keeper:
         def done(failure: object) -> None:
             if told is not None and failure is None:
                 self._world.loop.call_soon(told)
-            if synced.done():  # the caller has left
+            if synced.done():  # the caller no longer waits
                 return
             if isinstance(failure, Refusal):
                 synced.set_exception(failure.error())
@@ -280,19 +280,19 @@ class Keeper:
         self.commit.flush()
 
     def sealed(self, events: list[bytes]) -> tuple[bytes, int]:
-        """The body of a frame, and the digest of the state."""
+        """Returns the body of a frame, and the digest of the state."""
         return join(self.log_ms, events), self.machine.digest
 
     def on_durable(self, position: int) -> None:
-        """Nothing to do before the replies."""
+        """Does nothing before the replies."""
 
     def on_replied(self) -> None:
-        """Goes on with the events that came during the sync."""
+        """Writes the events that came during the sync."""
         self.commit.flush()
         self._note_idle()
 
     def on_failed(self, error: BaseException, unanswered: list[Done]) -> None:
-        """Ends the process, and refuses every caller that waits."""
+        """Calls `fatal`, and refuses every waiting caller."""
         self._state = "failed"
         self._world.fatal(error)
         for done in unanswered:
@@ -305,8 +305,8 @@ class Keeper:
 
 
 class _Here:
-    """Does the work at once, for a journal in memory."""
+    """Runs work at once, for a journal in memory."""
 
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
-        """Does it and tells what came of it."""
+        """Runs the work, and calls `done` with its result."""
         done(work())

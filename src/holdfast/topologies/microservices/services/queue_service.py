@@ -1,10 +1,10 @@
-"""The queue service: what waits, and nothing else.
+"""The queue service: stores the waiting jobs, and nothing else.
 
-Callers were admitted before (see `callers`).
+`callers` has authorized each call.
 
-Invariants: an answer leaves when what it says is durable; a job that was dequeued or removed is gone at once, and comes
-back only if a caller enqueues it again. A caller that knows only the frozen fields enqueues a simulated job of the
-default queue, and dequeues whatever is next.
+Invariants: a reply is sent when its change is durable; a dequeued or removed job is gone at once, and returns only if a
+caller enqueues it again. A caller that knows only the frozen fields enqueues simulated jobs in the default queue, and
+dequeues the next job of any kind.
 """
 
 from pathlib import Path
@@ -26,16 +26,16 @@ from holdfast.topologies.microservices.state.waiting_jobs import WaitingJobs, Wa
 
 
 class QueueService(rpc.QueueInternalServiceServicer):
-    """Three methods over a line; what they mean stands in docs/contract.md."""
+    """The three methods on waiting jobs, which docs/contract.md defines."""
 
     def __init__(self, keeper: Keeper, line: WaitingJobs) -> None:
-        """`keeper` must be the one that keeps this line."""
+        """`keeper` must be that of this line."""
         self._keeper = keeper
         self._line = line
 
     @answered
     async def EnqueueJob(self, request: pb.EnqueueJobRequest, context: Context) -> pb.EnqueueJobResponse:
-        """The job waits when this is answered; one that waits already is left as it is."""
+        """Enqueues a job; a job that waits already is unchanged."""
         ticket = ticket_of(request)
 
         def decide(now_ms: int) -> OwnerDecision | Refusal:
@@ -49,7 +49,7 @@ class QueueService(rpc.QueueInternalServiceServicer):
 
     @answered
     async def DequeueJob(self, request: pb.DequeueJobRequest, context: Context) -> pb.DequeueJobResponse:
-        """Takes the next job that fits out of the line; not found, without an error, if there is none."""
+        """Removes and returns the next matching job; not found, without an error, if there is none."""
         worker = checked_name("worker_id", request.worker_id, reason="WORKER_ID_INVALID")
         wanted = wanted_of(request.wanted) if request.HasField("wanted") else None
 
@@ -64,7 +64,7 @@ class QueueService(rpc.QueueInternalServiceServicer):
     async def RemoveJobIfPresent(
         self, request: pb.RemoveJobIfPresentRequest, context: Context
     ) -> pb.RemoveJobIfPresentResponse:
-        """Takes one job out of the line, wherever it stands, and says whether it was there."""
+        """Removes one job, and returns whether it was waiting."""
         job_id = checked_id(request.job_id)
 
         def decide(now_ms: int) -> OwnerDecision:
@@ -76,7 +76,7 @@ class QueueService(rpc.QueueInternalServiceServicer):
 
 
 def ticket_of(request: pb.EnqueueJobRequest) -> WaitingTicket:
-    """What is to wait, checked."""
+    """Returns the validated ticket of a job to enqueue."""
     priority = request.priority if request.HasField("priority") else limits.PRIORITY_DEFAULT
     if not limits.PRIORITY_MIN <= priority <= limits.PRIORITY_MAX:
         rule = f"from {limits.PRIORITY_MIN} to {limits.PRIORITY_MAX}"

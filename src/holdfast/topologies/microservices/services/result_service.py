@@ -1,9 +1,9 @@
-"""The result service: how jobs ended, with their outputs.
+"""The result service: the terminal states and outputs of jobs.
 
-Callers were admitted before (see `callers`).
+`callers` has authorized each call.
 
-Invariants: an answer leaves when what it says is durable; the first envelope of a job stays; a checksum is always that
-of the bytes that are kept.
+Invariants: a reply is sent when its change is durable; the first envelope of a job stays; a checksum is always that of
+the stored output.
 """
 
 import hashlib
@@ -25,19 +25,19 @@ from holdfast.topologies.microservices.state.envelopes import Envelope, Envelope
 
 
 class ResultService(rpc.ResultInternalServiceServicer):
-    """Two methods over the envelopes; what they mean stands in docs/contract.md."""
+    """The two methods on envelopes, which docs/contract.md defines."""
 
     def __init__(
         self, keeper: Keeper, envelopes: Envelopes, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX
     ) -> None:
-        """`keeper` must be the one that keeps these envelopes."""
+        """`keeper` must be that of these envelopes."""
         self._keeper = keeper
         self._envelopes = envelopes
         self._output_bytes_max = output_bytes_max
 
     @answered
     async def StoreResult(self, request: pb.StoreResultRequest, context: Context) -> pb.StoreResultResponse:
-        """Keeps the first envelope of a job; says of any other whether it is the same, and which status stands."""
+        """Stores the first envelope of a job; for any other, returns whether it is equal, and the stored status."""
         envelope = self._envelope_of(request)
 
         def decide(now_ms: int) -> OwnerDecision:
@@ -54,7 +54,7 @@ class ResultService(rpc.ResultInternalServiceServicer):
 
     @answered
     async def GetResult(self, request: pb.GetResultRequest, context: Context) -> pb.GetResultResponse:
-        """The envelope of a job; not found, without an error, if there is none or it is no longer kept."""
+        """Returns the envelope of a job; not found, without an error, if there is none or it was evicted."""
         job_id = checked_id(request.job_id)
         envelope = await self._keeper.read(lambda _: self._envelopes.find(job_id))
         if envelope is None:
@@ -70,7 +70,7 @@ class ResultService(rpc.ResultInternalServiceServicer):
         )
 
     def _envelope_of(self, request: pb.StoreResultRequest) -> Envelope:
-        """What is to be kept, checked; a summary is cut like everywhere."""
+        """Returns the validated envelope; a summary above its limit is cut."""
         job_id, output, state = checked_new_id(request.job_id), request.output_bytes, int(request.terminal_status)
         if state not in TERMINAL:
             raise InvalidArgumentError(

@@ -1,7 +1,7 @@
 """The parts of every service process: a server, and for owners a keeper.
 
-Each service has a module of its own (`job_service`, ...), so that a process loads what it serves and nothing else.
-Every owner has a directory of its own within the one that is named, so that one name serves all of them.
+Each service has its own module (`job_service`, ...), so that a process imports only the service that it runs. Every
+owner has its own directory within `--data`, so that all owners can be given the same path.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from holdfast.topologies.microservices.services.internal_server import ServiceSe
 from holdfast.topologies.microservices.services.owner import Keeper
 from holdfast.topologies.microservices.services.owner_journal import Machine
 
-#: How long calls under way may take when a service stops.
+#: How long calls in progress may take when a service stops.
 GRACE_S = 2.0
 
 Fatal = Callable[[BaseException], None]
@@ -27,21 +27,21 @@ Fatal = Callable[[BaseException], None]
 class Host(msgspec.Struct, frozen=True):
     """The process around a service."""
 
-    #: Hears that the service cannot go on.
+    #: Called with the error if the service cannot continue.
     fatal: Fatal
-    #: The command that makes a snapshot of a directory; None: the service does that itself, on a thread.
+    #: The command that makes a snapshot of a directory; None: a thread of the service makes it.
     snapshot_command: Callable[[Path], list[str]] | None = None
 
 
 class Service(Protocol):
-    """What one process serves."""
+    """The service that one process runs."""
 
     async def start(self, host: str) -> str:
-        """Listens, and returns the address; `UnavailableError` if the port cannot be had."""
+        """Listens, and returns the address; `UnavailableError` if the port is not available."""
         ...
 
     async def stop(self) -> None:
-        """Refuses new calls, answers those under way, and ends in good order."""
+        """Refuses new calls, answers those in progress, and closes everything."""
         ...
 
 
@@ -54,7 +54,7 @@ class KeptService:
         self._keeper = keeper
 
     async def start(self, host: str) -> str:
-        """Listens; if it cannot, the directory is given back."""
+        """Listens; if that fails, closes the keeper, which releases the directory."""
         try:
             return await self._server.start(host, self._port)
         except BaseException:
@@ -62,18 +62,18 @@ class KeptService:
             raise
 
     async def stop(self) -> None:
-        """What was decided is durable and answered."""
+        """Answers calls in progress, makes decided events durable, and closes the journal."""
         await self._server.stop(GRACE_S)
         await self._keeper.close()
 
 
 def full_name(service: str) -> str:
-    """As it is called on the wire."""
+    """Returns the full name of the service on the wire."""
     return pb.DESCRIPTOR.services_by_name[service].full_name
 
 
 def opened(machine: Machine, data: Path | None, host: Host) -> Keeper:
-    """What this directory keeps (None: in memory); errors say what to do, and change nothing."""
+    """Opens the keeper of a directory (None: in memory); errors say what to do, and change nothing."""
     loop = asyncio.get_running_loop()
     try:
         return Keeper.open(
