@@ -288,4 +288,4 @@ def test_ensemble_that_is_not_there_is_named(around_nothing: Program, fleet: Fle
     assert f"no ZooKeeper server answers at {NOWHERE}" in around_nothing.log
     wrong = fleet.start(*UP, "--ensemble", "a:1,a:1")
     assert wrong.wait() == ExitCode.USAGE
-    assert "each server is named once" in wrong.log
+    assert "each server must be named once" in wrong.log

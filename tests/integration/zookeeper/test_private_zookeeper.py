@@ -164,7 +164,7 @@ def test_port_that_is_taken_is_named(lone: PrivateZooKeeper) -> None:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", port))
         other.listen()
-        with pytest.raises(UnavailableError, match=f"port {port} of the private ensemble is taken"):
+        with pytest.raises(UnavailableError, match=f"port {port} of the private ensemble is in use"):
             lone.start()
     assert lone.start() == hosts
 

@@ -1,6 +1,6 @@
-"""The gateway of the pipeline: the product's own face over schedulers that it calls in turn.
+"""The gateway of the pipeline: serves clients, and calls the schedulers in turn.
 
-It keeps nothing. People find it under a second HTTP address, too, where one is asked for.
+It stores nothing. It can also listen on a second HTTP port.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ _ELSEWHERE = (
 
 
 class PipelineGateway:
-    """What clients reach. `start`, then `stop`."""
+    """The gateway of one process. `start`, then `stop`."""
 
     def __init__(
         self, settings: Settings, schedulers: Sequence[str], *, token: str = "", also_port: int | None, check_ms: int
     ) -> None:
-        """`token` is what it shows to the schedulers."""
+        """`token` authenticates the gateway to the schedulers."""
         self._lines = RoleConnections(token=token)
         self._balancer = Balancer(schedulers, self._lines, check_ms / 1_000)
         self._jobs = BalancedJobs(self._balancer)
@@ -46,7 +46,7 @@ class PipelineGateway:
         self._second = None if also_port is None or settings.no_http else self._beside(settings, also_port)
 
     def _beside(self, settings: Settings, port: int) -> Face:
-        """The same over HTTP on another port; what passes through either is counted once."""
+        """Makes a face for HTTP on another port, with the same backend and metrics."""
         first = self._face
         return Face(
             first.backend,
@@ -57,7 +57,7 @@ class PipelineGateway:
         )
 
     async def start(self) -> dict[str, str]:
-        """Listens, whether schedulers are there or not; the addresses by protocol."""
+        """Listens, even if no scheduler is available; returns the addresses by protocol."""
         await self._balancer.start()
         addresses = await self._face.start()
         if self._second is not None:
@@ -65,7 +65,7 @@ class PipelineGateway:
         return addresses
 
     async def stop(self) -> None:
-        """Calls under way are answered."""
+        """Stops, after calls in progress were answered."""
         if self._second is not None:
             await self._second.stop()
         await self._face.stop()

@@ -1,6 +1,6 @@
-"""The roles of the pipeline as one process serves each: what it is told, what it opens, and what it closes.
+"""The roles of the pipeline: the options of each, and the function that opens it in its process.
 
-Only the role that is asked for is loaded.
+Only the modules of the role that is opened are imported.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,46 +21,46 @@ if TYPE_CHECKING:
 
 
 class RoleOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a role is told beside the settings; addresses are `host:port`."""
+    """The options of a role, in addition to the settings; addresses are `host:port`."""
 
     role: str
     port: int
     exchanges: tuple[str, ...] = ()
     normal: tuple[str, ...] = ()
     high: tuple[str, ...] = ()
-    #: Of a queue process: which of the fixed list it is.
+    #: For a queue process: its kind, and its index among the processes of that kind.
     kind: str = "normal"
     index: int = 0
-    #: 0: as the role has it.
+    #: 0: the default of the role; so for the next ones.
     poll_ms: int = 0
     visibility_ms: int = 0
     heartbeat_ms: int = 0
     leader_ms: int = 0
 
     def said(self, *names: str) -> dict[str, int]:
-        """Those of these times that were said."""
+        """Returns those of these times that were given."""
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
 class RolePart(msgspec.Struct, frozen=True):
-    """A role that works, and does not listen yet."""
+    """A role that was opened, and does not listen yet."""
 
     routes: list[Route]
     vitals: RoleHealth
 
 
 class RoleContext(msgspec.Struct, frozen=True):
-    """What every role is opened with; what it needs is closed with the stack, in the reverse order."""
+    """The context in which a role is opened; `closing` closes its resources in the reverse order."""
 
     settings: Settings
     closing: AsyncExitStack
-    #: What it shows to the roles that it calls.
+    #: Authenticates the role to the roles that it calls.
     token: str = ""
-    #: Logs what the role has committed.
+    #: Logs the transitions that the role has committed.
     log: LogChanges | None = None
 
     def lines(self) -> "RoleConnections":
-        """Connections to other roles."""
+        """Returns connections to other roles, which are closed with the stack."""
         from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 
         lines = RoleConnections(token=self.token)
@@ -72,7 +72,7 @@ Open = Callable[[RoleOptions, RoleContext], Awaitable[RolePart]]
 
 
 async def open_part(options: RoleOptions, context: RoleContext) -> RolePart:
-    """Opens a role."""
+    """Opens the role that the options name."""
     return await _OPENERS[options.role](options, context)
 
 

@@ -1,9 +1,8 @@
 """`holdfast up --topology pipeline`: gateway, schedulers, watchers, exchanges, queue processes, coordinator, workers.
 
-All of them stand around one PostgreSQL: the one that is named, or a private one in the data directory, which is started
-first and ends last. Every other process is started again when it dies. Only the gateway is reached from beyond this
-machine, if at all. Tokens are made at every start: each role that calls others is told its own, and the operator's is
-in a file for people and monitors.
+All of them use one PostgreSQL: the one that is named, or a private one in the data directory, which starts first and
+stops last. Every other process is restarted when it ends. Other machines can reach at most the gateway. Service tokens
+are created at every start: each role that calls others gets its own, and the operator's is in a file.
 """
 
 import asyncio
@@ -28,9 +27,9 @@ from holdfast.topologies.pipeline.roles.callers import CALLERS, OPERATOR
 
 _FOLDER = "postgres"
 _OPERATOR_FILE = "operator.token"
-#: In memory means that nothing has to outlive the machine.
+#: For jobs in memory: the database need not survive a crash.
 _FORGETFUL = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
-#: Settings that only a ledger heeds.
+#: Settings that only a ledger uses.
 _UNHEEDED = (
     *("worker_timeout_ms", "reconnect_grace_ms", "retain_jobs", "retain_bytes", "memory_bytes"),
     *("history_ms", "history_bytes", "segment_bytes", "snapshot_bytes", "dedup_keys_max"),
@@ -38,8 +37,8 @@ _UNHEEDED = (
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
-    """Until TERM or INT; a second one leaves little time, a third one none."""
-    del log_stream  # the roles log by themselves
+    """Runs until TERM or INT; a second signal limits the time of each stage, a third one kills the processes."""
+    del log_stream  # the roles write their own logs
     need_packages()
     check(settings)
     supervisor = Supervisor([])
@@ -58,7 +57,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 
 def check(settings: Settings) -> None:
-    """`InvalidArgumentError` names what these roles would not do, other errors what protection is missing."""
+    """Raises `InvalidArgumentError` for ignored settings, other errors for missing protection."""
     problems = [*unheeded(settings, "pipeline", _UNHEEDED)]
     if problems:
         raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
@@ -67,7 +66,7 @@ def check(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _database(settings: Settings) -> AsyncIterator[str]:
-    """Where the database is; a private one lives as long as the block."""
+    """Yields the URL of the database; a private one runs during the block."""
     if settings.database:
         yield settings.database
         return
@@ -89,7 +88,7 @@ async def _database(settings: Settings) -> AsyncIterator[str]:
 
 @contextlib.contextmanager
 def _operator_file(settings: Settings, token: str) -> Iterator[Path]:
-    """Where the operator's token is, for as long as the block; only this user may read it."""
+    """Yields the file with the operator's token, which only this user may read and which is deleted after the block."""
     with contextlib.ExitStack() as closing:
         if settings.is_in_memory:
             folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-")))
@@ -105,7 +104,7 @@ def _operator_file(settings: Settings, token: str) -> Iterator[Path]:
 
 
 def _announce(settings: Settings, layout: PipelineLayout, url: str, gateway: dict[str, str], operator: Path) -> None:
-    """Jobs can be submitted and run."""
+    """Announces that jobs can be submitted and run."""
     data = settings.data if settings.is_in_memory else str(Path(settings.data).absolute())
     line = {"event": "ready", **gateway, "database": masked(url), "roles": layout.addresses(), "data": data}
     line["operator_token"] = str(operator)

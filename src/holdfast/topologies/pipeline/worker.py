@@ -1,4 +1,4 @@
-"""`holdfast pipeline worker`: the product's worker over the queue processes that its coordinator names."""
+"""`holdfast pipeline worker`: a worker that takes jobs from the queue processes that its coordinator assigns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -30,16 +30,16 @@ from holdfast.worker.start_report import Declared, Reads, report_start
 from holdfast.worker.worker_name import host_name
 
 _COUNTERS = {
-    "tickets": "Tickets that came.",
-    "started": "Jobs that were started by them.",
-    "dropped": "Tickets that were of no use: their jobs were canceled, or somebody else's.",
-    "reported": "Outcomes that counted.",
-    "refused": "Outcomes that came too late.",
+    "tickets": "Tickets that were received.",
+    "started": "Jobs that were started by tickets.",
+    "dropped": "Tickets that started no job: it was canceled, or another worker had started it.",
+    "reported": "Outcomes that were accepted.",
+    "refused": "Outcomes that were refused.",
 }
 
 
 class WorkerFacts:
-    """What the process around a session knows of its worker."""
+    """The configuration and the state of the worker, for `/worker/stats`."""
 
     def __init__(self, config: WorkerConfig, types: Sequence[str]) -> None:
         self._config = config
@@ -48,15 +48,15 @@ class WorkerFacts:
 
     @property
     def is_attached(self) -> bool:
-        """Whether it takes jobs."""
+        """Whether the worker takes jobs."""
         return self._worker is not None and self._worker.attached.is_set()
 
     def see(self, worker: Worker) -> None:
-        """From now on this one is spoken of."""
+        """Sets the worker to report on."""
         self._worker = worker
 
     def words(self) -> Mapping[str, Any]:
-        """Who it is, what it runs, and what it has done."""
+        """Returns the id, the types and the counters of the worker."""
         config, worker = self._config, self._worker
         done = {} if worker is None else {"running": worker.running, **msgspec.structs.asdict(worker.tally)}
         return {
@@ -70,7 +70,7 @@ class WorkerFacts:
 
 
 class WorkerPlace(msgspec.Struct, frozen=True):
-    """Where a worker listens, which coordinator it asks, and how they know each other."""
+    """The port of a worker, the address of its coordinator, and its credentials."""
 
     port: int
     coordinator: str
@@ -85,7 +85,7 @@ async def work(
     declared: Declared,
     log_stream: ByteStream,
 ) -> Worker:
-    """Works until TERM or INT; it is ready once the database and the coordinator have answered."""
+    """Runs a worker until TERM or INT; it is ready once the database and the coordinator have answered."""
     check_protection(settings, place.credentials)
     config = WorkerConfig(
         worker_id=settings.worker_id or f"{host_name()}-{place.port}",
@@ -121,16 +121,16 @@ async def work(
 
 
 def worker_routes(stats: WorkStats, more: Callable[[], Mapping[str, Any]] = dict) -> list[Route]:
-    """The rows of the table; `more` is what the process around it knows beside that."""
+    """Returns the routes of a worker; `more` returns additional fields for its statistics."""
 
     async def show(_asked: Asked) -> Answer:
         return answer({**asdict(stats), **more()})
 
-    return [get("/worker/stats", show, "The worker in numbers")]
+    return [get("/worker/stats", show, "Statistics of the worker")]
 
 
 def worker_vitals(stats: WorkStats, is_ready: Callable[[], bool]) -> RoleHealth:
-    """What it says of itself."""
+    """Returns the health and the metrics of a worker."""
 
     def families() -> Iterator[Metric]:
         for name, sentence in _COUNTERS.items():

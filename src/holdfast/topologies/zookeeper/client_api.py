@@ -1,4 +1,4 @@
-"""What clients and workers of an ensemble open. Nothing here imports kazoo before it is needed."""
+"""Opens the connections of clients and workers to an ensemble; imports kazoo only when it is needed."""
 
 import importlib.util
 from typing import TYPE_CHECKING
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
     from holdfast.topologies.zookeeper.backend.ensemble_client import EnsembleClient
 
-#: A client without leases loses little with its session.
+#: Maximum session timeout of a client, which holds no leases.
 _SESSION_MS_MAX = 10_000
 
 
 async def open_connection(ensemble: Ensemble, *, is_guarded: bool = False) -> "EnsembleConnection":
-    """A session for a client or a steward; `UnavailableError` if no server answers."""
+    """Opens a session for a client or a steward; `UnavailableError` if no server answers."""
     _require_library()
     from holdfast.topologies.zookeeper.backend.connection import connect  # noqa: PLC0415 - it needs kazoo
 
@@ -27,7 +27,7 @@ async def open_connection(ensemble: Ensemble, *, is_guarded: bool = False) -> "E
 
 
 async def open_client(ensemble: Ensemble) -> "EnsembleClient":
-    """Every port over one session, which is followed by another one if it is lost."""
+    """Opens a client with all ports over one session, which is replaced by another one if it is lost."""
     connection = await open_connection(ensemble)
     from holdfast.topologies.zookeeper.backend.ensemble_client import EnsembleClient  # noqa: PLC0415 - it needs kazoo
 
@@ -35,7 +35,7 @@ async def open_client(ensemble: Ensemble) -> "EnsembleClient":
 
 
 def bid_work(ensemble: Ensemble) -> WorkApi:
-    """Where a worker gets its work; each of its sessions also stands by as a steward."""
+    """Returns the `WorkApi` of an ensemble; each session is also a candidate for steward."""
     _require_library()
     from holdfast.topologies.zookeeper.backend.work_api import BidWork, connecting_with  # noqa: PLC0415 - it needs kazoo
 
@@ -44,7 +44,7 @@ def bid_work(ensemble: Ensemble) -> WorkApi:
 
 
 def _require_library() -> None:
-    """`FailedPreconditionError` says how to install the client library."""
+    """Raises `FailedPreconditionError` if the client library is not installed."""
     if importlib.util.find_spec("kazoo") is None:
         message = "ZooKeeper needs the package kazoo: pip install 'holdfast[zookeeper]'"
         raise FailedPreconditionError(message, reason="KAZOO_MISSING")

@@ -1,7 +1,7 @@
-"""`zk://host:2181,host:2181/path?lease_ms=10000&auth_file=FILE`: which ensemble, where in it, and how.
+"""`zk://host:2181,host:2181/path?lease_ms=10000&auth_file=FILE`: the URL of an ensemble and of a path in it.
 
-`lease_ms` says how long a worker may be silent. The file holds the credentials, `user:password`, by which ZooKeeper
-knows the processes that may read and change the nodes: a URL is logged and stands on command lines, its path may.
+`lease_ms` is the session timeout of a worker. The file has the credentials, `user:password`, that ZooKeeper requires to
+read and change the nodes. The URL has only the path of the file, because URLs appear in logs and on command lines.
 """
 
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = "/holdfast"
 PORT = 2_181
-#: How long a worker's session outlives its silence, where the URL does not say it.
+#: The default session timeout of a worker.
 SESSION_MS: int = topology_named("zookeeper").defaults["lease_ms"]
 
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/:,@?#\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -40,22 +40,22 @@ _FORM = "zk://host:port,host:port/path"
 
 
 class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
-    """Where jobs are posted; `lease_ms` is how long the session of a worker lasts without a word."""
+    """An ensemble and a path in it; `lease_ms` is the session timeout of a worker."""
 
     hosts: str
     root: str = ROOT
     lease_ms: int = SESSION_MS
-    #: Where the credentials are; empty: ZooKeeper is told none.
+    #: The file with the credentials; empty: none.
     auth_file: str = ""
 
     @property
     def place(self) -> str:
-        """As people and ready lines call it."""
+        """The URL without its scheme and lease, for ready lines and messages."""
         return self._shown({})
 
     @property
     def url(self) -> str:
-        """What an app or a worker is told."""
+        """The URL for an app or a worker."""
         lease = {} if self.lease_ms == SESSION_MS else {_LEASE: str(self.lease_ms)}
         return f"{ENSEMBLE}{self._shown(lease)}"
 
@@ -66,7 +66,7 @@ class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
         return await open_client(self)
 
     def work(self) -> "WorkApi":
-        """Where a worker bids for jobs."""
+        """Returns the `WorkApi` whose sessions bid for jobs."""
         from holdfast.topologies.zookeeper.client_api import bid_work  # noqa: PLC0415 - it imports this module
 
         return bid_work(self)
@@ -77,7 +77,7 @@ class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.hosts}{self.root}{'?' if words else ''}{words}"
 
     def credentials(self) -> str:
-        """`user:password` as the file has it now, or nothing; `FailedPreconditionError` if it cannot be used."""
+        """Reads `user:password` from the file; empty without a file, `FailedPreconditionError` if it is unusable."""
         if not self.auth_file:
             return ""
         try:
@@ -100,27 +100,27 @@ class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ensemble_of(text: str) -> Ensemble:
-    """What a URL or a setting names, the scheme being optional; `InvalidArgumentError` says what is wrong with it."""
+    """Parses a URL or a setting, with or without the scheme; `InvalidArgumentError` says what is wrong."""
     try:
         parts = urlsplit(f"{ENSEMBLE}{text.removeprefix(ENSEMBLE)}")
     except ValueError as error:
         raise _wrong(text, f"it cannot be read ({error})") from None
     if parts.fragment or "@" in parts.netloc:
-        raise _wrong(text, "it has no place for a name, a password or a fragment")
+        raise _wrong(text, "a user name, a password or a fragment is not allowed")
     hosts = [_host(text, part.strip()) for part in parts.netloc.split(",")]
     if len(set(hosts)) < len(hosts) or len(hosts) > _SERVERS_MAX:
-        raise _wrong(text, f"each server is named once, and there are at most {_SERVERS_MAX}")
+        raise _wrong(text, f"each server must be named once, and there may be at most {_SERVERS_MAX}")
     root = parts.path.rstrip("/") or ROOT
     if any(part in {"", ".", ".."} for part in root[1:].split("/")) or not re.fullmatch(r"[\w./-]+", root):
-        raise _wrong(text, "a path is made of letters, digits, dots, underscores and hyphens")
+        raise _wrong(text, "the path must consist of letters, digits, dots, underscores and hyphens")
     if root.split("/")[1] == _RESERVED:
-        raise _wrong(text, f"what is below /{_RESERVED} is ZooKeeper's own")
+        raise _wrong(text, f"paths below /{_RESERVED} are reserved for ZooKeeper")
     lease_ms, auth_file = _told(text, parts.query)
     return Ensemble(hosts=",".join(hosts), root=root, lease_ms=lease_ms, auth_file=auth_file)
 
 
 def opener(url: str, settings: Mapping[str, object], clock: object, token: str) -> "Callable[[], Bidding]":
-    """Returns a function that opens the link of an app. Refuses settings, a clock, a token and a wrong URL now."""
+    """Returns a function that opens the link of an app. Raises now for settings, a clock, a token or a wrong URL."""
     if settings or clock or token:
         message = "settings, clock and token are not allowed for zk://; remove them"
         raise InvalidArgumentError(message, reason="SETTINGS_INVALID")
@@ -137,24 +137,24 @@ def opener(url: str, settings: Mapping[str, object], clock: object, token: str) 
 def _host(text: str, part: str) -> str:
     found = _HOST.fullmatch(part)
     if found is None or not 0 < int(found["port"] or PORT) <= _PORT_MAX:
-        raise _wrong(text, f"{part!r} is no server")
+        raise _wrong(text, f"{part!r} is not a valid host:port")
     return part if found["port"] else f"{part}:{PORT}"
 
 
 def _told(text: str, query: str) -> tuple[int, str]:
-    """The length of a lease, and the file of the credentials."""
+    """Returns the lease length, and the file with the credentials."""
     told = dict(parse_qsl(query, keep_blank_values=True))
     auth_file = told.pop(_AUTH_FILE, "")
     given = told.pop(_LEASE, str(SESSION_MS))
     if told or not _MILLISECONDS.fullmatch(given) or not limits.LEASE_MS_MIN <= int(given) <= limits.LEASE_MS_MAX:
         raise _wrong(
             text,
-            f"?{_LEASE}= is a number from {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}, {_AUTH_FILE}= the name of a"
-            " file, and there is nothing else",
+            f"?{_LEASE}= must be a number from {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}, {_AUTH_FILE}= a file"
+            " name, and no other parameter is allowed",
         )
     return int(given), auth_file
 
 
 def _wrong(text: str, why: str) -> InvalidArgumentError:
-    shown = f"{ENSEMBLE}{text.removeprefix(ENSEMBLE)}"  # with the scheme, after which a password is looked for
+    shown = f"{ENSEMBLE}{text.removeprefix(ENSEMBLE)}"  # `masked` finds a password only after a scheme
     return InvalidArgumentError(f"expected {_FORM}, got {masked(shown)!r}: {why}", reason="URL_INVALID")

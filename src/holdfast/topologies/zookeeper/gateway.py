@@ -1,6 +1,6 @@
-"""`holdfast zookeeper gateway`: the product's own face over an ensemble, for clients that do not speak to it.
+"""`holdfast zookeeper gateway`: serves clients that do not connect to the ensemble themselves.
 
-It keeps nothing; while the ensemble has no majority its calls are UNAVAILABLE. It stands by as a steward.
+It stores nothing; while the ensemble has no majority its calls are UNAVAILABLE. It is also a candidate for steward.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from holdfast.topologies.zookeeper.ensemble_url import Ensemble
 _ELSEWHERE = "workers of this topology bid in its ensemble: holdfast worker --connect zk://{place}"
 
 
-#: How often an ensemble is asked at the start: it may be choosing its leader.
+#: Attempts to connect at the start: the ensemble may be electing its leader.
 _TRIES = 3
 
 
 async def serve(settings: Settings, ensemble: Ensemble) -> None:
-    """Until TERM or INT; `UnavailableError` if the ensemble does not answer at the start."""
+    """Serves until TERM or INT; `UnavailableError` if the ensemble does not answer at the start."""
     protection = protect(settings)
     stopping = asyncio.Event()
     with on_stop(stopping.set):
@@ -65,5 +65,5 @@ async def _connected(ensemble: Ensemble) -> EnsembleConnection:
         try:
             return await open_connection(ensemble, is_guarded=True)
         except UnavailableError as error:
-            get_logger().info("ensemble_away", message=f"{error.message}; asking again")
+            get_logger().info("ensemble_away", message=f"{error.message}; retrying")
     return await open_connection(ensemble, is_guarded=True)

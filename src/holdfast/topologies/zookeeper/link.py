@@ -49,7 +49,7 @@ class Bidding:
     async def call(
         self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
-        """The answer; a repeatable call is repeated while the ensemble elects a leader or a session is renewed."""
+        """Returns the response; repeats a repeatable call while the ensemble elects a leader or renews the session."""
 
         async def once() -> T:
             return await use(await self._ports())
@@ -57,7 +57,7 @@ class Bidding:
         return await patiently(once, Patience(_ANSWERED_S)) if is_repeatable and self.is_open else await once()
 
     async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
-        """The items of a stream, which begins anew after a loss."""
+        """Yields the items of a stream, which restarts after a lost connection."""
         patience = Patience(_ANSWERED_S)
         while True:
             patience.begin()
@@ -70,7 +70,7 @@ class Bidding:
                 return
 
     def near(self) -> Near | None:
-        """None: the session belongs to the link's own loop."""
+        """Returns None: the session belongs to the link's own loop."""
         return None
 
     async def work(self) -> WorkApi:

@@ -1,14 +1,14 @@
 """A private ZooKeeper ensemble in a directory, for users without an ensemble.
 
-It is durable (each server syncs what it acknowledges), and listens on the loopback and nowhere else. Its servers do not
-outlive the process that started them, even a killed one, and each comes back.
+It is durable (each server syncs before it acknowledges), and listens on the loopback address only. Its servers do not
+outlive the process that started them, even a killed one, and each is restarted if it ends.
 
-Other users of the machine reach its ports. The file `auth`, which only its owner may read, holds the credentials of
-clients: nodes that are made with them are closed to others. Servers show each other a secret of their own (SASL), so
-that no other process joins them and is sent what they keep.
+Other users of the machine can connect to its ports. The file `auth`, which only its owner may read, has the credentials
+of clients: only they can use the nodes that are created with them. The servers authenticate each other by a secret
+(SASL), so that no other process can join the ensemble and receive its data.
 
-Invariants: the process that runs servers in the directory holds its lock, and the servers hold it too, so that the next
-one waits until all servers of the last one are gone; the ports are chosen once, so that clients find them again.
+Invariants: the process that runs servers in the directory holds its lock, and the servers inherit it, so that the next
+process waits until all servers of the last one have ended; the ports are chosen once, so that clients find them again.
 """
 
 import contextlib
@@ -30,22 +30,22 @@ from holdfast.topologies.zookeeper.server_process import ZooKeeperServer, replac
 #: Below the range of Linux's ephemeral ports.
 _PORTS = range(20_000, 32_000)
 _SESSION_MS_MAX = 120_000
-#: How long a server may take to learn what the leader knows, which is everything, and to answer it after that. A server
-#: that is cut off while it learns can hang in its own shutdown (`server_process` ends it then).
+#: How long a server may take to load the whole state from the leader, and later to reply to the leader. A server that
+#: loses the leader while it loads can hang in its own shutdown (`server_process` kills it then).
 _LEARN_MS, _ANSWER_MS = 20_000, 3_000
-#: And how long it waits for a word of another candidate before it says its own again.
+#: Timeout of connections between servers, and longest interval between two votes in an election.
 _NEIGHBOUR_MS = 1_000
 
 _USER = "holdfast"
 _SECRET_BYTES = 32
-#: How servers know each other, in the format of Java's login modules.
+#: The secret of the servers, in the format of Java's login modules.
 _JAAS = """QuorumServer {{
   org.apache.zookeeper.server.auth.DigestLoginModule required user_{user}="{password}";
 }};
 QuorumLearner {{
   org.apache.zookeeper.server.auth.DigestLoginModule required username="{user}" password="{password}";
 }};"""
-#: Handshakes of servers that are made at a time; three servers need a few.
+#: Maximum number of concurrent handshakes between servers; three servers need a few.
 _SASL_THREADS = 6
 
 _START_S = 120.0
@@ -53,7 +53,7 @@ _STOP_S = 10.0
 
 
 class ServerPorts(msgspec.Struct, frozen=True):
-    """Where a server meets its clients, the leader and the other candidates."""
+    """The ports of one server for clients, for the quorum and for elections."""
 
     client: int
     quorum: int
@@ -61,7 +61,7 @@ class ServerPorts(msgspec.Struct, frozen=True):
 
 
 class PrivateZooKeeper:
-    """Some servers in one directory; a single server has no other to take over from it."""
+    """The servers of an ensemble in one directory; a single server has no replacement if it fails."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class PrivateZooKeeper:
 
     @property
     def hosts(self) -> str:
-        """Where clients find it."""
+        """The addresses for clients: `host:port`, separated by commas."""
         return ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
 
     def start(self) -> str:
-        """Starts it, in a directory that is made if need be; returns the hosts once every server serves."""
+        """Creates the directory if necessary, starts the servers, and returns the hosts once every server serves."""
         self._programs = find_programs(self._installed)
         self._claim.open(prepare_directory)
         try:
@@ -107,7 +107,7 @@ class PrivateZooKeeper:
         return self.hosts
 
     def stop(self) -> None:
-        """Ends all servers; connections that are open are cut."""
+        """Stops all servers; open connections are closed."""
         for server in self.servers:
             server.end(signal.SIGTERM, signal.SIGCONT)  # a paused server continues in order to end
         for server in self.servers:
@@ -120,37 +120,37 @@ class PrivateZooKeeper:
         self.servers[index].ended(_STOP_S, signal.SIGKILL)
 
     def start_server(self, index: int) -> None:
-        """Starts one that is down, and does not wait for it."""
+        """Starts a server that is down, without waiting until it serves."""
         assert self._programs is not None
         others = [*self.servers[:index], *self.servers[index + 1 :]]
         self.servers[index].start(self._programs, self._claim.descriptor, lambda: any(other.mode() for other in others))
 
     def pause(self, index: int) -> None:
-        """One server stands still, and its connections stay open."""
+        """Stops one server with SIGSTOP; its connections stay open."""
         self.servers[index].send(signal.SIGSTOP)
 
     def resume(self, index: int) -> None:
-        """One that stands still goes on."""
+        """Continues a paused server."""
         self.servers[index].send(signal.SIGCONT)
 
     def serving(self, index: int) -> None:
-        """Waits until a server serves; `UnavailableError` if it does not come to that."""
+        """Waits until a server serves; `UnavailableError` if it does not in time."""
         server = self.servers[index]
         if not server.becomes_ready(server.mode, _START_S):
             message = f"server {index + 1} of the private ensemble does not start: {server.last_words()}"
             raise UnavailableError(message, reason="ZOOKEEPER_FAILED")
 
     def leader(self) -> int | None:
-        """Which server leads now; None while none does. One that stands still delays the answer."""
+        """Returns the index of the leader; None if there is none. A paused server delays the reply."""
         return next((index for index, server in enumerate(self.servers) if server.mode() == "leader"), None)
 
     @property
     def auth_file(self) -> Path:
-        """Where the credentials of clients are: `user:password`."""
+        """The file with the credentials of clients: `user:password`."""
         return self._directory / "auth"
 
     def close_top(self) -> None:
-        """Lets only clients with the credentials make nodes at the top; nodes that are there stay as they are."""
+        """Allows only clients with the credentials to create nodes below `/`; existing nodes are unchanged."""
         from kazoo.client import KazooClient  # noqa: PLC0415 - servers alone need no client
         from kazoo.security import make_digest_acl  # noqa: PLC0415 - as above
 
@@ -164,7 +164,7 @@ class PrivateZooKeeper:
             client.close()
 
     def _make_secrets(self) -> None:
-        """Made once, so that nodes stay readable: the credentials of clients, and what servers show each other."""
+        """Creates the credentials of clients and the secret of the servers once, so that nodes stay readable."""
         if not self.auth_file.exists():
             replace_secret(self.auth_file, f"{_USER}:{secrets.token_urlsafe(_SECRET_BYTES)}")
         if not self._jaas.exists():
@@ -181,7 +181,7 @@ class PrivateZooKeeper:
             "tickTime": str(self._tick_ms),
             "initLimit": str(max(10, _LEARN_MS // self._tick_ms)),
             "syncLimit": str(max(5, _ANSWER_MS // self._tick_ms)),
-            # Neighbours are on this machine: one that stands still must not hold up the election of another leader.
+            # A short timeout, because all servers are on this machine: a paused one must not delay an election.
             "cnxTimeout": str(_NEIGHBOUR_MS),
             "fastleader.maxNotificationInterval": str(_NEIGHBOUR_MS),
             "minSessionTimeout": str(2 * self._tick_ms),
@@ -196,7 +196,7 @@ class PrivateZooKeeper:
             "preAllocSize": "4096",
             "autopurge.snapRetainCount": "3",
             "autopurge.purgeInterval": "1",
-            # One that stands alone leaves clients hanging that come while it starts; one that leads nobody does not.
+            # A standalone server does not answer clients that connect during its start; a quorum of one does.
             "standaloneEnabled": "false",
             "quorum.auth.enableSasl": "true",
             "quorum.auth.learnerRequireSasl": "true",
@@ -211,13 +211,13 @@ class PrivateZooKeeper:
     # -- the directory
 
     def _ports(self) -> list[ServerPorts]:
-        """Those of the first start; another number of servers is another ensemble."""
+        """Returns the ports of the first start; raises an error for another number of servers, or for used ports."""
         path = self._directory / "ports.json"
         if path.exists():
             try:
                 ports = msgspec.json.decode(path.read_bytes(), type=list[ServerPorts])
             except msgspec.DecodeError as error:
-                message = f"{path} must name the ensemble's ports: {error}; remove it, and others are taken"
+                message = f"{path} must name the ensemble's ports: {error}; remove it, and other ports are chosen"
                 raise FailedPreconditionError(message, reason="PORTS_DAMAGED") from error
         else:
             ports = [ServerPorts(*three) for three in _free_ports(self._count)]
@@ -228,7 +228,9 @@ class PrivateZooKeeper:
             raise FailedPreconditionError(message, reason="ENSEMBLE_DIFFERS")
         taken = [port for one in ports for port in msgspec.structs.astuple(one) if not _is_free(port)]
         if taken:
-            message = f"port {taken[0]} of the private ensemble is taken: end who has it, or remove {path}"
+            message = (
+                f"port {taken[0]} of the private ensemble is in use: end the process that has it, or remove {path}"
+            )
             raise UnavailableError(message, reason="PORT_TAKEN")
         return ports
 

@@ -1,6 +1,6 @@
-"""ZooKeeper as Debian installs it, and how one of its servers is run.
+"""Finds and runs ZooKeeper as Debian installs it.
 
-A server is killed when the thread that started it ends, however it ends: what it has acknowledged is on its disk.
+A server is killed when the thread that started it ends, however it ends; that loses no acknowledged data.
 """
 
 import shutil
@@ -13,20 +13,20 @@ import msgspec
 from holdfast.errors import FailedPreconditionError
 from holdfast.process.engine_process import Popen, spawn_engine
 
-#: Where Debian's packages put what is written in Java.
+#: The folder of Debian's packages for Java archives.
 INSTALLED = Path("/usr/share/java")
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-#: Memory to begin with, and at most. It bounds how many jobs there may be: all of them are in it, and more than once
-#: while a server learns them anew.
+#: Initial and maximum heap. It limits the number of jobs: all of them are in memory, and more than once while a server
+#: loads the state.
 _HEAP = ("-Xms256m", "-Xmx512m")
 #: A server without memory ends and is restarted; otherwise it would stay and answer no request.
 _FULL = "-XX:+ExitOnOutOfMemoryError"
-#: Who comes back is sent all that there is, not what it seems to have missed: servers of 3.8.0, which is Debian's, may
-#: differ for good after the latter (ZOOKEEPER-4785 and others), and then each client is told what its server believes.
+#: A returning server loads a whole snapshot, not only the missing transactions: in ZooKeeper 3.8.0, Debian's version,
+#: servers may differ permanently after the latter (ZOOKEEPER-4785 and others), and clients of each read different data.
 _LEARNING = "-Dzookeeper.forceSnapshotSync=true"
 _LOGGER = "org.slf4j.simpleLogger"
-#: Warnings are written, but not several times a second that a neighbour is not there.
+#: Logs warnings, except those that repeat several times a second while another server is down.
 _LOGGING: Mapping[str, str] = {
     "defaultLogLevel": "warn",
     "log.org.apache.zookeeper.server.quorum": "error",
@@ -40,13 +40,13 @@ _LOGGING: Mapping[str, str] = {
 
 
 class JavaPrograms(msgspec.Struct, frozen=True):
-    """Java, and what it is to run."""
+    """The Java program, and the archives of ZooKeeper."""
 
     java: str
     classes: list[Path]
 
     def start(self, configuration: str, *, jaas: Path, directory: int, output: BinaryIO | int) -> Popen:
-        """Starts a server that is handed this open directory."""
+        """Starts a server that inherits the open directory."""
         command = [
             *(self.java, *_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _FULL, _LEARNING),
             f"-Djava.security.auth.login.config={jaas}",
@@ -57,7 +57,7 @@ class JavaPrograms(msgspec.Struct, frozen=True):
 
 
 def find_programs(installed: Path = INSTALLED) -> JavaPrograms:
-    """`FailedPreconditionError` says how to install what is missing."""
+    """Finds Java and ZooKeeper; `FailedPreconditionError` says how to install them."""
     java = shutil.which("java")
     server = installed / "zookeeper.jar"
     if java is None or not server.exists():
@@ -66,5 +66,5 @@ def find_programs(installed: Path = INSTALLED) -> JavaPrograms:
             f"there is no {missing} on this machine: apt-get install zookeeper, or name an ensemble with --ensemble"
         )
         raise FailedPreconditionError(message, reason="ZOOKEEPER_MISSING")
-    # It comes with the package; without it ZooKeeper has nowhere to log.
+    # The package includes slf4j-simple; without it ZooKeeper writes no log.
     return JavaPrograms(java, [path for path in (server, installed / "slf4j-simple.jar") if path.exists()])

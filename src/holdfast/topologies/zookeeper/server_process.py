@@ -1,6 +1,6 @@
 """One server of a private ensemble.
 
-A server that does not serve while its neighbours do is killed and started again: ZooKeeper 3.8 can hang in its own
+A server that does not serve while others do is killed and restarted: ZooKeeper 3.8 can hang in its own
 shutdown, after an error in one of its threads.
 """
 
@@ -19,7 +19,7 @@ from holdfast.process.engine_process import EngineProcess, Popen
 from holdfast.topologies.zookeeper.programs import JavaPrograms
 
 _ASK_S = 2.0
-#: How often a server is asked whether it serves, and for how long it may not while its neighbours do.
+#: Interval of the checks whether a server serves, and how long it may not while others do.
 _LOOK_S = 5.0
 _STUCK_S = 30.0
 _SERVING = ("leader", "follower", "standalone")
@@ -37,18 +37,18 @@ class ZooKeeperServer(EngineProcess):
         self._configuration = configuration
 
     def prepare(self, number: int) -> None:
-        """Writes what it reads when it starts."""
+        """Writes its configuration files."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         lines = [f"{name}={value}" for name, value in self._configuration.items()]
         replace_file(self.folder / "zoo.cfg", "\n".join([*lines, ""]))
         replace_file(self.folder / "myid", f"{number}\n")
 
     def start(self, programs: JavaPrograms, directory: int, do_others_serve: Callable[[], bool]) -> None:
-        """Keeps it running; the open directory is the one that its folder is in."""
+        """Keeps the server running; `directory` is the open parent directory of its folder."""
         self.keep(partial(self._launch, programs, directory), partial(self._wait, do_others_serve))
 
     def mode(self) -> str:
-        """Its part in the ensemble, `leader` or `follower`; empty while it serves no client."""
+        """Returns its mode, such as `leader` or `follower`; empty while it does not serve."""
         answer = b""
         with (
             contextlib.suppress(OSError),
@@ -66,7 +66,7 @@ class ZooKeeperServer(EngineProcess):
 
     def _on_death(self, status: int) -> None:
         name = self.folder.name
-        get_logger().warning("ensemble_server_died", server=name, status=status, message="starting it again")
+        get_logger().warning("ensemble_server_died", server=name, status=status, message="restarting it")
 
     def _wait(self, do_others_serve: Callable[[], bool], process: Popen) -> None:
         """Waits for the exit of the process, and kills one that is stuck."""
@@ -81,7 +81,7 @@ class ZooKeeperServer(EngineProcess):
                 get_logger().warning(
                     "ensemble_server_stuck",
                     server=self.folder.name,
-                    message=f"it served nobody for {_STUCK_S:.0f} s while others did: killed, to be started again",
+                    message=f"it did not serve for {_STUCK_S:.0f} s while others did; killing and restarting it",
                 )
                 process.kill()
 
@@ -90,7 +90,7 @@ class ZooKeeperServer(EngineProcess):
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Writes a file whole or not at all."""
+    """Replaces a file atomically."""
     new = path.with_name(f"{path.name}.new")
     with new.open("w") as file:
         file.write(text)

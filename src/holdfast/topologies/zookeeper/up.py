@@ -1,9 +1,9 @@
-"""`holdfast up --topology zookeeper`: an ensemble, a gateway for clients that want one, and a worker that bids.
+"""`holdfast up --topology zookeeper`: an ensemble, a gateway for clients that need one, and a worker that bids.
 
-The ensemble is the one that is named, or a private one of three servers in the data directory, which is started first
-and ends last. Every process is started again when it dies. Only the gateway is reached from beyond this machine, if
-at all. The nodes of a private ensemble are for processes that have its credentials, which are in a file of its
-directory; those of a named ensemble are for everybody who reaches it, unless a file with credentials is named, too.
+The ensemble is the one that is named, or a private one of three servers in the data directory, which starts first and
+stops last. Every process is restarted when it ends. Other machines can reach at most the gateway. The nodes of a
+private ensemble require its credentials, which are in a file of its directory; those of a named ensemble are open to
+all clients that can connect to it, unless a file with credentials is named, too.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from holdfast.topologies.zookeeper.ensemble_url import Ensemble, ensemble_of
 
 _FOLDER = "zookeeper"
 _PORT, _HTTP_PORT = "HOLDFAST_PORT", "HOLDFAST_HTTP_PORT"
-#: Settings that only others heed.
+#: Settings that only other topologies use.
 _UNHEEDED = (
     *("heartbeat_ms", "worker_timeout_ms", "reconnect_grace_ms", "aging_ms", "retain_jobs", "retain_bytes"),
     *("memory_bytes", "history_bytes"),
     *("dedup_keys_max", "history_ms", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
 )
-#: Settings that the gateway is told as they are; its ports come by their variables.
+#: Settings that are passed to the gateway unchanged; its ports are in environment variables.
 _OF_THE_GATEWAY = (
     *("host", "metrics_port", "tls_cert", "tls_key", "tls_client_ca", "allowed_hosts", "rate_limit"),
     "grpc_connections",
@@ -45,8 +45,8 @@ _OF_THE_GATEWAY = (
 
 
 async def serve(settings: Settings, log_stream: ByteStream) -> None:
-    """Until TERM or INT; a second one leaves little time, a third one none."""
-    del log_stream  # the roles log by themselves
+    """Runs until TERM or INT; a second signal limits the time of each stage, a third one kills the processes."""
+    del log_stream  # the processes write their own logs
     check(settings)
     supervisor = Supervisor([])
     with on_stop(supervisor.stop):
@@ -59,7 +59,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 
 def check(settings: Settings) -> None:
-    """`InvalidArgumentError` names what these processes would not do, other errors what protection is missing."""
+    """Raises `InvalidArgumentError` for ignored or invalid settings, other errors for missing protection."""
     problems = [*unheeded(settings, "zookeeper", _UNHEEDED)]
     if problems:
         raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
@@ -70,11 +70,11 @@ def check(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _ensemble(settings: Settings) -> AsyncIterator[Ensemble]:
-    """Where everybody meets; a private ensemble lives as long as the block."""
+    """Yields the ensemble; a private one runs during the block."""
     if settings.ensemble:
         yield _with_lease(settings, settings.ensemble)
         return
-    from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper  # noqa: PLC0415 - only who has no other
+    from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper  # noqa: PLC0415 - not always needed
 
     with contextlib.ExitStack() as closing:
         if settings.is_in_memory:
@@ -97,7 +97,7 @@ def _with_lease(settings: Settings, hosts: str) -> Ensemble:
 
 
 def gateway_role(settings: Settings, ensemble: Ensemble) -> Role:
-    """What the gateway is started with; it comes back on the ports that it had."""
+    """Returns the role of the gateway; after a restart it listens on the same ports."""
     told = {
         **{name: getattr(settings, name) for name in _OF_THE_GATEWAY},
         "tokens": str(Path(settings.tokens_file).absolute()) if settings.tokens_file else "",
@@ -117,7 +117,7 @@ def _option(name: str, value: object) -> list[str]:
 
 
 def _announce(settings: Settings, ensemble: Ensemble, gateway: Mapping[str, Any]) -> None:
-    """Jobs can be submitted and run."""
+    """Announces that jobs can be submitted and run."""
     reached: dict[str, str] = {name: str(gateway[name]) for name in ("grpc", "http", "metrics") if name in gateway}
     line = {"event": "ready", **reached, "ensemble": ensemble.place, "pid": os.getpid()}
     where = places(reached, is_secure=bool(settings.tls_cert))

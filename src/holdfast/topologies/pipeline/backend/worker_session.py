@@ -1,10 +1,10 @@
-"""A worker's session in the pipeline: tickets from the queue processes, leases from the store, both by its own pull.
+"""A worker's session in the pipeline: it pulls tickets from the queue processes, and starts jobs in the store.
 
 Invariants:
-- What a ticket names runs only under a lease that the store has given; a ticket is deleted once that is decided.
-- A call that was not answered is made again, or its loss is seen by the next heartbeat; the session goes on meanwhile.
-- What the store may have given up is revoked here by this process's own clock, whether or not it can be reached.
-- After `is_drained` is told, and before `close` hands back, no start is under way: nothing can be granted unseen.
+- The job of a ticket runs only under a lease of the store; the ticket is deleted once the store has replied.
+- A call without a reply is repeated, or the next heartbeat shows its effect; the session continues meanwhile.
+- A lease that the store may consider expired is revoked here by this process's own clock, even during an outage.
+- Between `is_drained` and the releases of `close` no start is in progress, so no lease can be granted unnoticed.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from holdfast.topologies.pipeline.backend.ticket_puller import Found, Puller
 from holdfast.topologies.pipeline.backend.work_stats import WorkConfig, WorkStats
 from holdfast.worker.polling_session import KeptSession
 
-#: How long to wait before the store is asked to start something again.
+#: Pause after a failed start.
 _START_PAUSE_S = 0.25
 
 
 class PipelineSession(KeptSession):
-    """One session. Made by `start`; what it pulls, reports and keeps time with are tasks of its own."""
+    """One session, which `start` opens. Pulling, reporting and heartbeats run as tasks of the session."""
 
     _other = "store"
 
@@ -44,13 +44,13 @@ class PipelineSession(KeptSession):
         self._introduction = introduction
         self._config = config
         self._stats = stats
-        #: Leases whose outcome is on its way.
+        #: Leases whose outcome is being reported.
         self._reporting: set[int] = set()
-        #: The store may have started what this session does not know of.
+        #: Whether the store may have started jobs that this session does not know of.
         self._is_unsure = False
-        #: Tells this session from others of the same worker.
+        #: Distinguishes this session from others of the same worker.
         self._session = secrets.token_hex(8)
-        #: The tasks of the heartbeats and of the silent connection, which outlast the others.
+        #: The tasks of the heartbeats and of the idle connection, which end after the others.
         self._beating: asyncio.Task[None] | None = None
         self._staying: asyncio.Task[None] | None = None
         self._deleting = Discarding(lines, "/queue/delete")
@@ -67,9 +67,9 @@ class PipelineSession(KeptSession):
         )
 
     async def start(self, *, is_back: bool = False) -> None:
-        """Says who is there and what is still held; `UnavailableError` if the store cannot be reached.
+        """Begins the session with the leases that are still held; `UnavailableError` if the store cannot be reached.
 
-        One that is back has lived on: what it does not name was not what ended it.
+        If the worker's process `is_back`, it did not die: the leases that it does not name count as no loss.
         """
         held, lease_ms, sent_s = self._introduction.held, self._config.lease_ms, time.monotonic()
         kept = await self._runs.arrive(self._worker, held, lease_ms, session=self._session, is_spent=not is_back)
@@ -84,21 +84,21 @@ class PipelineSession(KeptSession):
         self._staying = self._spawn(self._attendance.stay())
         self._spawn(self._reporter.run())
 
-    # -- what the holder does
+    # -- called by the worker
 
     async def want(self, count: int) -> None:
-        """More room."""
+        """Adds credit for this many more leases."""
         self._refuse_if_over()
         self._puller.want(count)
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        """With whatever else is to be reported."""
+        """Adds the rows to the outbox, which sends them in batches."""
         self._begin_report(report_id, rows)
         self._reporting.update(row.token for row in rows)
         self._reporter.add(report_id, rows)
 
     async def extend(self) -> None:
-        """Extends every lease; the answer says what should stop and what is lost."""
+        """Extends every lease; the reply has the canceled jobs and the valid leases."""
         self._refuse_if_over()
         named, sent_s = self._holding.named(), time.monotonic()
         if not named:
@@ -112,47 +112,47 @@ class PipelineSession(KeptSession):
                 raise
             return
         self._hit("heartbeat")
-        # One that had most of its time left has stayed as it was, in the store.
+        # The store does not extend a lease that has most of its time left.
         self._holding.extend(heard.held, sent_s + lease_ms * (1 - UNMOVED_PART) / 1_000)
-        # What is being reported may be over in the store before this session has heard so.
+        # A lease that is being reported may already be over in the store.
         self._revoke(set(named).difference(heard.held, self._reporting))
         self._news.cancels += heard.cancels
         self._heard.set()
         self._watch_time()
 
     async def release(self, tokens: Collection[int]) -> None:
-        """At once; if the word is lost, heartbeats no longer name the leases."""
+        """Hands leases back at once; if the call fails, heartbeats no longer extend them."""
         self._refuse_if_over()
         await self._hand_back(self._holding.drop(tokens), is_spent=False)
 
     async def drain(self) -> None:
-        """No more tickets; `is_drained` follows once nothing is being started."""
+        """Stops taking tickets; `is_drained` follows once no start is in progress."""
         self._refuse_if_over()
         self._is_draining = True
         self._puller.end()
         self._spawn(self._attendance.drain())
 
     async def close(self) -> None:
-        """Hands back what is held, unless the session has failed: then another one may name it."""
+        """Hands back the held leases, unless the session has failed: then the next session may name them."""
         has_failed, is_orderly = self._failure is not None, self._is_draining
         self._end(UnavailableError("the session was closed"))
         self._puller.end()
         self._reporter.end()
         try:
-            # What is given last is handed back with the rest.
+            # Leases of the last start are handed back with the others.
             await ended(self._tasks - {self._beating, self._staying})
             if self._timer is not None:
                 self._timer.cancel()
             unheard = self._holding.drop(self._holding.undelivered())
             await self._hand_back(unheard, is_spent=False)
             if not has_failed:
-                # A worker that leaves in order has stopped what it gives back; else that may be what ended it.
+                # After a drain the jobs are stopped; otherwise one of them may have ended the worker.
                 await self._hand_back(self._holding.drop(self._holding.named()), is_spent=not is_orderly)
-                # A heartbeat that is answered after the goodbye would ask for an assignment again.
+                # A heartbeat whose reply comes after the goodbye would request an assignment again.
                 await canceled(self._beating)
                 await self._attendance.leave()
         finally:
-            # Not before: a connection that drops while leases are held is that of a lost worker.
+            # Not earlier: if the connection drops while leases are held, the worker is considered lost.
             await canceled(self._beating, self._staying)
         await self._deleting.flush()
         self._stats.leave()
@@ -165,7 +165,7 @@ class PipelineSession(KeptSession):
         self._heard.set()
 
     def _place(self, placed: Placed) -> None:
-        """What the coordinator says."""
+        """Applies a response of the coordinator: new queue processes, a drain request, or that it was replaced."""
         if placed.status == REPLACED:
             self._log.warning("worker_superseded", message="two workers have this id")
             message = f"a newer worker called {self._worker!r} took over; give every worker an id of its own"
@@ -178,7 +178,7 @@ class PipelineSession(KeptSession):
                 self._heard.set()
 
     async def _begin_jobs(self, found: Found) -> int:
-        """Starts what was found, and says how many there are. Tickets that cannot be started are dropped."""
+        """Starts the jobs of these tickets, and returns how many were started; the other tickets are dropped."""
         self._stats.tickets += len(found)
         lease_ms, sent_s = self._config.lease_ms, time.monotonic()
         try:

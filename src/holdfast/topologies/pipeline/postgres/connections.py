@@ -1,9 +1,9 @@
-"""Connections: a pool of them, and transactions that never hang.
+"""A pool of database connections, and transactions with a time limit.
 
 Invariants:
-- A transaction ends within its deadline: the server is told to give up first, and a connection that says nothing even
-  then is cut. Its outcome is unknown, so only what may be repeated is repeated.
-- Nothing of psycopg leaves: every error is one of ours.
+- Every statement has a timeout of the server. If the server does not respond even then, the connection is shut down.
+  The outcome is then unknown, so only repeatable work is repeated.
+- No psycopg error leaves this package.
 - The process that commits transitions logs them after the commit. If the response to a commit is lost, they are not
   logged.
 """
@@ -40,12 +40,12 @@ class SyncedCursor(AsyncCursor[Row]):
     """
 
     async def fetchone(self) -> Row | None:
-        """The next row."""
+        """Returns the next row."""
         await self._end_batch()
         return await super().fetchone()
 
     async def fetchall(self) -> list[Row]:
-        """The rows that are left."""
+        """Returns the remaining rows."""
         await self._end_batch()
         return await super().fetchall()
 
@@ -58,7 +58,7 @@ class SyncedCursor(AsyncCursor[Row]):
 class StoreConnection(AsyncConnection[tuple[Any, ...]]):
     """A connection that collects the changes of state of its transaction, to be logged after the commit."""
 
-    #: Whether they are logged at all.
+    #: Whether changes are logged at all.
     keeps_changes = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - as psycopg has them
@@ -68,17 +68,17 @@ class StoreConnection(AsyncConnection[tuple[Any, ...]]):
 
 Work = Callable[[StoreConnection], Awaitable[T]]
 
-#: How long a caller waits for a connection, and how long one may take to be made.
+#: How long a caller waits for a connection of the pool, and how long connecting may take.
 _ACQUIRE_S = 0.8
 _CONNECT_S = 3
-#: A connection that is silent for so many times what a statement may take is cut.
+#: Work that takes longer than this multiple of the statement timeout has its connection shut down.
 _SILENCE = 1.4
-#: How long the difference between this machine's time and the database's is relied on.
+#: How long the difference between this process's clock and the database's is cached.
 _CLOCK_S = 60.0
-#: A deadlock ends one of its transactions at a time.
+#: Tries after deadlocks; each deadlock aborts one of its transactions.
 _ATTEMPTS = 5
 
-#: Every statement has an index that serves it; a plan made while tables were small must not outlive that.
+#: Every statement has an index; a plan without it, made while tables were small, must not be kept.
 _SETTINGS = (
     "idle_in_transaction_session_timeout=3000",
     "enable_seqscan=off",
@@ -88,7 +88,7 @@ _SETTINGS = (
     "jit=off",
 )
 
-#: A dead peer is noticed even by a connection that only listens.
+#: Detect a dead server even on a connection that only listens.
 _CONNECTING: dict[str, Any] = {
     "connect_timeout": _CONNECT_S,
     "keepalives_idle": 5,
@@ -104,7 +104,7 @@ class Database:
     def __init__(
         self, url: str, *, pool_size: int, name: str, statement_ms: int = 5_000, log: LogChanges | None = None
     ) -> None:
-        """`log` is given the transitions of each commit."""
+        """`log` receives the transitions of each commit."""
         options = " ".join(f"-c {setting}" for setting in (f"statement_timeout={statement_ms}", *_SETTINGS))
         try:
             self._url = make_conninfo(url, application_name=name, options=options, **_CONNECTING)
@@ -115,7 +115,7 @@ class Database:
         self._silence_s = _SILENCE * statement_ms / 1_000
         self._clock_ms = 0
         self._clock_until_s = -1.0
-        # Errors are told to who asked; psycopg's own words would only repeat them, and not in the log's form.
+        # Callers receive the errors; psycopg's own log lines would repeat them in another format.
         logging.getLogger("psycopg").addHandler(logging.NullHandler())
         self._pool: AsyncConnectionPool[StoreConnection] = AsyncConnectionPool(
             self._url,
@@ -124,14 +124,14 @@ class Database:
             min_size=1,
             max_size=pool_size,
             timeout=_ACQUIRE_S,
-            # The pool does not reconnect by itself with growing pauses, but whenever a caller wants a connection.
+            # The pool connects when a caller needs a connection, not by itself with growing pauses.
             reconnect_timeout=0,
             configure=self._configure,
             open=False,
         )
 
     async def open(self) -> None:
-        """Migrates the database if it is older than this program, and begins."""
+        """Migrates the database if it is older than this program, and opens the pool."""
         connection = await self.connect()
         try:
             with in_our_words():
@@ -141,7 +141,7 @@ class Database:
         await self._pool.open()
 
     async def close(self) -> None:
-        """Ends every connection."""
+        """Closes every connection."""
         await self._pool.close()
 
     async def _configure(self, connection: StoreConnection) -> None:
@@ -149,21 +149,21 @@ class Database:
         connection.keeps_changes = self._log is not None
 
     async def connect(self) -> StoreConnection:
-        """A connection of its own, for who listens; the caller closes it."""
+        """Opens a connection outside the pool, for LISTEN and migrations; the caller closes it."""
         with in_our_words():
             connection = await StoreConnection.connect(self._url, autocommit=True, prepare_threshold=0)
         await configure(connection)
         return connection
 
     async def ask(self, work: Work[T], *, is_repeatable: bool = True) -> T:
-        """What `work` makes of a connection on which each statement is a transaction of its own."""
+        """Runs `work` on a connection where each statement is its own transaction, and returns its result."""
         return await self._run(work, is_repeatable=is_repeatable)
 
     async def transact(self, work: Work[T], *, is_repeatable: bool = True) -> T:
-        """What `work` makes of one transaction, committed.
+        """Runs `work` in one transaction, commits it, and returns its result.
 
-        It is begun anew after a deadlock and, if it is repeatable, after a lost connection, so `work` changes nothing
-        but the database.
+        It is repeated after a deadlock and, if it is repeatable, after a lost connection, so `work` must change
+        nothing but the database.
         """
 
         async def within(connection: StoreConnection) -> T:
@@ -173,7 +173,7 @@ class Database:
         return await self._run(within, is_repeatable=is_repeatable)
 
     async def now_ms(self) -> int:
-        """The database's clock, for checks that a moment more or less does not matter to."""
+        """Returns the approximate time of the database, from a cached difference between the clocks."""
         loop = asyncio.get_running_loop()
         if loop.time() >= self._clock_until_s:
             asked_s = loop.time()
@@ -192,7 +192,7 @@ class Database:
                 failure = error
             except _CutError as cut:
                 failure = cut.cause
-                # One more time, over new connections: those of before a restart all look alive.
+                # Try once more, with new connections: after a restart of the server the pooled ones only look alive.
                 await self._pool.drain()
                 if was_cut or not is_repeatable:
                     break
@@ -224,7 +224,7 @@ class Database:
 
 
 class _CutError(Exception):
-    """The connection broke: whether anything was done is unknown."""
+    """The connection broke; it is unknown whether the work was done."""
 
     def __init__(self, cause: psycopg.Error) -> None:
         super().__init__(str(cause))
@@ -238,9 +238,9 @@ async def _read_clock(connection: StoreConnection) -> int:
 
 
 async def configure(connection: StoreConnection) -> None:
-    """Every integer is a bigint, so that a statement is prepared once and not for each width of its numbers.
+    """Registers dumpers: every integer is sent as bigint, so that a statement is prepared only once.
 
-    Arrays that are packed are sent as they are.
+    Packed arrays are sent unchanged.
     """
     connection.adapters.register_dumper(int, Int8Dumper)
     connection.adapters.register_dumper(int, Int8BinaryDumper)
@@ -248,10 +248,10 @@ async def configure(connection: StoreConnection) -> None:
 
 
 def cut_off(connection: StoreConnection) -> None:
-    """Fails the caller that waits for this connection; a cancel would wait for the server again."""
+    """Shuts the connection down, so that its caller fails; a cancel would wait for the server again."""
     try:
         handle = socket.socket(fileno=os.dup(connection.pgconn.socket))
-    except (psycopg.Error, OSError):  # it is gone already
+    except (psycopg.Error, OSError):  # it is already closed
         return
     with handle:
         handle.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""`Runs` over PostgreSQL: the right to run, and what comes of it."""
+"""`Runs` on PostgreSQL: leases and outcomes."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -32,7 +32,7 @@ _ATTEMPT, _PRIORITY, _STARTED_MS = 4, 10, 11
 
 
 class PostgresRuns:
-    """What workers ask of the database."""
+    """The store operations of workers."""
 
     def __init__(self, database: Database, teller: StoreNotifier) -> None:
         self._database, self._teller = database, teller
@@ -40,7 +40,7 @@ class PostgresRuns:
     async def arrive(
         self, worker: str, held: Mapping[int, str], lease_ms: int, *, session: str, is_spent: bool = True
     ) -> list[int]:
-        """What it ran and no longer does may be what ended it, and counts as a loss, unless the worker knows better."""
+        """With `is_spent`, each lease that is taken back counts as a loss: its job may have ended the worker."""
 
         async def work(connection: StoreConnection) -> list[int]:
             await connection.execute(_SQL["begin_session"], {"worker": worker, "session": session})
@@ -57,7 +57,7 @@ class PostgresRuns:
         return await self._database.transact(work)
 
     async def start(self, worker: str, job_ids: Collection[str], lease_ms: int) -> list[Assignment]:
-        """One statement, durable when it returns."""
+        """Grants the jobs in one statement; durable when it returns."""
         arguments: dict[str, Any] = {"ids": possible_ids(list(job_ids)), "worker": worker, "lease_ms": lease_ms}
 
         async def ask(connection: StoreConnection) -> list[Assignment]:
@@ -68,15 +68,15 @@ class PostgresRuns:
                 connection.changed += changes(marks, old=QUEUED, new=RUNNING, worker=worker)
             return [_assignment(row) for row in rows]
 
-        # Repeated, it would find its own rows taken, and no worker would run them until their leases expire.
+        # Not repeatable: a second try would not find the rows that the first one has started.
         runs = await self._database.ask(ask, is_repeatable=False)
         if runs:
-            # Short jobs have ended by the time that this is told: then both is.
+            # The notification may wait: a short job has ended by then, and one notification covers both.
             self._teller.tell((run.job_id for run in runs), may_wait=True)
         return runs
 
     async def extend(self, worker: str, tokens: Collection[int], lease_ms: int) -> Heard:
-        """A lease holds until it is revoked."""
+        """Extends leases, also expired ones that were not taken back yet."""
         arguments: dict[str, Any] = {"worker": worker, "tokens": list(tokens), "lease_ms": lease_ms}
 
         async def ask(connection: StoreConnection) -> Heard:
@@ -86,7 +86,7 @@ class PostgresRuns:
         return await self._database.ask(ask)
 
     async def live(self, worker: str, session: str) -> None:
-        """Nothing, if it was never written down."""
+        """Updates the place of this session; does nothing if it has none."""
 
         async def ask(connection: StoreConnection) -> None:
             await connection.execute(_SQL["live"], {"worker": worker, "session": session})
@@ -94,11 +94,11 @@ class PostgresRuns:
         await self._database.ask(ask)
 
     async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
-        """One statement for what ended well, and one transaction for what is left."""
+        """Finishes successes in one statement, and decides the other rows in one transaction."""
         done = finishable(rows)
         finished: set[str] = set()
         if done:
-            # Repeated, it finds its own rows ended: then they are judged, and count as reports that came twice.
+            # A repeated statement finds its rows ended; `_judge` then accepts them as repeated reports.
             finished = await self._database.ask(lambda connection: finish(connection, worker, done))
             self._teller.tell(finished)
         left = [row for row in rows if row.job_id not in finished]
@@ -106,7 +106,7 @@ class PostgresRuns:
         return ["" if row.job_id in finished else next(reasons) for row in rows]
 
     async def _judge(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:
-        """By the core's rules, under the locks of their rows."""
+        """Decides reports by the rules of the core, under the locks of their rows."""
         ids = possible_ids([row.job_id for row in rows])
 
         async def work(connection: StoreConnection) -> tuple[dict[str, Outcome], list[str]]:
@@ -124,7 +124,7 @@ class PostgresRuns:
         return refused
 
     async def release(self, worker: str, tokens: Collection[int], *, is_spent: bool) -> None:
-        """Those that are still this worker's."""
+        """Returns the jobs of leases that the worker still holds; others are ignored."""
         why = "disconnected" if is_spent else "released"
 
         async def work(connection: StoreConnection) -> None:
@@ -157,13 +157,13 @@ def _assignment(row: Row) -> Assignment:
 
 
 def _judged(worker: str, rows: Sequence[ReportRow], jobs: Mapping[str, Locked]) -> tuple[dict[str, Outcome], list[str]]:
-    """What is to be written, by job, and for each row why it does not count."""
+    """Returns the outcomes to write, by job, and for each row the reason if it is refused."""
     outcomes: dict[str, Outcome] = {}
     refused: list[str] = []
     for row in rows:
         job = jobs.get(row.job_id)
         reason = "UNKNOWN_JOB" if job is None else _refusal(worker, row, job, outcomes.get(row.job_id))
-        # One that counted before is answered as it was then, and leaves the attempt alone that runs by now.
+        # A repeated report is accepted again, and does not affect the attempt that runs by now.
         if job is not None and not reason and row.job_id not in outcomes and _is_current(row, job):
             outcomes[row.job_id] = reported(job, result_of(job, job.token, row, job.now_ms))
         refused.append(reason)
@@ -171,12 +171,12 @@ def _judged(worker: str, rows: Sequence[ReportRow], jobs: Mapping[str, Locked]) 
 
 
 def _is_current(row: ReportRow, job: Locked) -> bool:
-    """Whether it is about the attempt that runs."""
+    """Whether the report is about the running attempt."""
     return job.state == RUNNING and row.token in {0, job.token}
 
 
 def _refusal(worker: str, row: ReportRow, job: Locked, earlier: Outcome | None) -> str:
-    """Why a report does not count; empty if it does, or did when it came before."""
+    """Returns why a report is refused; empty if it is accepted, or was accepted before."""
     if _is_current(row, job):
         if job.worker != worker:
             return "NOT_THE_HOLDER"
@@ -191,7 +191,7 @@ def _refusal(worker: str, row: ReportRow, job: Locked, earlier: Outcome | None) 
 
 
 def finishable(rows: Sequence[ReportRow]) -> list[ReportRow]:
-    """The rows that one statement can finish: successes under a token, each of a job that is reported once."""
+    """Returns the rows that one statement can finish: successes under a token, each of a job that is reported once."""
     counts = Counter([row.job_id for row in rows])
     possible = set(possible_ids([row.job_id for row in rows if is_success(row)]))
     return [row for row in rows if row.token and row.job_id in possible and counts[row.job_id] == 1]

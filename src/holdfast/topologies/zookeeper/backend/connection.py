@@ -57,13 +57,13 @@ from holdfast.topologies.zookeeper.backend.transactions import (
 T = TypeVar("T")
 
 _CALL_S = limits.ZOOKEEPER_CALL_MS / 1_000
-#: How many nodes of an older root are given credentials together.
+#: Number of nodes of an older root that are protected concurrently.
 _PROTECTED_AT_A_TIME = 256
-#: Before anything is tried again that could not be done although the ensemble answers.
+#: Pause before `back` checks the connection: a request may have failed although it is connected.
 _PAUSE_S = 0.05
 #: Pause before the outage is logged again: at first, and at most.
 _AWAY_S, _AWAY_S_MAX = 2 * _CALL_S, 300.0
-#: The library takes note of a watch a moment after it has answered.
+#: The library registers a watch shortly after the reply.
 _NOTED_S = 1.0
 #: The library's logs are off unless this logger is configured.
 _LOGGER = logging.getLogger("holdfast.zookeeper.client")
@@ -72,27 +72,27 @@ _LOGGER.propagate = False
 
 
 class Phase(Enum):
-    """How it stands with the session."""
+    """The state of the session."""
 
     CONNECTED = "it is connected"
-    SUSPENDED = "it may be alive, and nobody can be asked"
-    LOST = "it is over, and all that was its own is gone"
+    SUSPENDED = "it may be alive, but no server is connected"
+    LOST = "it is over, and its ephemeral nodes are gone"
 
 
 class EnsembleConnection:
-    """One session. Made by `connect`."""
+    """One session, which `connect` opens."""
 
     def __init__(self, hosts: str, root: str, session_ms: int, credentials: str = "") -> None:
-        """With `credentials`, `user:password`, only sessions that have them may use the nodes that are made here."""
+        """With `credentials`, `user:password`, only sessions that have them may use the nodes that this one creates."""
         self.paths = Paths(root)
         self._acl = [make_digest_acl(*credentials.split(":", 1), all=True)] if credentials else []
         self.hosts = hosts
         self.phase = Phase.LOST
-        #: Of the session as it is, or was when it was last connected.
+        #: The id of the session, or of the last one that was connected.
         self.session_id = 0
-        #: For how long the ensemble lets the session be silent; servers may grant less than was asked for.
+        #: The session timeout; servers may grant less than was requested.
         self.session_ms = max(session_ms, limits.ZOOKEEPER_SESSION_MS_MIN)
-        #: How many requests of each kind were sent, how many names were listed, how many watches have rung.
+        #: Numbers of sent requests by kind, of listed names, and of watches that have fired.
         self.traffic: Counter[str] = Counter()
         self.when_changed: list[Callable[[Phase], None]] = []
         self._loop = asyncio.get_running_loop()
@@ -121,7 +121,7 @@ class EnsembleConnection:
         self._guard: SessionGuard | None = None
 
     def now_ms(self) -> int:
-        """The ensemble's time."""
+        """Returns the ensemble's time."""
         at_ms, at_s = self._clock
         return int(at_ms + (time.monotonic() - at_s) * 1_000)
 
@@ -137,18 +137,18 @@ class EnsembleConnection:
             raise
 
     def guard(self) -> None:
-        """Start a process that closes this session, and each that follows it here, should this process die."""
+        """Starts a process that closes this session, or a later one of this connection, if this process dies."""
         assert self._guard is None, "a connection has one guard"
         self._guard = SessionGuard.start()
         self._tell_guard()
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed from here: nothing will ever be answered."""
+        """Whether `close` was called; every request fails then."""
         return self._is_closed
 
     async def close(self) -> None:
-        """Ends the session: all that is its own is gone when this returns, if the ensemble can be reached."""
+        """Ends the session; its ephemeral nodes are gone when this returns, if the ensemble is reachable."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -158,7 +158,7 @@ class EnsembleConnection:
             if not future.done():
                 future.set_exception(unknown("the connection to ZooKeeper was closed"))
         stopped = asyncio.Event()
-        # A thread of its own: whatever jobs await may have all of the loop's, for as long as they like.
+        # A separate thread, because jobs may occupy all threads of the loop's executor.
         threading.Thread(target=self._stop, args=(stopped,), name="holdfast-zookeeper-stop", daemon=True).start()
         await stopped.wait()
 
@@ -193,14 +193,14 @@ class EnsembleConnection:
                 self._tell_away()
 
     def _tell_away(self) -> None:
-        """Log it for all that wait, ever more rarely while it lasts."""
+        """Logs the outage once for all waiting callers, at growing intervals."""
         next_s, pause_s = self._away_told
         if self._loop.time() >= next_s:
             get_logger().info("ensemble_away", message="still trying to reach ZooKeeper")
             self._away_told = (self._loop.time() + pause_s, min(2 * pause_s, _AWAY_S_MAX))
 
     async def repeat(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """For what only reads: asked again when the connection is back, as long as that does not take too long."""
+        """Runs a read-only request, and repeats it after a lost connection, within the time limit of a call."""
         until_s = self._loop.time() + _CALL_S
         while True:
             try:
@@ -213,7 +213,7 @@ class EnsembleConnection:
     # -- requests
 
     def get(self, path: str, bell: Bell | None = None) -> asyncio.Future[ReadNode | None]:
-        """What a node holds; None if there is no such node, and then no bell will ring."""
+        """Reads a node; None if it does not exist, and then the bell does not ring."""
 
         def node_of(pair: Any) -> ReadNode:  # noqa: ANN401 - the library's own tuple
             return ReadNode(pair[0], stat_of(pair[1]))
@@ -221,11 +221,11 @@ class EnsembleConnection:
         return self._ask("get", lambda: self._client.get_async(path, self._watch(bell)), node_of, none_if_missing)
 
     def exists(self, path: str, bell: Bell | None = None) -> asyncio.Future[Stat | None]:
-        """What is known of a node; the bell rings when it comes, changes or goes."""
+        """Reads the metadata of a node; the bell rings when it is created, changed or deleted."""
         return self._ask("exists", lambda: self._client.exists_async(path, self._watch(bell)), stat_or_none)
 
     def children(self, path: str, bell: Bell | None = None) -> asyncio.Future[list[str] | None]:
-        """The names below a node, in no order; None if there is no such node, and then no bell will ring."""
+        """Lists the names below a node, unordered; None if it does not exist, and then the bell does not ring."""
         return self._ask(
             "children",
             lambda: self._client.get_children_async(path, self._watch(bell)),
@@ -234,11 +234,11 @@ class EnsembleConnection:
         )
 
     def sync(self) -> asyncio.Future[object]:
-        """What is read after this is no older than this request."""
+        """Makes later reads return state that is no older than this request."""
         return self._ask("sync", lambda: self._client.sync_async(self.paths.root))
 
     def transact(self, steps: list[Step]) -> asyncio.Future[Done]:
-        """All steps or none; `RefusedError` names the one that was not possible."""
+        """Executes all steps or none; `RefusedError` names the step that failed."""
         return self._ask("transact", lambda: self._commit(steps), lambda results: done_of(steps, results))
 
     def ignore(self, path: str, bell: Bell) -> None:
@@ -281,14 +281,14 @@ class EnsembleConnection:
         why = "the connection to ZooKeeper was closed" if self._is_closed else f"no server answers at {self.hosts}"
         future: asyncio.Future[Any] = self._loop.create_future()
         future.set_exception(unknown(why))
-        future.exception()  # whoever does not wait for an answer need not be warned of it
+        future.exception()  # retrieved, so that asyncio does not log it if no caller waits
         return future
 
     def _answered(self, future: asyncio.Future[Any], overdue: asyncio.TimerHandle) -> None:
         overdue.cancel()
         self._open.discard(future)
         if not future.cancelled():
-            future.exception()  # whoever does not wait for an answer need not be warned of it
+            future.exception()  # retrieved, so that asyncio does not log it if no caller waits
 
     def _give_up(self, future: asyncio.Future[Any]) -> None:
         if not future.done():
@@ -306,13 +306,13 @@ class EnsembleConnection:
     # -- the session
 
     def _is_loop_alive(self) -> bool:
-        """On the library's thread: whether it was, not long ago; it is asked to show it again."""
+        """Returns whether the loop has run recently, and schedules a call on it; runs on the library's thread."""
         inbox = self._bridge.inbox
         inbox.put(lambda: None)
         return time.monotonic() - inbox.emptied_s < self.session_ms / 2_000
 
     def _granted(self, session_ms: int) -> None:
-        """On the library's thread."""
+        """Stores the granted session timeout; runs on the library's thread."""
         self.session_ms = session_ms
 
     def _change(self, state: str) -> None:
@@ -345,7 +345,7 @@ class EnsembleConnection:
             await self._set_clock()
 
     async def _set_clock(self) -> None:
-        """By the time stamp of a write, which lies between its beginning and its end."""
+        """Sets the clock by the time stamp of a write, which lies between its request and its reply."""
         before_s = time.monotonic()
         done = await self.transact([Put(self.paths.clock, b"")])
         stat = done.stats[0]
@@ -357,7 +357,7 @@ class EnsembleConnection:
         node = await self.get(self.paths.layout)
         if node is None:
             for parent in self.paths.parents():
-                # One that is there may be in a node that only others may change.
+                # An existing node may have a parent that only others may change.
                 with contextlib.suppress(RefusedError, FailedPreconditionError):
                     await self.transact([Create(parent)])
             with contextlib.suppress(RefusedError):
@@ -368,16 +368,16 @@ class EnsembleConnection:
             found = node.data.decode(errors="replace") if node else "none"
             message = f"the layout below {self.paths.root!r} must be {LAYOUT.decode()}, got {found}; use another path"
             raise FailedPreconditionError(message, reason="LAYOUT_UNKNOWN")
-        if await self.exists(self.paths.failed) is None:  # the root was made by a version that did not have it
+        if await self.exists(self.paths.failed) is None:  # an earlier version without this node created the root
             with contextlib.suppress(RefusedError):
                 await self.transact([Create(self.paths.failed)])
         if self._acl:
             await self._protect()
 
     async def _protect(self) -> None:
-        """Closes a root that was made without credentials; the layout's node is closed last, and tells that it was.
+        """Protects a root that was created without credentials; the node of the layout comes last, as the mark.
 
-        Each node is closed before its children are listed, so that no open one is made in it meanwhile.
+        Each node is protected before its children are listed, so that no unprotected child is added meanwhile.
         """
         if await self._acl_of(self.paths.layout) == self._acl:
             return
@@ -405,10 +405,10 @@ class EnsembleConnection:
 async def connect(
     hosts: str, root: str, *, session_ms: int, credentials: str = "", is_guarded: bool = False
 ) -> EnsembleConnection:
-    """A connection that is connected; `UnavailableError` if no server answers in time.
+    """Opens a connection; `UnavailableError` if no server answers in time.
 
-    A guarded one is closed as soon as this process dies, and not only when its session has timed out: for a process
-    that others would wait for.
+    A guarded session is closed as soon as this process dies, not only at its timeout: for processes that hold leases or
+    a place in a line.
     """
     connection = EnsembleConnection(hosts, root, session_ms, credentials)
     await connection.open()

@@ -14,12 +14,12 @@ from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 
 
 def missing(capability: Capability) -> UnimplementedError:
-    """The error for a call that needs what ZooKeeper lacks."""
+    """Returns the error for a call that needs a missing capability."""
     return UnimplementedError(ZOOKEEPER.lack(capability), reason="CAPABILITY_MISSING")
 
 
 class NoAdmin:
-    """`AdminApi` of those who have none."""
+    """An `AdminApi` that refuses every call."""
 
     async def stats(self) -> Stats:
         raise missing(Capability.ADMINISTRATION)
@@ -41,14 +41,14 @@ class NoAdmin:
 
 
 class NoFeed:
-    """The feed of `FeedApi`, of those who have only histories."""
+    """The feed of a `FeedApi`, which refuses every call; for backends with histories only."""
 
     def feed(self, after: int | None) -> AsyncIterator[FeedPart]:
         raise missing(Capability.FEED)
 
 
 class NoSchedules:
-    """`ScheduleApi` of those who have none."""
+    """A `ScheduleApi` that refuses every call."""
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
         raise missing(Capability.SCHEDULES)
@@ -73,7 +73,7 @@ class NoSchedules:
 
 
 class EnsembleClient(NodeJobs, NoAdmin, NoFeed):
-    """Every port over one session. It ends with its block."""
+    """All ports over one session, which ends with the `async with` block."""
 
     def __init__(self, connection: EnsembleConnection) -> None:
         super().__init__(connection)
@@ -90,5 +90,5 @@ class EnsembleClient(NodeJobs, NoAdmin, NoFeed):
         await self._connection.close()
 
     async def capabilities(self) -> Capabilities:
-        """Those of every ensemble; there is no server of ours to ask."""
+        """Returns the capabilities of every ensemble, without a request."""
         return ZOOKEEPER.served(__version__, has_totals=False)

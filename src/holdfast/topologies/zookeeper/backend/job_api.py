@@ -1,8 +1,8 @@
 """`JobApi` over nodes: for a gateway, or inside a client that has no server of ours.
 
-Invariants: what is told of a job is no older than the question, unless whoever answers leads no more and does not know
-it yet; on one connection it is never older than what was told before. A watch is set with the reading, so nothing that
-happens after it is missed.
+Invariants: a reply about a job is no older than its request, except from a leader that has been replaced and does not
+know it yet; on one connection it is never older than an earlier reply. A read sets its watch, so that no later change
+is missed.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ from holdfast.topologies.zookeeper.backend.why import explain
 
 
 class NodeJobs:
-    """What clients ask for, answered by the ensemble."""
+    """The operations that clients call, on the nodes of the ensemble."""
 
     def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
@@ -48,65 +48,65 @@ class NodeJobs:
         self._listing = NodeListing(connection)
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
-        """One transaction each, many at a time."""
+        """Submits jobs, in many concurrent transactions."""
         return await NodeSubmission(self._changing, templates, drafts).run()
 
     async def get(self, job_id: str) -> JobView:
-        """Its record."""
+        """Returns the job, from its record."""
         return view_of((await self._kept(job_id)).record)
 
     async def result(self, job_id: str) -> ResultView:
-        """The record says whether there is one."""
+        """Returns the result, if the record is terminal."""
         kept = await self._kept(job_id)
         return await self._result(kept)
 
     async def payload(self, job_id: str) -> bytes:
-        """As it was submitted."""
+        """Returns the payload as submitted."""
         kept = await self._kept(job_id)
         if not kept.record.payload_bytes:
             return b""
         node = await self._connection.repeat(lambda: self._connection.get(self._paths.payload(job_id)))
-        if node is None:  # it was forgotten meanwhile
+        if node is None:  # the job was deleted meanwhile
             raise unknown_job(job_id).error()
         return node.data
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
-        """Decided by the version of the record, like a bid."""
+        """Cancels the job; the version of the record decides between cancel and bid."""
         return await _cancel(self._changing, _checked(job_id), reason)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
-        """Along the index, record by record."""
+        """Returns a page; reads the index record by record."""
         return await self._connection.repeat(
             lambda: self._listing.page(states, offset, size, newest_first=newest_first)
         )
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
-        """In parts; each reads a bounded number of records."""
+        """Searches in parts, each of which reads a bounded number of records."""
         return await self._connection.repeat(lambda: self._listing.find(query, cursor, size))
 
     async def explain(self, job_id: str) -> Explanation:
-        """From the record, and from what workers say of themselves."""
+        """Explains the state by the record and the nodes of the workers."""
         kept = await self._kept(job_id)
         summary = (await self._result(kept)).summary
         reason, sentence = await self._connection.repeat(lambda: explain(self._connection, kept.record, summary))
         return Explanation(State(kept.record.state), reason, sentence)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
-        """The job now and after each change until it is terminal."""
+        """Yields the job now and after each change until it is terminal."""
         async with contextlib.aclosing(self._changes(job_id)) as changes:
             async for kept in changes:
                 yield view_of(kept.record)
 
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
-        """Woken by the watch on the record."""
+        """Waits for the end of the job, by a watch on its record."""
         async with contextlib.aclosing(self._changes(job_id)) as changes:
             async for kept in changes:
                 if kept.record.state in TERMINAL:
                     return view_of(kept.record), await self._result(kept)
-        raise AssertionError("the changes of a job go on until it is terminal")
+        raise AssertionError("the changes of a job end when it is terminal")
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
-        """Same template, payload, labels and headers; under a request id the same call finds the same job."""
+        """Submits a copy of the job; a call with the same request id returns the same copy."""
         view = await self.get(job_id)
         refusal = refusal_to_repeat(job_id, view.state)
         if refusal:
@@ -126,7 +126,7 @@ class NodeJobs:
         await self._changing.forget(kept, await self._retention_note(kept))
 
     async def history(self, job_id: str) -> list[Entry]:
-        """From the record, the result, and what is kept of earlier attempts: the last ten of them."""
+        """Returns the history from the record, the result, and the stored earlier attempts (the last ten)."""
         kept = await self._kept(job_id)
         path = self._paths.executions(job_id)
         node = await self._connection.repeat(lambda: self._connection.get(path))
@@ -134,14 +134,14 @@ class NodeJobs:
         return history_of(kept.record, executions_of(node), result)
 
     async def _retention_note(self, kept: Kept) -> str:
-        """Earlier versions had one place for all jobs that have ended, and put FAILED ones there too."""
+        """Returns the path of the retention note; earlier versions put FAILED jobs under `ended`, too."""
         note = self._changing.moves.retention_note(kept.record)
         if kept.record.state == FAILED and await self._connection.exists(note) is None:
             return self._paths.ended_job(kept.record.finished_ms, kept.record.id)
         return note
 
     async def _changes(self, job_id: str) -> AsyncGenerator[Kept, None]:
-        """The record, and again whenever it has changed; the watch is set by the very reading."""
+        """Yields the record now and after each change; each read sets the watch for the next change."""
         path, bell = self._paths.record(_checked(job_id)), Bell()
         version = -1
         try:
@@ -180,7 +180,7 @@ class NodeJobs:
 
     async def _stored_result(self, kept: Kept) -> Result:
         node = await self._connection.repeat(lambda: self._connection.get(self._paths.result(kept.record.id)))
-        if node is None:  # it was forgotten meanwhile
+        if node is None:  # the job was deleted meanwhile
             raise unknown_job(kept.record.id).error()
         return result_of(node)
 
@@ -196,7 +196,7 @@ async def _cancel(changing: Changing, job_id: str, reason: str) -> CancelReply:
     """Cancels a job against bids: the first transaction wins, and the other finds a newer version.
 
     Invariants: one transaction ends a waiting job together with its posting, so no bid can win afterwards. A running
-    job is only asked to stop, and its worker hears of it by the same transaction. `NotFoundError` if there is no such
+    job is only requested to stop, and the same transaction notifies its worker. `NotFoundError` if there is no such
     job.
     """
     refusal = check_reason(reason)
@@ -227,7 +227,7 @@ async def _cancel(changing: Changing, job_id: str, reason: str) -> CancelReply:
 
 
 async def _waiting_path(changing: Changing, record: Record) -> str:
-    """The path of a waiting job's posting or delay; if the job waits no longer, the transaction finds that out."""
+    """Returns the path of a waiting job's node; if the job no longer waits, the transaction is refused."""
     paths = changing.paths
     if record.bucket == DELAYED:
         return paths.delayed_job(record.not_before_ms, record.id)

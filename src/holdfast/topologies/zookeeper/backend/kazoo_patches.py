@@ -12,7 +12,7 @@ from kazoo.protocol.serialization import Connect
 
 
 def ping_only_if(client: KazooClient, is_alive: Callable[[], bool]) -> None:
-    """Stops pinging when the event loop has stalled: `is_alive` is asked before each ping, on kazoo's thread.
+    """Stops pinging when the event loop has stalled: `is_alive` is called before each ping, on kazoo's thread.
 
     Kazoo pings on a thread of its own. Without this change a session would outlive a stalled loop, for example in a
     handler that does not await; the worker would keep its leases, and the workers behind it in a line would wait for
@@ -42,7 +42,7 @@ def drop_if_misread(client: KazooClient) -> None:
         try:
             return read(header, buffer, offset)
         except (RuntimeError, LookupError) as error:
-            raise ConnectionDropped(f"an answer makes no sense: {error}") from error
+            raise ConnectionDropped(f"unexpected reply: {error}") from error
 
     handler._read_response = reading  # noqa: SLF001
 

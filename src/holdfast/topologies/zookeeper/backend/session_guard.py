@@ -33,7 +33,7 @@ class SessionGuard:
 
     @classmethod
     def start(cls) -> "SessionGuard":
-        """Spawn the guard process; without one the session ends by its timeout."""
+        """Spawns the guard process; without one the session ends by its timeout."""
         pidfd = _pidfd()
         try:
             return cls(_spawn(pidfd))
@@ -45,13 +45,13 @@ class SessionGuard:
                 os.close(pidfd)
 
     def watch(self, session: GuardedSession) -> None:
-        """Set the session to close."""
+        """Sets the session to close."""
         if self._process is not None and not self._write(session.line()):
             _log_missing("it has died")
             self._end()
 
     def release(self) -> None:
-        """End the guard, after the session was closed. Blocks until it has ended."""
+        """Ends the guard, after the session was closed. Blocks until it has ended."""
         if self._process is not None:
             self._write(RELEASE)
             self._end()
@@ -78,7 +78,7 @@ class SessionGuard:
 
 
 def _pidfd() -> int:
-    """Return a descriptor that signals the end of this process, even if its pid is reused."""
+    """Returns a descriptor that signals the end of this process, even if its pid is reused."""
     try:
         return os.pidfd_open(os.getpid())
     except (AttributeError, OSError):

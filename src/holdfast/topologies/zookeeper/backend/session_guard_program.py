@@ -74,7 +74,7 @@ class GuardedSession(NamedTuple):
 
 
 def main() -> None:
-    """Wait for the end of the worker process, then close its session if the worker has not done so itself."""
+    """Waits for the end of the worker process, then closes its session if the worker has not done so itself."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     line = last_line(pipe=sys.stdin.fileno(), pidfd=int(sys.argv[1]))
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def last_line(*, pipe: int, pidfd: int) -> bytes:
-    """The last complete line in the pipe, once the worker has died or has released the guard."""
+    """Returns the last complete line in the pipe, once the worker has died or has released the guard."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     if pidfd != NO_PIDFD:
@@ -102,7 +102,7 @@ def last_line(*, pipe: int, pidfd: int) -> bytes:
 
 
 def close_session(session: GuardedSession) -> None:
-    """Try the servers in turn until one closes the session, for at most the session timeout."""
+    """Tries the servers in turn until one closes the session, for at most the session timeout."""
     deadline_s = time.monotonic() + min(session.timeout_ms / 1_000, _TRY_S_MAX)
     while True:
         for server in session.servers():
@@ -115,7 +115,7 @@ def close_session(session: GuardedSession) -> None:
 
 
 def _close_at(server: tuple[str, int], session: GuardedSession) -> None:
-    """Resume the session at a server, and close it; `OSError` if the server does not answer."""
+    """Resumes the session at a server, and closes it; `OSError` if the server does not answer."""
     with socket.create_connection(server, timeout=_ANSWER_S) as connection:
         start = _CONNECT.pack(0, 0, session.timeout_ms, session.session_id, len(session.password))
         _send(connection, start + session.password + b"\0")  # the last byte: not read-only

@@ -1,12 +1,12 @@
-"""A worker's session: what it holds, what it is told, and how it ends. `Taking` bids, `Settling` writes.
+"""A worker's session: its leases, its directives and its end. `Taking` bids, and `Settling` writes outcomes.
 
 Invariants:
-- A lease is held from the bid until its outcome is written, it is handed back, or it is revoked. It is revoked by
-  this process's own clock when its holder was not heard, or the ensemble was not, for as long as a lease lasts: by
-  then this worker must not act on it, whatever the ensemble believes.
-- However it ends, its connection is closed: no bid outlives the session that made it.
-- After `is_drained` is told, and before `close` hands back, no bid is under way; one is in doubt only if the ensemble
-  was away for longer than a call may take, and then it ends with the session.
+- A lease is held from the bid until its outcome is written, it is handed back, or it is revoked. It is revoked by this
+  process's own clock if the worker sent no heartbeat, or the ensemble did not reply, for the length of a lease: the
+  worker must not act on it any more, whatever the state of the ensemble.
+- However the session ends, its connection is closed, so that no bid outlives it.
+- Between `is_drained` and the hand-back of `close` no bid is in progress. A bid is in doubt only if the ensemble was
+  unreachable for longer than the time limit of a call, and such a bid ends with the session.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
 from holdfast.topologies.zookeeper.backend.worker_nodes import kind_of
 from holdfast.worker.polling_session import KeptSession
 
-#: Cancels that are remembered; most are of jobs that have ended.
+#: Maximum number of remembered cancels; most are of jobs that have ended.
 _ASKED_MAX = 10_000
-#: How long `close` tries to hand back; what it cannot is recovered when the session has run out.
+#: How long `close` tries to hand leases back; a steward recovers the others after the session.
 _CLOSE_S = 3.0
 
 
 class BidSession(KeptSession):
-    """One session. Made by `BidWork`."""
+    """One session, which `BidWork` opens."""
 
     def __init__(self, connection: EnsembleConnection, introduction: Introduction, lease_ms: int, process: str) -> None:
         super().__init__(introduction.worker_id, ZOOKEEPER)
@@ -50,13 +50,13 @@ class BidSession(KeptSession):
         self._arrival = Arrival(self._changing, introduction, process)
         self._session_id = connection.session_id
         self._lease_ms = min(lease_ms, connection.session_ms)
-        #: What is held, as it was last written or read.
+        #: The records of the held leases by token, as last written or read.
         self._running: dict[int, Kept] = {}
         self._reporting: set[int] = set()
-        #: Leases that are being handed back; the caller may have gone.
+        #: Tasks that hand leases back, even if their caller no longer waits.
         self._returning: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
-        #: Jobs whose cancel was heard before the answer to the bid for them.
+        #: Jobs with a cancel request, which may come before the reply to the bid.
         self._asked: set[str] = set()
         self._is_closed = self._is_lost = False
         self._bidding: asyncio.Task[None] | None = None
@@ -68,12 +68,12 @@ class BidSession(KeptSession):
         self._steward = Steward(connection)
 
     async def start(self) -> None:
-        """Says who is there and what is still held; `UnavailableError` if the ensemble cannot be reached."""
+        """Begins the session with the leases that are still held; `UnavailableError` if the ensemble is unreachable."""
         sent_s = time.monotonic()
         self._connection.when_changed.append(self._changed)
         self._bidder.fence = await self._arrival.come()
         kept = await self._arrival.sort_out()
-        self._refuse_if_over()  # it may have expired meanwhile, and its node with it
+        self._refuse_if_over()  # the session may have expired meanwhile
         for token, each in kept.items():
             self._running[token] = each
             self._holding.add(token, each.record.id, sent_s + self._lease_s, is_delivered=True)
@@ -93,24 +93,24 @@ class BidSession(KeptSession):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it stands in its lines and waits to be woken: nothing is asked until something happens."""
+        """Whether it waits in its lines for an event, and sends no requests meanwhile."""
         return self._taking.is_waiting and self._steward.is_waiting
 
-    # -- what the holder does
+    # -- called by the worker
 
     async def want(self, count: int) -> None:
-        """More room."""
+        """Adds credit for this many more leases."""
         self._refuse_if_over()
         self._taking.want(count)
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
-        """Each row is a transaction; all are under way at once."""
+        """Writes each row in its own transaction, all concurrently."""
         self._begin_report(report_id, rows)
         for row in rows:
             self._spawn(self._finish(report_id, row))
 
     async def extend(self) -> None:
-        """An answer proves that the session lived when it was asked for; without one, time runs on."""
+        """Extends all leases if the ensemble confirms the session; without a reply they are not extended."""
         self._refuse_if_over()
         named = self._holding.named()
         if not named:
@@ -118,7 +118,7 @@ class BidSession(KeptSession):
         try:
             await self._connection.connected()
             sent_s = time.monotonic()
-            self._connection.sync()  # a server that has lost its leader does not know that the session is over
+            self._connection.sync()  # a server without a leader might not know that the session has expired
             stat = await self._connection.exists(self._paths.worker(self._worker))
         except UnavailableError as error:
             self._log.info("heartbeat_unanswered", message=error.message)
@@ -132,13 +132,13 @@ class BidSession(KeptSession):
         await asyncio.shield(self._return(self._holding.drop(tokens), "released", is_spent=False))
 
     async def drain(self) -> None:
-        """No more bids; `is_drained` follows once none is under way."""
+        """Stops bidding; `is_drained` follows once no bid is in progress."""
         self._refuse_if_over()
         self._is_draining = True
         self._taking.drain()
 
     async def close(self) -> None:
-        """Hands back what is held, unless the session has failed: then another one may name it."""
+        """Hands back the held leases, unless the session has failed: then the next session may name them."""
         has_failed, is_orderly = self._failure is not None, self._is_draining
         self._end(UnavailableError("the session was closed"))
         self._is_closed = True
@@ -148,7 +148,7 @@ class BidSession(KeptSession):
         try:
             async with asyncio.timeout(_CLOSE_S):
                 if self._bidding is not None and self._connection.phase is Phase.CONNECTED:
-                    await asyncio.wait([self._bidding])  # what it is given last is handed back with the rest
+                    await asyncio.wait([self._bidding])  # jobs of its last bids are handed back with the others
                 if self._returning:
                     await asyncio.wait(self._returning)
                 if not self._is_lost:
@@ -160,7 +160,7 @@ class BidSession(KeptSession):
                     await self._hand_back(held, "its worker left", is_spent=not is_orderly)
                     await self._leave()
         except TimeoutError:
-            self._log.info("close_unheard", message="the ensemble did not answer; what was held is recovered")
+            self._log.info("close_unheard", message="the ensemble did not answer; the leases will be recovered")
         finally:
             self._ending = self._loop.create_task(self._end_all())
             await asyncio.shield(self._ending)
@@ -174,14 +174,14 @@ class BidSession(KeptSession):
         await self._connection.close()
 
     async def _leave(self) -> None:
-        """Leaves nothing behind, if nothing is; refused if a newer session has come, whose nodes they are then."""
-        if self._bidding is None:  # it never began: they may be an older one's
+        """Deletes the worker's nodes if they are empty; refused if they belong to a newer session."""
+        if self._bidding is None:  # the session never began: the nodes may be those of an older one
             return
         paths, worker = self._paths, self._worker
         held = Delete(paths.held_by(worker), self._bidder.fence.version)
         try:
             await self._connection.transact([held, Delete(paths.worker(worker)), Delete(paths.asked_of(worker))])
-        except Exception:  # noqa: BLE001 - a steward tidies up after those who cannot
+        except Exception:  # noqa: BLE001 - a steward deletes the nodes later
             self._log.debug("left_behind")
 
     # -- bidding
@@ -230,7 +230,7 @@ class BidSession(KeptSession):
             self._asked.discard(row.job_id)
         self._acknowledge(report_id, 1)
 
-    # -- giving up
+    # -- handing back and losing leases
 
     def _return(self, tokens: Collection[int], why: str, *, is_spent: bool) -> asyncio.Task[None]:
         """Hands leases back, even if the caller is canceled."""
@@ -251,7 +251,7 @@ class BidSession(KeptSession):
         return gone
 
     def _may_tell(self) -> bool:
-        """What an expired session has to say is heard before its failure is."""
+        """Delivers changes also after an expiry, so that the worker receives revocations before the failure."""
         return not self._is_closed
 
     def _watch_time(self) -> None:
@@ -259,19 +259,19 @@ class BidSession(KeptSession):
             super()._watch_time()
 
     def _look_at_time(self) -> None:
-        # What is being reported is decided by the ensemble: by the bid, if it still is one.
+        # The ensemble decides about leases that are being reported, so they do not expire here.
         self._holding.extend(self._reporting, time.monotonic() + self._lease_s)
         super()._look_at_time()
 
     def _give_up(self, expired: Collection[int]) -> None:
-        over = self._lose(expired, "no heartbeat was answered in their time")
+        over = self._lose(expired, "no heartbeat was answered within their time")
         if over:
             self._return(over, "no heartbeat", is_spent=True)
 
-    # -- what comes from outside
+    # -- events of the ensemble
 
     def _hear_cancels(self, job_ids: list[str]) -> None:
-        """What is not held yet may be under way."""
+        """Passes cancels on to the worker, and remembers them for jobs whose bid has no reply yet."""
         tokens = self._holding.of_jobs(job_ids)
         if tokens:
             self._news.cancels += tokens
@@ -304,9 +304,9 @@ def _expired() -> UnavailableError:
 async def _hear_cancels(
     connection: EnsembleConnection, worker: str, fence: Check, heard: Callable[[list[str]], None]
 ) -> None:
-    """Hears cancel requests for ever: each is a node with the id of the job, and one watch covers them all.
+    """Reads cancel requests until it is canceled: each is a node with the id of the job, and one watch covers all.
 
-    A request is deleted once it is heard, unless a newer session of this worker has come: then that session hears it.
+    A request is deleted once `heard` was called, unless a newer session of this worker exists, which then reads it.
     Each read sets the watch for the next one, and a lost connection rings its bell, so no request is missed.
     """
     path, bell = connection.paths.asked_of(worker), Bell()
@@ -324,7 +324,7 @@ async def _hear_cancels(
 
 
 async def _until_superseded(connection: EnsembleConnection, worker: str, session_id: int) -> None:
-    """Returns when a newer session of this worker has taken the worker's own node; a watch tells of that."""
+    """Returns when a newer session of this worker has taken the worker's node, which a watch reports."""
     path, bell = connection.paths.worker(worker), Bell()
     while True:
         bell.clear()
