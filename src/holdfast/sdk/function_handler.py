@@ -29,7 +29,7 @@ def _calling(
         arguments = _arguments(codec, assignment)
         try:
             result = function(*arguments.args, **arguments.kwargs)
-        except Exception as error:  # whatever the job raises is its failure
+        except Exception as error:  # any exception of the job is a failed attempt
             raise _failed(error, no_retry) from error
         return _output(codec, result)
 
@@ -45,7 +45,7 @@ def _awaiting(
         arguments = _arguments(codec, assignment)
         try:
             result = await function(*arguments.args, **arguments.kwargs)
-        except Exception as error:  # whatever the job raises is its failure
+        except Exception as error:  # any exception of the job is a failed attempt
             raise _failed(error, no_retry) from error
         return _output(codec, result)
 

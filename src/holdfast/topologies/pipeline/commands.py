@@ -294,7 +294,7 @@ def _work(settings: Settings, place: "WorkerPlace", queues: str, *, has_lifeline
     if has_lifeline:
         lifeline()
     names = queue_names(queues)
-    # What is secret in the environment is not for children of this process.
+    # Child processes must not inherit secrets of the environment.
     os.environ.pop("HOLDFAST_DATABASE", None)
     app, handlers = load_handlers(settings.app)
     declared = declared_by(app, settings.app, handlers.keys())

@@ -71,7 +71,7 @@ class RoleConnections:
     @overload
     async def ask(
         self, address: str, path: str, content: object = None, *, kind: None = None, deadline_s: float = DEADLINE_S
-    ) -> Any: ...  # noqa: ANN401 - whatever the JSON holds
+    ) -> Any: ...  # noqa: ANN401 - any JSON value
     async def ask(
         self, address: str, path: str, content: object = None, *, kind: Any = None, deadline_s: float = DEADLINE_S
     ) -> Any:

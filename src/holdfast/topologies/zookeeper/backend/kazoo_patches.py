@@ -29,7 +29,7 @@ def ping_only_if(client: KazooClient, is_alive: Callable[[], bool]) -> None:
 
 
 def drop_if_misread(client: KazooClient) -> None:
-    """Works around kazoo's "xids do not match" error: the connection is dropped, and kazoo's thread goes on.
+    """Works around kazoo's "xids do not match" error: the connection is dropped, and kazoo's thread continues.
 
     A server that has just changed its leader may skip a request and answer the next one. Kazoo ends its thread then,
     and the client never connects again. Here it is a lost connection like any other: the outcome of every open request
@@ -50,7 +50,7 @@ def drop_if_misread(client: KazooClient) -> None:
 def note_what_is_granted(client: KazooClient, granted: Callable[[int], None]) -> None:
     """Calls `granted` with the session timeout each time a server grants a session; on kazoo's thread.
 
-    Kazoo logs the timeout and keeps only the one that was asked for. The answer to its connect request has it.
+    Kazoo only logs the granted timeout, and keeps the requested one. The reply to its connect request has it.
     """
     handler = client._connection  # noqa: SLF001 - there is no other way, and the version is pinned
     invoke = handler._invoke  # noqa: SLF001
