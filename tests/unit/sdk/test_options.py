@@ -8,7 +8,7 @@ import pytest
 from holdfast import limits
 from holdfast.core import model
 from holdfast.errors import InvalidArgumentError
-from holdfast.sdk.options import Backoff, JobOptions, Plan, changed
+from holdfast.sdk.options import Backoff, JobOptions, OptionChanges, Plan, changed
 
 
 def test_defaults_are_those_of_the_job_model() -> None:
@@ -29,6 +29,8 @@ def test_every_option_reaches_the_job() -> None:
             "labels": {"b": "2", "a": "1"}, "headers": {"h": "x"},
         },
     )  # fmt: skip
+    unset = [name for name in JobOptions.__struct_fields__ if getattr(options, name) == getattr(JobOptions(), name)]
+    assert unset == [], "add a value of these options above"
     plan = Plan("work", options)
     assert plan.template == model.Template("work", "q", 9, 4, 1, 1_500, model.BackoffRule(model.FIXED, 2_000, 2_000))
     draft = plan.draft("id", b"{}")
@@ -92,6 +94,18 @@ def test_wrong_options_are_told_with_what_may_be_meant(changes: dict[str, Any], 
     with pytest.raises(InvalidArgumentError) as caught:
         changed(JobOptions(), changes)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("name", JobOptions.__struct_fields__)
+def test_value_of_a_wrong_type_is_refused_with_an_example(name: str) -> None:
+    """The error about a value of a wrong type names the option, its type and an example, for every option."""
+    with pytest.raises(InvalidArgumentError, match=f"^{name} must be .*, got .*; use "):
+        changed(JobOptions(), {name: [object()]})
+
+
+def test_every_option_can_be_passed_as_a_keyword() -> None:
+    """Type checkers accept every option of a job in `with_options` and `app.submit`."""
+    assert OptionChanges.__annotations__.keys() == set(JobOptions.__struct_fields__)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 129, "ü"])
