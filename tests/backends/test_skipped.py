@@ -11,9 +11,10 @@ from holdfast.testing import conformance
 from holdfast.testing.conformance.harness import Control, Need, lacks, needs_of
 from holdfast.topologies.microservices import MICROSERVICES
 from holdfast.topologies.pipeline import PIPELINE
+from holdfast.topologies.table import NAMES
 from holdfast.topologies.zookeeper import ZOOKEEPER
 from tests.backends import test_conformance
-from tests.backends.conftest import Processes, harness_named
+from tests.backends.conftest import BACKENDS, Processes, harness_named
 from tests.unit.test_repository import is_one_sentence
 
 
@@ -61,6 +62,12 @@ def test_only_what_a_backend_lacks_is_skipped(
     expected = {name for name, test in suite().items() if needs_of(test).needed - declared.present - beyond}
     assert {name for name, reason in skipped.items() if reason} == expected
     record_property("skipped", {name: skipped[name] for name in sorted(expected)})
+
+
+def test_suite_is_run_on_every_topology() -> None:
+    """Every topology has a harness; the embedded one has several, which are named after the ledger."""
+    assert {*NAMES} - {*BACKENDS} == {"embedded"}, "write a harness, and add it to tests/backends/conftest.py"
+    assert EXPECTED.keys() == {*BACKENDS}, "add its capabilities to EXPECTED"
 
 
 def test_whole_suite_is_run() -> None:

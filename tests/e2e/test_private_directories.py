@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.topologies.table import NAMES
 from tests.e2e.fleet import Fleet
-
-TOPOLOGIES = ("embedded", "monolith", "microservices", "pipeline", "zookeeper")
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*"))
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", NAMES)
 def test_directory_open_to_others_is_not_served(topology: str, fleet: Fleet, tmp_path: Path) -> None:
     """`holdfast up` refuses a directory with mode 0777, so that a planted tokens.json has no effect."""
     data = tmp_path / "open"
@@ -38,7 +37,7 @@ def test_directory_open_to_others_is_not_served(topology: str, fleet: Fleet, tmp
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives directories away")
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", NAMES)
 def test_directory_of_another_user_is_not_served(topology: str, fleet: Fleet, tmp_path: Path) -> None:
     """Root's `holdfast up` refuses a directory of another user and creates nothing in it."""
     data = tmp_path / "theirs"

@@ -105,7 +105,7 @@ def test_every_target_that_is_named_exists(root: Path) -> None:
 def test_every_topology_is_named_where_they_differ(root: Path, name: str, title: str) -> None:
     """A page that distinguishes topologies names all of them."""
     said = section((root / name).read_text(), title).lower()
-    assert [topology for topology in TOPOLOGIES[1:] if topology not in said] == []
+    assert [topology for topology in TOPOLOGIES[1:] if topology not in said] == [], f"name them under {title!r}"
 
 
 @pytest.mark.parametrize("name", ["celery", "rq", "dramatiq"])

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.topologies.table import NAMES as TOPOLOGIES
+
 EVERYTHING = ("holdfast",)
 IMPURE = frozenset(
     {
@@ -36,7 +38,6 @@ class Rule:
 
 #: Modules that every layer above the core may use.
 BASIS = ("clock", "core", "errors", "limits", "ports", "proto", "settings")
-TOPOLOGIES = ("embedded", "microservices", "monolith", "pipeline", "zookeeper")
 
 RULES = (
     Rule("core/", ours=("core", "errors", "limits")),

@@ -1,6 +1,7 @@
 """URL schemes, topologies and commands are rows of one table each, and only these tables name a topology's modules."""
 
 import ast
+import re
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -10,6 +11,9 @@ from holdfast.cli.command_table import COMMANDS
 from holdfast.sdk.url_schemes import SCHEMES
 from holdfast.settings import FIELDS, Settings, choices
 from holdfast.topologies.table import NAMES, TOPOLOGIES, declared
+from holdfast_lab.compare.topologies import TOPOLOGIES as COMPARED
+from holdfast_lab.torture.arenas import TOPOLOGIES as TORTURED
+from tests.contract.served import Topology
 from tests.unit.test_layers import imports, is_within, sources
 
 TABLES = frozenset({"cli/command_table.py", "sdk/url_schemes.py", "topologies/table.py"})
@@ -75,6 +79,21 @@ def test_every_topology_of_the_table_can_be_set() -> None:
     assert choices("topology") == NAMES
     assert Settings().topology in NAMES
     assert {name for entry in TOPOLOGIES for name in (*entry.settings, *entry.defaults)} <= set(FIELDS)
+
+
+def test_every_topology_is_tested_compared_and_documented(root: Path) -> None:
+    """The tests of the frozen contract, the lab and the documents know every topology."""
+    tortured_by_make = re.findall(r"\$\(or \$\(TOPOLOGY\),([a-z ]+)\)", (root / "Makefile").read_text())
+    known = {
+        "`Topology` of tests/contract/served.py": {topology.value for topology in Topology},
+        "`TOPOLOGIES` of lab/src/holdfast_lab/compare/topologies.py": set(COMPARED),
+        "`_MAKERS` of lab/src/holdfast_lab/torture/arenas/__init__.py": set(TORTURED),
+        "the target `torture` of the Makefile": set(tortured_by_make[0].split()),
+        # The other documents are about the embedded topology.
+        "docs/topologies/": {path.stem for path in (root / "docs/topologies").glob("*.md")} | {"embedded"},
+    }
+    missing = {where: sorted(set(NAMES) - names) for where, names in known.items() if set(NAMES) - names}
+    assert missing == {}, "add these topologies there; CONTRIBUTING.md has the steps"
 
 
 def test_every_topology_has_a_folder_and_a_declaration_of_its_own(root: Path) -> None:
