@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, Job, ResultTimeoutError, State
-from holdfast.client.blocking_link import NearSocket
 from holdfast.client.link import Near
+from holdfast.client.near_socket import NearSocket
 from holdfast.errors import HoldfastError
 from tests.e2e.fleet import Fleet, Program
 from tests.e2e.wait_until import eventually

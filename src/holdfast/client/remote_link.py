@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.client.access import ANYBODY, Access
-from holdfast.client.blocking_link import NearSocket
 from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.link import ClientLink, LinkPorts, Near
+from holdfast.client.near_socket import NearSocket
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Once
 from holdfast.client.socket_transport import SocketCarrier

@@ -297,11 +297,11 @@ class Coordinator:
             return
         self._is_busy = True
         try:
-            self._go_round()
+            self._run_turn()
         finally:
             self._is_busy = False
 
-    def _go_round(self) -> None:
+    def _run_turn(self) -> None:
         now = self.time.now()
         if not self._is_room_kept:
             self._keep_room()
@@ -320,14 +320,14 @@ class Coordinator:
             self.wake()
         if self._reports.waiting:
             self._retry_reports(now)
-        self._take_turn(now)
+        self._take_commands(now)
         for follower in self.followers:
             follower.follow(now)
         retained_for_ms = self._retain(now)
         self.commit.flush_or_linger()
         self._plan(now, retained_for_ms)
 
-    def _take_turn(self, now: Now) -> None:
+    def _take_commands(self, now: Now) -> None:
         work, submits, lists = self._lanes
         if work:
             self._take_from(work, self._config.work_frame_bytes, now)

@@ -14,7 +14,7 @@ from holdfast.topologies.zookeeper.backend import connection as connecting
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, Phase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.ensemble_url import Ensemble
-from holdfast.topologies.zookeeper.link import Bidding as Link
+from holdfast.topologies.zookeeper.link import EnsembleLink
 from tests.e2e.fleet import stable_port
 from tests.integration.zookeeper.counting_proxy import CountingWay
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, until
@@ -97,7 +97,7 @@ async def test_all_who_ask_while_nobody_answers_are_told_at_once(monkeypatch: py
 
     monkeypatch.setattr(client_api, "open_connection", counted)
     monkeypatch.setattr(connecting, "_CALL_S", 0.5)
-    link = Link(Ensemble(hosts=f"127.0.0.1:{stable_port()}"))
+    link = EnsembleLink(Ensemble(hosts=f"127.0.0.1:{stable_port()}"))
     asked = [link.call(lambda ports: ports.jobs.submit([JOB], [DRAFT])) for _ in range(3)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [isinstance(answer, UnavailableError) for answer in answers] == [True] * 3
@@ -109,7 +109,7 @@ async def test_call_does_not_wait_for_ever_for_an_ensemble_that_went_away(
     zookeeper: Place, way: CountingWay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The SDK's link retries a call to an unreachable ensemble only for a limited time."""
-    link = Link(Ensemble(hosts=await way.open(), root=zookeeper.root))
+    link = EnsembleLink(Ensemble(hosts=await way.open(), root=zookeeper.root))
     try:
         await link.call(lambda ports: ports.jobs.submit([JOB], [DRAFT]))
         monkeypatch.setattr(connecting, "_CALL_S", 1.2)

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.client.blocking_link import NearSocket
 from holdfast.client.link import LinkPorts, Near
+from holdfast.client.near_socket import NearSocket
 from holdfast.client.reconnect_policy import PATIENCE_S, Patience
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Once

@@ -22,7 +22,7 @@ from holdfast.topologies.table import topology_named
 if TYPE_CHECKING:
     from holdfast.ports import WorkApi
     from holdfast.topologies.zookeeper.backend.ensemble_client import EnsembleClient
-    from holdfast.topologies.zookeeper.link import Bidding
+    from holdfast.topologies.zookeeper.link import EnsembleLink
 
 ROOT = "/holdfast"
 PORT = 2_181
@@ -119,17 +119,17 @@ def ensemble_of(text: str) -> Ensemble:
     return Ensemble(hosts=",".join(hosts), root=root, lease_ms=lease_ms, auth_file=auth_file)
 
 
-def opener(url: str, settings: Mapping[str, object], clock: object, token: str) -> "Callable[[], Bidding]":
+def opener(url: str, settings: Mapping[str, object], clock: object, token: str) -> "Callable[[], EnsembleLink]":
     """Returns a function that opens the link of an app. Raises now for settings, a clock, a token or a wrong URL."""
     if settings or clock or token:
         message = "settings, clock and token are not allowed for zk://; remove them"
         raise InvalidArgumentError(message, reason="SETTINGS_INVALID")
     ensemble = ensemble_of(url)
 
-    def link() -> "Bidding":
-        from holdfast.topologies.zookeeper.link import Bidding  # noqa: PLC0415 - it imports this module
+    def link() -> "EnsembleLink":
+        from holdfast.topologies.zookeeper.link import EnsembleLink  # noqa: PLC0415 - it imports this module
 
-        return Bidding(ensemble)
+        return EnsembleLink(ensemble)
 
     return link
 

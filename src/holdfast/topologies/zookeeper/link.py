@@ -21,7 +21,7 @@ T = TypeVar("T")
 _ANSWERED_S = 3 * limits.ZOOKEEPER_CALL_MS / 1_000
 
 
-class Bidding:
+class EnsembleLink:
     """One session for all calls, and one more for each worker.
 
     The session is opened by the first call, and all calls that come meanwhile wait for the same opening.

@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("telling")
+_SQL = statements("notifications")
 
 #: A notification that may wait is sent after this time, or together with one that may not.
 _WAIT_S = 0.02

@@ -1,4 +1,4 @@
-"""Calls to the server of a directory on the caller's own thread."""
+"""Near calls over the Unix socket of a server on this machine, on the caller's own thread."""
 
 import threading
 from collections.abc import Awaitable, Generator, Sequence
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class NearSocket:
-    """One connection per thread, opened by the thread's first call and closed when the thread ends."""
+    """`Near` with one connection per thread, opened by the thread's first call and closed when the thread ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
