@@ -1,4 +1,9 @@
-"""Links: the SDK's connection to the server of its jobs, whichever process that is."""
+"""Links: the SDK's connection to the process that serves its jobs.
+
+`sdk/url_schemes.py` chooses the link by the URL: `remote_link.py`, `nodes_link.py`, or one in the folder of a topology
+(`embedded/directory.py`, `embedded/served_ledger.py`, `zookeeper/link.py`). The SDK calls a port as
+`link.call(lambda ports: ports.jobs.submit(...))`, so that the link can repeat the call at the next server.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, Self, TypeVar

@@ -1,7 +1,8 @@
 """The records of the core: jobs, templates, schedules, results and leases.
 
 Invariants:
-- `Template`, `Extra`, `NewJob` and `Result` are values: they are written to the journal and never change.
+- `Template`, `Extra`, `NewJob` and `Result` are values: they are written to the journal and never change. The journal
+  stores them as arrays, so a new field goes to the end and has a default.
 - `JobRecord` is the one mutable record of a job; only `apply` changes it.
 - `JobRecord` and `Lease` are exempt from garbage collection tracking (a million of them must not slow every collection
   down), so they must never be part of a reference cycle: neither refers back to a container.

@@ -39,7 +39,7 @@ class Submitter:
         self._producer = Producer()
 
     def one(self, item: Item) -> Job[Any]:
-        """Submits a job; durable when this returns. Tries the caller's own thread first; the id makes a retry safe."""
+        """Submits a job; durable when this returns. Makes a near call if the link has one, else uses the portal."""
         job_id = self._connection.mint()
         with self._producer.sending(_about(item, job_id)) as sending:
             job = self._one(item, [item.plan.draft(job_id, item.payload, context=sending.context)])
@@ -55,6 +55,7 @@ class Submitter:
             except HoldfastError as error:
                 if not error.retryable:
                     raise
+                # The link repeats the submit. The same id makes that safe.
         return self._portal().run(lambda: self._send_one(item, templates, drafts))
 
     async def aone(self, item: Item) -> Job[Any]:

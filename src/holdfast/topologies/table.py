@@ -1,7 +1,7 @@
-"""The table of topologies: one row per topology. No other module outside a topology's folder names its modules.
+"""The table of topologies, with one row for each. Nothing else outside a topology's folder names its modules.
 
-A row names modules as text, so that a process imports only its own topology. To remove a topology, delete its folder
-and its row; its commands and its URL scheme are rows of `cli/command_table.py` and `sdk/url_schemes.py`.
+A row names modules as text, so that a process loads the topology that it serves and no other. Without its folder and
+its row a topology is gone; its commands and its URL scheme are rows of `cli/command_table.py` and `sdk/url_schemes.py`.
 """
 
 from collections.abc import Mapping
@@ -19,15 +19,16 @@ class TopologyEntry(NamedTuple):
     """One topology. `program` and `capabilities` are `module:attribute`."""
 
     name: str
-    #: The function that `holdfast up --topology NAME` runs.
+    #: The program of `holdfast up --topology NAME`: `async def serve(settings: Settings, log_stream: ByteStream)`. It
+    #: runs until TERM or INT.
     program: str
-    #: The capabilities that its backend declares.
+    #: The `Capabilities` that its backend declares.
     capabilities: str
-    #: Its own settings, which a ledger does not have.
+    #: Settings of this topology, which a ledger does not accept.
     settings: frozenset[str] = frozenset()
-    #: Its defaults that differ from those of the settings.
+    #: Defaults that differ from those in `settings.py`.
     defaults: Mapping[str, Any] = _NOTHING
-    #: Files that all exist in a data directory with jobs of this topology.
+    #: Files that identify its data directories: all of them exist in each. Empty: it has none, or they are a ledger's.
     marks: tuple[str, ...] = ()
     #: Folders of a data directory with a journal each, in the order of their backups; * stands for numbers from 0 on.
     journals: tuple[str, ...] = ()
@@ -43,7 +44,7 @@ TOPOLOGIES = (
         "holdfast.topologies.microservices:MICROSERVICES",
         defaults={"data": "memory://", "slots": 6},
         marks=("job/MANIFEST", "queue/MANIFEST", "result/MANIFEST"),
-        # Records first and results last, so that the backup has a result for every job that has ended in it.
+        # Records first and results last: so no job has ended in the one without a result in the other.
         journals=("job", "queue", "result"),
         journal_module="holdfast.topologies.microservices.services.owner_restore",
     ),
@@ -73,15 +74,15 @@ TOPOLOGIES = (
     ),
 )
 NAMES = tuple(entry.name for entry in TOPOLOGIES)
-#: Settings of one topology only, which a ledger does not have.
+#: Settings that one topology alone takes, and no ledger.
 OWN_SETTINGS = frozenset(name for entry in TOPOLOGIES for name in entry.settings)
 
 
 def topology_named(name: str) -> TopologyEntry:
-    """Returns the row of a topology, which must exist."""
+    """The row of a topology that is there."""
     return TOPOLOGIES[NAMES.index(name)]
 
 
 def declared() -> "list[Capabilities]":
-    """Returns the declared capabilities of every topology, in the order of the table."""
+    """What every topology declares, in the order of the table."""
     return [resolve_name(entry.capabilities) for entry in TOPOLOGIES]

@@ -1,4 +1,4 @@
-"""A ledger of this process, called from other threads than its own."""
+"""Near calls to a ledger that this process serves, from other threads than the ledger's."""
 
 import asyncio
 import contextvars
@@ -18,7 +18,7 @@ _LOOK_S = 1.0
 
 
 class NearLedger:
-    """Calls of synchronous code. The reply is given within the loop's turn, without a task in between."""
+    """`Near` for sync callers. The coordinator passes its reply to the waiting thread, without a task in between."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, jobs: LedgerJobs, lost: asyncio.Event) -> None:
         self._loop = loop
