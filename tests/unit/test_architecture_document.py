@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md: its table of layers equals the rules."""
+"""ARCHITECTURE.md: its table of layers equals the rules, and the files that it names exist."""
 
 import re
 from pathlib import Path
@@ -39,6 +39,15 @@ def test_every_folder_has_a_row(root: Path) -> None:
     parts = {path.stem for path in found if not path.stem.startswith("_")}
     assert parts == set(rows(root))
     assert set(RESERVED) <= parts
+
+
+def test_every_path_that_is_named_exists(root: Path) -> None:
+    """A path in the document is one of the repository, of the package, or of a folder in it."""
+    named = re.findall(r"`([\w./*]+(?:/|\.py|\.proto)[\w./*]*)`", (root / "ARCHITECTURE.md").read_text())
+    patterns = {path.replace("NAME", "*").removesuffix("/") for path in named}
+    assert len(patterns) > 50
+    package = root / "src" / "holdfast"
+    assert [path for path in patterns if not (any(package.rglob(path)) or any(root.glob(path)))] == []
 
 
 def test_architecture_stays_on_a_page(root: Path) -> None:

@@ -1,7 +1,8 @@
-"""The table of routes: the method, path, scope, input and output of each.
+"""Routes: the method, path, scope, input and output of each, and the router that finds one by its path.
 
-The table is the only list of routes: the application takes the handlers from it, the guard the scopes, and the OpenAPI
-document the descriptions. A route without a scope cannot be added.
+The routes themselves are in `routes()` of the modules that `application.py` imports. There is no other list: the
+application takes the handlers from it, the guard the scopes, and the OpenAPI document the descriptions. A route without
+a scope cannot be added.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
