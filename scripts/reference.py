@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 from prometheus_client.core import Metric
@@ -12,6 +13,7 @@ from holdfast.errors import MAPPED, ExitCode
 from holdfast.observe.exposition import MeterCollector, ProcessVitals, of_queues
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Meter
 from holdfast.settings import ClientSettings, Settings, WorkerSettings, fields_of, purpose, wanted
+from holdfast.topologies.zookeeper import ensemble_limits
 from scripts.command_reference import commands
 from scripts.python_reference import python
 
@@ -157,19 +159,25 @@ def _directory() -> list[str]:
 
 
 def _limits() -> list[str]:
-    source = Path(limits.__file__).read_text().splitlines()
-    names = [match[1] for line in source if (match := _LIMIT.match(line))]
-    rows = [f"| `{name}` | {_shown(getattr(limits, name))} |" for name in names]
     return [
         "## Limits",
         "",
         "Comments in `holdfast/limits.py` explain each limit.",
         "",
-        "| limit | value |",
-        "|---|---|",
-        *rows,
+        *_limits_of(limits),
+        "",
+        "Limits of the topology `zookeeper`, explained in `holdfast/topologies/zookeeper/ensemble_limits.py`:",
+        "",
+        *_limits_of(ensemble_limits),
         "",
     ]
+
+
+def _limits_of(module: ModuleType) -> list[str]:
+    source = Path(str(module.__file__)).read_text().splitlines()
+    names = [match[1] for line in source if (match := _LIMIT.match(line))]
+    rows = [f"| `{name}` | {_shown(getattr(module, name))} |" for name in names]
+    return ["| limit | value |", "|---|---|", *rows]
 
 
 def _shown(value: object) -> str:

@@ -153,19 +153,6 @@ WORK_PER_S_DEFAULT: Final = 20_000
 # A client keeps a connection to every node, and queries all of them for a list.
 NODES_MAX: Final = 64
 
-# --- ZooKeeper ---
-
-# A ZooKeeper server closes the connection of a client whose request exceeds `jute.maxbuffer`, by default one byte less
-# than a mebibyte. A job is submitted in one transaction, and one with the largest output and labels still fits.
-ZOOKEEPER_TRANSACTION_BYTES_MAX: Final = 1_000_000
-# Names in one list of waiting jobs: a worker reads one such list to find its next jobs, however many jobs wait.
-ZOOKEEPER_BUCKET_JOBS: Final = 256
-# The ensemble responds within milliseconds, and elects a leader within a second or two.
-ZOOKEEPER_CALL_MS: Final = 5_000
-# The client library pings after a third of the session timeout, plus or minus 0.4 s: a shorter session would expire
-# without a fault.
-ZOOKEEPER_SESSION_MS_MIN: Final = 2_000
-
 # --- state of the coordinator ---
 
 # Above these limits submits are refused and work continues: the server limits its memory itself, not the kernel.

@@ -55,9 +55,10 @@ def test_other_names_do_not(name: str) -> None:
     assert not re.fullmatch(limits.NAME_PATTERN, name)
 
 
-def test_every_limit_has_its_reason(root: Path) -> None:
+@pytest.mark.parametrize("file", ["limits.py", "topologies/zookeeper/ensemble_limits.py"])
+def test_every_limit_has_its_reason(root: Path, file: str) -> None:
     """Each group of limits has a comment above it that gives the reason."""
-    lines = (root / "src/holdfast/limits.py").read_text().splitlines()
+    lines = (root / "src/holdfast" / file).read_text().splitlines()
     groups = [
         lines[number - 1]
         for number, line in enumerate(lines)

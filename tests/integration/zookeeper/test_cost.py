@@ -10,6 +10,7 @@ from holdfast.core.lifecycle import DONE
 from holdfast.core.model import Extra
 from holdfast.ports import JobDraft
 from holdfast.testing.conformance.workplace import accepted
+from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend import bid_loop, lanes, steward
 from holdfast.topologies.zookeeper.backend.connection import Phase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
@@ -61,9 +62,9 @@ class TestTaking:
         before = dict(traffic)
         (lease,) = await hand.take()
         spent = {kind: traffic[kind] - before.get(kind, 0) for kind in ("children", "names", "get", "transact")}
-        buckets = -(-waiting // limits.ZOOKEEPER_BUCKET_JOBS)
+        buckets = -(-waiting // ensemble_limits.BUCKET_JOBS)
         assert lease.job_id == ids[0]
-        assert spent["names"] <= limits.ZOOKEEPER_BUCKET_JOBS + buckets + 2  # plus the lane and the returned jobs
+        assert spent["names"] <= ensemble_limits.BUCKET_JOBS + buckets + 2  # plus the lane and the returned jobs
         assert (spent["children"], spent["get"], spent["transact"]) == (4, 2, 1)
 
     async def test_jobs_that_have_ended_are_not_listed(self, bidding: Bidding) -> None:
@@ -83,7 +84,7 @@ class TestTaking:
     async def test_order_holds_over_buckets_that_are_taken_away_behind(self, bidding: Bidding) -> None:
         """Jobs come in submit order, and the buckets that they leave empty are removed."""
         client = await bidding.client()
-        count = 2 * limits.ZOOKEEPER_BUCKET_JOBS + 10
+        count = 2 * ensemble_limits.BUCKET_JOBS + 10
         ids = await post(NodeJobs(client), count)
         hand = await bidding.worker("w")
         taken = [lease.job_id for _ in range(count // 58) for lease in await hand.take(58)]
@@ -166,12 +167,12 @@ class TestSizes:
     async def test_payload_over_the_limit_is_refused_by_name_and_size(self, bidding: Bidding) -> None:
         """A payload above the limit is refused with its size and the limit, and the rest of the batch is accepted."""
         client = await bidding.client()
-        large = JobDraft(payload=bytes(limits.ZOOKEEPER_TRANSACTION_BYTES_MAX))
+        large = JobDraft(payload=bytes(ensemble_limits.TRANSACTION_BYTES_MAX))
         submitted = await NodeJobs(client).submit([JOB], [DRAFT, large, DRAFT])
         assert [bool(job_id) for job_id in submitted.job_ids] == [True, False, True]
         refusal = submitted.refusals[1]
         assert refusal.reason == "NODE_TOO_LARGE"
-        assert str(limits.ZOOKEEPER_TRANSACTION_BYTES_MAX) in refusal.message
+        assert str(ensemble_limits.TRANSACTION_BYTES_MAX) in refusal.message
         assert client.session_id != 0
 
     async def test_largest_job_ends_with_the_largest_output(self, bidding: Bidding) -> None:
@@ -180,7 +181,7 @@ class TestSizes:
         value = "\N{GRINNING FACE}" * limits.LABEL_VALUE_CHARS_MAX
         labels = tuple((f"{number:0128d}", value) for number in range(limits.LABELS_MAX))
         small = JobDraft(payload=bytes(350_000), extra=Extra(labels=labels, headers=labels))
-        large = JobDraft(payload=bytes(limits.ZOOKEEPER_TRANSACTION_BYTES_MAX - 2_000))
+        large = JobDraft(payload=bytes(ensemble_limits.TRANSACTION_BYTES_MAX - 2_000))
         for draft in (small, large):
             (job_id,) = accepted(await jobs.submit([JOB], [draft]))
             hand = await bidding.worker(f"w{len(draft.payload)}")

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast import limits
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance.workplace import Hand, accepted
+from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, Phase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.steward import Steward
@@ -24,7 +24,7 @@ from tests.integration.zookeeper.faults import JOB, LONG_MS, Bidding, makes, unt
 from tests.integration.zookeeper.test_races import expire, submit
 from tests.zookeeper import Place
 
-SHORT_MS = limits.ZOOKEEPER_SESSION_MS_MIN
+SHORT_MS = ensemble_limits.SESSION_MS_MIN
 
 
 @pytest.fixture

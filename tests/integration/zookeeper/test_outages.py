@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast import limits
 from holdfast.client import reconnect_policy
 from holdfast.core.lifecycle import DONE, RUNNING
 from holdfast.errors import UnavailableError
-from holdfast.topologies.zookeeper import client_api
+from holdfast.topologies.zookeeper import client_api, ensemble_limits
 from holdfast.topologies.zookeeper.backend import connection as connecting
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, Phase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
@@ -21,13 +20,13 @@ from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, until
 from tests.integration.zookeeper.test_races import submit
 from tests.zookeeper import Place
 
-SHORT_MS = limits.ZOOKEEPER_SESSION_MS_MIN
+SHORT_MS = ensemble_limits.SESSION_MS_MIN
 
 
 @pytest.fixture
 def call_s() -> float:
     """The product's own deadline, because these tests wait for it."""
-    return limits.ZOOKEEPER_CALL_MS / 1_000
+    return ensemble_limits.CALL_MS / 1_000
 
 
 @pytest.fixture

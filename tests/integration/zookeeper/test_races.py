@@ -7,13 +7,13 @@ import threading
 import pytest
 from kazoo.client import KazooClient
 
-from holdfast import limits
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED, RUNNING
 from holdfast.core.model import FIXED, BackoffRule, Extra, Template
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance import workplace
+from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend import worker_session as sessions
 from holdfast.topologies.zookeeper.backend.connection import Phase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
@@ -125,7 +125,7 @@ class TestLooking:
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A job in a new bucket wakes an idle worker that watches the full and empty bucket before it."""
-        monkeypatch.setattr(limits, "ZOOKEEPER_BUCKET_JOBS", 2)
+        monkeypatch.setattr(ensemble_limits, "BUCKET_JOBS", 2)
         jobs = NodeJobs(await bidding.client())
         for _ in range(2):
             await jobs.cancel(await submit(jobs), "only to fill the bucket")
@@ -137,7 +137,7 @@ class TestLooking:
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A worker that loses its bid for the last job of a bucket bids in the next bucket."""
-        monkeypatch.setattr(limits, "ZOOKEEPER_BUCKET_JOBS", 1)
+        monkeypatch.setattr(ensemble_limits, "BUCKET_JOBS", 1)
         jobs = NodeJobs(await bidding.client())
         hand, other = await bidding.worker("w"), await bidding.worker("other")
         connection = bidding.connection_of("w")

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from holdfast import limits
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
 from holdfast.core.model import Extra
 from holdfast.errors import NotFoundError
 from holdfast.ports import JobDraft
 from holdfast.testing.conformance.workplace import accepted
+from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend.cleaner import Tidying
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.node_changes import Changing
@@ -324,7 +324,7 @@ class TestTidying:
         self, bidding: Bidding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A late removal of an empty bucket does not delete a new bucket of the same name."""
-        monkeypatch.setattr(limits, "ZOOKEEPER_BUCKET_JOBS", 1)
+        monkeypatch.setattr(ensemble_limits, "BUCKET_JOBS", 1)
         client = await bidding.client()
         jobs = NodeJobs(client)
         for _ in range(2):

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast import limits
 from holdfast.client.link import LinkPorts, Near
 from holdfast.client.reconnect_policy import Patience, patiently
 from holdfast.errors import HoldfastError
 from holdfast.ports import WorkApi
+from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.client_api import bid_work, open_client
 from holdfast.topologies.zookeeper.ensemble_url import Ensemble
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: A call waits for the ensemble at most twice before it fails, so one that lasted longer had a reply at first.
-_ANSWERED_S = 3 * limits.ZOOKEEPER_CALL_MS / 1_000
+_ANSWERED_S = 3 * ensemble_limits.CALL_MS / 1_000
 
 
 class EnsembleLink:

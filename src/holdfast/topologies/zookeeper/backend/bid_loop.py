@@ -9,9 +9,9 @@ Invariants:
 import asyncio
 from collections.abc import Callable
 
-from holdfast import limits
 from holdfast.errors import UnavailableError
 from holdfast.observe.logs import get_logger
+from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend.bidder import Bidder, MadeBid
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
@@ -20,7 +20,7 @@ from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
 #: Look for jobs at least this often, because the worker ahead in line may not respond to its events.
 _LOOK_S = 60.0
 #: A drain tries for this long to resolve bids without a reply.
-_DOUBT_S = limits.ZOOKEEPER_CALL_MS / 1_000
+_DOUBT_S = ensemble_limits.CALL_MS / 1_000
 
 
 class Taking:

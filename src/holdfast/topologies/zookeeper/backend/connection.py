@@ -26,9 +26,9 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from kazoo.security import ACL, make_digest_acl
 
-from holdfast import limits
 from holdfast.errors import FailedPreconditionError, HoldfastError, UnavailableError
 from holdfast.observe.logs import get_logger
+from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend.kazoo_answers import (
     done_of,
     error_of,
@@ -56,7 +56,7 @@ from holdfast.topologies.zookeeper.backend.transactions import (
 
 T = TypeVar("T")
 
-_CALL_S = limits.ZOOKEEPER_CALL_MS / 1_000
+_CALL_S = ensemble_limits.CALL_MS / 1_000
 #: Number of nodes of an older root that are protected concurrently.
 _PROTECTED_AT_A_TIME = 256
 #: Pause before `back` checks the connection: a request may have failed although it is connected.
@@ -91,7 +91,7 @@ class EnsembleConnection:
         #: The id of the session, or of the last one that was connected.
         self.session_id = 0
         #: The session timeout; servers may grant less than was requested.
-        self.session_ms = max(session_ms, limits.ZOOKEEPER_SESSION_MS_MIN)
+        self.session_ms = max(session_ms, ensemble_limits.SESSION_MS_MIN)
         #: Numbers of sent requests by kind, of listed names, and of watches that have fired.
         self.traffic: Counter[str] = Counter()
         self.when_changed: list[Callable[[Phase], None]] = []

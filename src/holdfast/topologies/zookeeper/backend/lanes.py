@@ -13,8 +13,8 @@ import contextlib
 from collections.abc import Awaitable
 from weakref import WeakValueDictionary
 
-from holdfast import limits
 from holdfast.errors import UnavailableError
+from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.paths import BACK, NodeLane, bucket_name, bucket_number, sequence_of
 from holdfast.topologies.zookeeper.backend.records import Record
@@ -52,12 +52,12 @@ class NodeLanes:
     async def bucket(self, lane: NodeLane) -> int:
         """Returns the bucket number for the next posting of this lane, and counts that posting."""
         known = self._open.get(lane)
-        if known is None or known.count >= limits.ZOOKEEPER_BUCKET_JOBS:
+        if known is None or known.count >= ensemble_limits.BUCKET_JOBS:
             async with self._locks.setdefault(lane, asyncio.Lock()):
                 known = self._open.get(lane)
                 if known is None:
                     known = await self._find(lane)
-                elif known.count >= limits.ZOOKEEPER_BUCKET_JOBS:
+                elif known.count >= ensemble_limits.BUCKET_JOBS:
                     known = await self._roll(lane, known)
         known.count += 1
         return known.number
@@ -65,7 +65,7 @@ class NodeLanes:
     def is_full(self, lane: NodeLane) -> bool:
         """Whether the next posting may go into another bucket."""
         known = self._open.get(lane)
-        return known is None or known.count >= limits.ZOOKEEPER_BUCKET_JOBS
+        return known is None or known.count >= ensemble_limits.BUCKET_JOBS
 
     def posted(self, lane: NodeLane, path: str) -> None:
         """Updates the estimate: the sequence number in the name of a new posting shows how full its bucket is."""

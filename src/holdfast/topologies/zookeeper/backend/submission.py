@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast import limits
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.intake import is_same_submission, reused
 from holdfast.core.model import JobRecord, NewJob, Template
@@ -21,6 +20,7 @@ from holdfast.core.validation import bad_given_id, check_batch, check_job, check
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.ledger.job_ids import random_minter
 from holdfast.ports import JobDraft
+from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend.node_changes import Changing
 from holdfast.topologies.zookeeper.backend.paths import NodeLane, lane_of
 from holdfast.topologies.zookeeper.backend.records import DELAYED, Kept, Record
@@ -98,7 +98,7 @@ class NodeSubmission:
         while waiting:
             window: list[_SubmissionRow] = []
             places: dict[NodeLane, int] = {}
-            while waiting and len(window) < limits.ZOOKEEPER_BUCKET_JOBS:
+            while waiting and len(window) < ensemble_limits.BUCKET_JOBS:
                 index, job = waiting[0]
                 lane = lane_of(self._templates[job.template])
                 if lane in places and self._changing.lanes.is_full(lane):
@@ -247,7 +247,7 @@ def _groups(window: list[_SubmissionRow]) -> Iterator[list[_SubmissionRow]]:
     for row in window:
         extra, own = row.job.extra, size_of(row.steps)
         is_alone = extra is not None and bool(extra.request_id or extra.unique_key)
-        is_full = len(group) == _JOBS_PER_TRANSACTION or size + own > limits.ZOOKEEPER_TRANSACTION_BYTES_MAX
+        is_full = len(group) == _JOBS_PER_TRANSACTION or size + own > ensemble_limits.TRANSACTION_BYTES_MAX
         if group and (is_alone or is_full):
             yield group
             group, size = [], 0

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast import limits
 from holdfast.errors import InvalidArgumentError
+from holdfast.topologies.zookeeper import ensemble_limits
 
 #: Maximum size that ZooKeeper's encoding adds to the path and the data of a step.
 _STEP_BYTES = 80
@@ -101,7 +101,7 @@ def size_of(steps: list[Step]) -> int:
 
 def check_size(steps: list[Step], what: str) -> None:
     """Refuses a transaction that is too large; the servers would close the connection."""
-    size, most = size_of(steps), limits.ZOOKEEPER_TRANSACTION_BYTES_MAX
+    size, most = size_of(steps), ensemble_limits.TRANSACTION_BYTES_MAX
     if size > most:
         message = f"expected {what} to take at most {most} bytes in ZooKeeper, with labels and headers; got {size}"
         raise InvalidArgumentError(message, reason="NODE_TOO_LARGE")
