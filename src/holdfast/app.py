@@ -1,8 +1,10 @@
 """`Holdfast`: the app, which makes job functions, job handles and workers."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from holdfast import limits
@@ -10,7 +12,6 @@ from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode, Template
 from holdfast.errors import InvalidArgumentError
 from holdfast.ports import JobQuery, QueueView, ScheduleSpec, Stats, WorkerView
-from holdfast.sdk.app_location import path_of
 from holdfast.sdk.codec import Codec, encode
 from holdfast.sdk.connection import AppConnection
 from holdfast.sdk.declaration import Declaration, Decorator, alias_names, exceptions, is_redefinition, type_name
@@ -312,7 +313,7 @@ class Holdfast(SchedulingFaces):
             slots,
             frozenset(queues),
             drain_ms=max(0, round(drain_s * 1_000)),
-            app_path=app_path or path_of(self, [info.function.__module__ for info in self._functions.values()]),
+            app_path=app_path or _path_of(self, [info.function.__module__ for info in self._functions.values()]),
             schedules=tuple(spec.name for spec in self.declared_schedules()),
         )
         declared = declared_by(self, repr(self), handlers.keys())
@@ -399,3 +400,29 @@ def _states(given: States) -> frozenset[State]:
     except KeyError as error:
         known = ", ".join(state.name for state in State)
         raise InvalidArgumentError(f"a state must be one of {known}, got {error.args[0]!r}") from None
+
+
+def _path_of(app: object, modules: Iterable[str]) -> str:
+    """Returns `module:attribute` of the app if one of these modules has it in a variable; else an empty string.
+
+    Child processes that run jobs of the app import it by this path.
+    """
+    for name in dict.fromkeys(modules):
+        module = sys.modules.get(name)
+        for attribute, value in vars(module).items() if module is not None else ():
+            if value is app:
+                importable = _importable(name)
+                return f"{importable}:{attribute}" if importable else ""
+    return ""
+
+
+def _importable(name: str) -> str:
+    """The name by which another process can import the module; for the main module, that of its spec or file."""
+    if name != "__main__":
+        return name
+    main = sys.modules[name]
+    if main.__spec__ is not None:
+        return main.__spec__.name
+    file = Path(getattr(main, "__file__", "") or "")
+    is_found = file.suffix == ".py" and file.stem.isidentifier() and file.absolute().parent == Path.cwd()
+    return file.stem if is_found else ""

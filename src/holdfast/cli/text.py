@@ -3,7 +3,8 @@
 import base64
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -17,6 +18,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 _RIGHT = frozenset({"READY", "DELAYED", "RUNNING", "SLOTS", "OLDEST", "POSITION", "TOKEN", "HEARTBEAT", "ATTEMPT"}) | {
     *("FIRED", "SKIPPED", "MISSED")
 }
+_GAP, _INDENT = "  ", "    "
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
 
@@ -102,8 +104,6 @@ def _print_for_a_screen(columns: Sequence[str], rows: Sequence[Sequence[str]]) -
     from rich.console import Console
     from rich.text import Text
 
-    from holdfast.cli.screen import TableLayout
-
     console = Console()
     right = [index for index, column in enumerate(columns) if column in _RIGHT]
     layout = TableLayout((columns, *rows), right, console.width)
@@ -111,6 +111,50 @@ def _print_for_a_screen(columns: Sequence[str], rows: Sequence[Sequence[str]]) -
         console.print(Text(line, style="bold"), soft_wrap=True)
     for row in rows:
         print("\n".join(layout.lines(row)))
+
+
+class TableLayout:
+    """The widths of the columns, and the number of columns that fit side by side.
+
+    No cell is cut and no word is broken; cells that do not fit continue below their row.
+    """
+
+    def __init__(self, rows: Sequence[Sequence[str]], right: Collection[int], width: int) -> None:
+        """`rows` includes the heading; the columns in `right` are aligned to the right."""
+        self._width = width
+        self._right = right
+        self._widths = [max(map(_cells, column)) for column in zip(*rows, strict=True)]
+        self._beside = self._fitting()
+
+    def _fitting(self) -> int:
+        used = -len(_GAP)
+        for count, width in enumerate(self._widths):
+            used += len(_GAP) + width
+            if used > self._width:
+                return max(1, count)
+        return len(self._widths)
+
+    def lines(self, row: Sequence[str]) -> list[str]:
+        """Returns the lines of a row: one, and more below it for cells that do not fit."""
+        beside = _GAP.join(self._padded(index, row[index]) for index in range(self._beside))
+        rest = _GAP.join(filter(None, row[self._beside :]))
+        for start in (beside, beside.rstrip()):  # in its own column, else in columns that are empty in this row
+            whole = f"{start}{_GAP}{rest}".rstrip()
+            if _cells(whole) <= self._width:
+                return [whole]
+        below = textwrap.wrap(rest, max(1, self._width - len(_INDENT)), break_long_words=False, break_on_hyphens=False)
+        return [beside.rstrip(), *(_INDENT + line for line in below)]
+
+    def _padded(self, index: int, cell: str) -> str:
+        padding = " " * (self._widths[index] - _cells(cell))
+        return padding + cell if index in self._right else cell + padding
+
+
+def _cells(text: str) -> int:
+    """Returns the number of columns that a text takes on a terminal."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

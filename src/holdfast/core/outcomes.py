@@ -4,19 +4,20 @@ It covers retry and loss budgets, cancels that were requested meanwhile, and out
 holds the job calls these functions, and stores the result in its own way.
 """
 
+import hashlib
 from typing import Protocol
 
 from holdfast import limits
-from holdfast.core import retries
 from holdfast.core.commands import ReportRow
 from holdfast.core.events import Revocation
 from holdfast.core.failure import bounded
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, State
-from holdfast.core.model import Result, Template
+from holdfast.core.model import EXPONENTIAL, FIXED, BackoffRule, Result, Template
 from holdfast.core.text import as_text
 
 LOSSES_SPENT = "WORKER_LOST"
 OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
+_DOUBLINGS_MAX = 30
 
 
 def too_large(size_bytes: int, output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> str:
@@ -106,8 +107,31 @@ def result_of(
         summary = job.cancel_reason or "canceled between attempts"
         return Result(token, CANCELED, bounded(row.output), summary, why, row.runtime_ms)
     asked_ms = max(0, min(row.retry_after_ms, limits.DELAY_MS_MAX))
-    wait_ms = asked_ms or retries.delay_ms(template.backoff, job.id, failures)
+    wait_ms = asked_ms or retry_delay_ms(template.backoff, job.id, failures)
     return Result(token, QUEUED, bounded(row.output), summary, why, row.runtime_ms, now_ms + wait_ms)
+
+
+def retry_ceiling_ms(backoff: BackoffRule, failures: int) -> int:
+    """The longest delay after this many failures, before jitter."""
+    if backoff.kind == FIXED:
+        wait_ms = backoff.base_ms
+    elif backoff.kind == EXPONENTIAL:
+        wait_ms = backoff.base_ms << min(failures - 1, _DOUBLINGS_MAX)
+    else:
+        wait_ms = backoff.base_ms * failures * failures
+    return min(wait_ms, backoff.max_ms)
+
+
+def retry_delay_ms(backoff: BackoffRule, job_id: str, failures: int) -> int:
+    """The delay after this many failures: full jitter for the exponential kind, exact otherwise.
+
+    The jitter is derived from the job, so that replay gives the same delay.
+    """
+    wait_ms = retry_ceiling_ms(backoff, failures)
+    if backoff.kind != EXPONENTIAL or wait_ms == 0:
+        return wait_ms
+    draw = hashlib.sha256(f"{job_id}:{failures}".encode()).digest()[:8]
+    return int.from_bytes(draw, "big") % (wait_ms + 1)
 
 
 def is_success(row: ReportRow, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> bool:

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from holdfast.core import lifecycle
-from holdfast.core.dedup import Dedup
 from holdfast.core.digest import DIGEST_MASK, DIGEST_VERSION, DigestTerms, terms_of
 from holdfast.core.footprint import JOB_BYTES, held_bytes, result_bytes
 from holdfast.core.lane import NOT_WAITING, Lane, LaneKey
@@ -32,6 +31,38 @@ _TEMPLATES_MAX = 10_000
 def unique_name(job: JobRecord) -> tuple[str, str]:
     """Type and unique key: at most one unfinished job may have them."""
     return job.template.type, job.unique_key
+
+
+class Dedup:
+    """Request ids and their jobs, oldest first, for deduplication of submissions.
+
+    A lookup changes nothing, so a read needs no event. A key is removed together with its job. If `keys_max` is set
+    (storage in memory), the oldest key is removed when there are more than `keys_max`.
+    """
+
+    __slots__ = ("_jobs", "keys_max")
+
+    def __init__(self, keys_max: int = 0) -> None:
+        self._jobs: dict[str, JobRecord] = {}
+        self.keys_max = keys_max
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def find(self, key: str) -> JobRecord | None:
+        """The job with this request id, as long as the key is kept."""
+        return self._jobs.get(key)
+
+    def add(self, key: str, job: JobRecord) -> None:
+        """Maps the key to this job."""
+        self._jobs[key] = job
+        if self.keys_max and len(self._jobs) > self.keys_max:
+            del self._jobs[next(iter(self._jobs))]
+
+    def remove(self, key: str, job: JobRecord) -> None:
+        """Removes the key of a removed job, unless the key now belongs to a newer job."""
+        if self._jobs.get(key) is job:
+            del self._jobs[key]
 
 
 class Book:

@@ -46,8 +46,7 @@ from holdfast.ledger.work_api import LedgerWork
 from holdfast.observe.logs import get_logger
 from holdfast.process import process_identity
 from holdfast.process.helper_process import HelperProcess
-from holdfast.process.machine_memory import memory_for_jobs
-from holdfast.process.memory import resident_bytes
+from holdfast.process.memory import memory_for_jobs, resident_bytes
 from holdfast.process.private_paths import prepare_directory
 from holdfast.settings import Settings
 

@@ -1,8 +1,14 @@
-"""Memory of the machine, limit of the container, and resident size of this process."""
+"""Memory of the machine, limit of the container, share of it for jobs, and resident size of this process."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast import limits
+
+if TYPE_CHECKING:  # child processes read their memory, and need no settings
+    from holdfast.settings import Settings
 
 _STATM = Path("/proc/self/statm")
 _CGROUPS, _CGROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
@@ -16,6 +22,11 @@ def physical_bytes() -> int:
 def available_bytes(cgroups: Path = _CGROUPS, root: Path = _CGROUP_ROOT) -> int:
     """Returns the memory that this process may use: that of the machine, or the limit of its container if lower."""
     return min([physical_bytes(), *_limits(cgroups, root)])
+
+
+def memory_for_jobs(settings: "Settings") -> int:
+    """Returns the configured limit, or a share of the memory of the machine or container."""
+    return settings.memory_bytes or available_bytes() // limits.MEMORY_SHARE
 
 
 def _limits(cgroups: Path, root: Path) -> Iterator[int]:

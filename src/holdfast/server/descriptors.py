@@ -1,7 +1,20 @@
-"""The limit of open descriptors of this process."""
+"""The limit on open files and connections of this process."""
 
+import contextlib
 import resource
 import sys
+
+#: More than all limits on connections together, but few enough that a loop over all descriptors is fast.
+_WANTED = 65_536
+
+
+def allow_many() -> None:
+    """Raises the limit as far as allowed, so that connections do not exhaust the descriptors that the journal needs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _WANTED if hard == resource.RLIM_INFINITY else min(hard, _WANTED)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):  # the limit stays as it is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def descriptor_limit() -> int:

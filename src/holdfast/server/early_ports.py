@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING
 
 from holdfast import limits
-from holdfast.process.descriptors import allow_many
+from holdfast.server.descriptors import allow_many
 from holdfast.server.grpc.server import GrpcServer
 from holdfast.server.protection import Protection
 from holdfast.server.startup import Startup

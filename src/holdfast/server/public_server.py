@@ -21,9 +21,9 @@ import msgspec
 from holdfast import __version__
 from holdfast.clock import system_clock
 from holdfast.core.condition import Conditions, no_conditions
-from holdfast.process.descriptors import allow_many
 from holdfast.proto.holdfast_pb2 import Welcome
 from holdfast.server.backend import Backend
+from holdfast.server.descriptors import allow_many
 from holdfast.server.early_ports import http_server, metrics_server
 from holdfast.server.grpc.server import GrpcServer
 from holdfast.server.protection import Protection, protect

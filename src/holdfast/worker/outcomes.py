@@ -5,8 +5,12 @@ message, becomes the outcome of its attempt.
 """
 
 import os
+import sys
 import time
+import traceback
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import NoReturn
 
 from holdfast import limits
 from holdfast.core.commands import ReportRow
@@ -14,7 +18,6 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.text import as_text
 from holdfast.worker.context import JobContext, TimeoutInterrupt
 from holdfast.worker.failures import described, reason_of
-from holdfast.worker.fork_guard import end_fork
 from holdfast.worker.handlers import AttemptFailedError, output_too_large
 
 #: The longest runtime that is reported: seven weeks.
@@ -24,7 +27,7 @@ RUNTIME_MS_MAX = (1 << 32) - 1
 def succeeded(context: JobContext, output: object) -> ReportRow:
     """The outcome of a handler that returned; a failure if its output is not valid."""
     if os.getpid() != context.pid:
-        end_fork()
+        _end_fork()
     assignment = context.assignment
     context.ended_s = ended_s = time.monotonic()
     if type(output) is not bytes:
@@ -39,7 +42,7 @@ def succeeded(context: JobContext, output: object) -> ReportRow:
 def failed(context: JobContext, error: BaseException) -> ReportRow:
     """The outcome of a handler that raised. After an interrupt, the interrupt decides and not the exception."""
     if os.getpid() != context.pid:
-        end_fork(error)
+        _end_fork(error)
     if context.interrupt is not None:
         return interrupted(context)
     try:
@@ -113,3 +116,26 @@ def _runtime_ms(context: JobContext) -> int:
         return 0
     context.ended_s = time.monotonic()
     return min(int((context.ended_s - context.started_s) * 1_000), RUNTIME_MS_MAX)
+
+
+def _end_fork(error: BaseException | None = None) -> NoReturn:
+    """Ends a process that job code forked, where the job's code ends; only the parent reports the outcome.
+
+    The process has a copy of the worker, and must not continue as a worker.
+    """
+    status = _exit_status(error)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(status)
+
+
+def _exit_status(error: BaseException | None) -> int:
+    """The exit status of a Python program that raised this exception."""
+    if error is None:
+        return 0
+    if not isinstance(error, SystemExit):
+        with suppress(Exception):
+            traceback.print_exception(error)
+        return 1
+    return error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)

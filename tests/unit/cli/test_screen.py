@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.cli.screen import TableLayout
+from holdfast.cli.text import TableLayout
 
 ID = "cecdeacb-4256-4aa7-91f8-672693a6ab3d"
 ROWS = (

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import retries
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Template
+from holdfast.core.outcomes import retry_ceiling_ms, retry_delay_ms
 from holdfast.limits import BACKOFF_MS_MAX, DELAY_MS_MAX
 from tests.unit.core.desk import Desk
 
@@ -95,41 +95,41 @@ def test_canceled_job_is_not_tried_again(desk: Desk) -> None:
 
 def test_fixed_backoff_is_constant() -> None:
     """The fixed back-off waits its base every time."""
-    assert [retries.delay_ms(BackoffRule(FIXED, 70), "a", n) for n in (1, 2, 99)] == [70, 70, 70]
+    assert [retry_delay_ms(BackoffRule(FIXED, 70), "a", n) for n in (1, 2, 99)] == [70, 70, 70]
 
 
 def test_quadratic_backoff_grows_with_the_square() -> None:
     """The quadratic back-off waits base·n², up to its cap."""
-    waits = [retries.delay_ms(BackoffRule(QUADRATIC, 10, 1_000), "a", n) for n in (1, 2, 3, 10, 11)]
+    waits = [retry_delay_ms(BackoffRule(QUADRATIC, 10, 1_000), "a", n) for n in (1, 2, 3, 10, 11)]
     assert waits == [10, 40, 90, 1_000, 1_000]
 
 
 def test_exponential_ceiling_doubles_up_to_its_cap() -> None:
     """The exponential back-off doubles its ceiling, and no number of failures overflows it."""
     backoff = BackoffRule(EXPONENTIAL, 100, BACKOFF_MS_MAX)
-    assert [retries.ceiling_ms(backoff, n) for n in (1, 2, 3, 4)] == [100, 200, 400, 800]
-    assert retries.ceiling_ms(backoff, 10_000) == BACKOFF_MS_MAX
+    assert [retry_ceiling_ms(backoff, n) for n in (1, 2, 3, 4)] == [100, 200, 400, 800]
+    assert retry_ceiling_ms(backoff, 10_000) == BACKOFF_MS_MAX
 
 
 def test_jitter_is_spread_and_depends_on_job_and_failure_alone() -> None:
     """Full jitter lies under the ceiling, differs between jobs and tries, and is deterministic."""
     backoff = BackoffRule(EXPONENTIAL, 1_000)
-    waits = [retries.delay_ms(backoff, f"job-{n}", 3) for n in range(200)]
-    assert waits == [retries.delay_ms(backoff, f"job-{n}", 3) for n in range(200)]
+    waits = [retry_delay_ms(backoff, f"job-{n}", 3) for n in range(200)]
+    assert waits == [retry_delay_ms(backoff, f"job-{n}", 3) for n in range(200)]
     assert all(0 <= wait <= 4_000 for wait in waits)
     assert min(waits) < 1_000
     assert max(waits) > 3_000
-    assert retries.delay_ms(backoff, "job-1", 1) != retries.delay_ms(backoff, "job-1", 2)
+    assert retry_delay_ms(backoff, "job-1", 1) != retry_delay_ms(backoff, "job-1", 2)
 
 
 def test_jitter_is_pinned() -> None:
     """The jitter is the first eight bytes of SHA-256 over "id:failures", so that every version waits the same."""
-    assert retries.delay_ms(BackoffRule(EXPONENTIAL, 1_000), "job", 1) == 737
+    assert retry_delay_ms(BackoffRule(EXPONENTIAL, 1_000), "job", 1) == 737
 
 
 def test_no_backoff_means_at_once() -> None:
     """A base of zero means no delay, whatever the kind of back-off."""
-    assert [retries.delay_ms(BackoffRule(kind, 0), "a", 9) for kind in (FIXED, EXPONENTIAL, QUADRATIC)] == [
+    assert [retry_delay_ms(BackoffRule(kind, 0), "a", 9) for kind in (FIXED, EXPONENTIAL, QUADRATIC)] == [
         0,
         0,
         0,

@@ -5,7 +5,7 @@ import sys
 
 _PROGRAM = """
 import resource
-from holdfast.process.descriptors import allow_many
+from holdfast.server.descriptors import allow_many
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 hard = 4_096 if hard == resource.RLIM_INFINITY else min(hard, 4_096)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))

@@ -16,7 +16,7 @@ from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgum
 from holdfast.observe.logging import ByteStream
 from holdfast.process.child_command import child_command
 from holdfast.process.kept_process import Role
-from holdfast.process.machine_memory import memory_for_jobs
+from holdfast.process.memory import memory_for_jobs
 from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop
 from holdfast.process.supervisor import Lines, StoppedError, Supervisor
