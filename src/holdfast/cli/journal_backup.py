@@ -39,8 +39,9 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
     from holdfast.cli.places import parts_of
     from holdfast.clock import system_clock
     from holdfast.errors import FailedPreconditionError
-    from holdfast.process.directory_owner import holds_database
+    from holdfast.process.directory_owner import topology_of
     from holdfast.topologies.backup import take_backup
+    from holdfast.topologies.table import topology_named
 
     if parts := parts_of(directory):
         commands = "".join(f"\n  holdfast journal backup {directory / part} {target / part}" for part in parts)
@@ -49,11 +50,10 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
             f"\n  mkdir {target}{commands}",
             reason="TOPOLOGY_MISMATCH",
         )
-    if holds_database(directory):
-        url = f"postgresql://holdfast@/holdfast?host={directory.absolute()}/postgres/socket"
+    found = topology_of(directory)
+    if found and (advice := topology_named(found).backup_advice):
         raise FailedPreconditionError(
-            f"the jobs of {str(directory)!r} are in its PostgreSQL database; while that runs, back it up with"
-            f"\n  pg_dump --format custom --file {target} '{url}'",
+            advice.format(directory=str(directory), path=directory.absolute(), target=target),
             reason="TOPOLOGY_MISMATCH",
         )
     disk_of(directory)

@@ -17,11 +17,6 @@ def holds_jobs(directory: Path) -> bool:
     return MANIFEST_NAME in names or bool(segment_names(names))
 
 
-def holds_database(directory: Path) -> bool:
-    """Returns whether the directory has a private PostgreSQL with the jobs of the pipeline."""
-    return (directory / "postgres" / "pg_hba.conf").exists()
-
-
 def topology_of(directory: Path) -> str:
     """Returns the name of the topology that uses the directory; empty if none does."""
     if holds_jobs(directory):

@@ -34,6 +34,8 @@ class TopologyEntry(NamedTuple):
     journals: tuple[str, ...] = ()
     #: The module that replays and restores these journals, if they are not those of a ledger.
     journal_module: str = ""
+    #: How to back up jobs that are in no journal, as a format of `directory`, `path` (its absolute path) and `target`.
+    backup_advice: str = ""
 
 
 TOPOLOGIES = (
@@ -63,6 +65,10 @@ TOPOLOGIES = (
         settings=frozenset({"database", "retries", "retry_ms"}),
         defaults={"slots": 5},
         marks=("postgres/pg_hba.conf",),
+        backup_advice=(
+            "the jobs of {directory!r} are in its PostgreSQL database; while that runs, back it up with\n"
+            "  pg_dump --format custom --file {target} 'postgresql://holdfast@/holdfast?host={path}/postgres/socket'"
+        ),
     ),
     TopologyEntry(
         "zookeeper",
