@@ -3,7 +3,7 @@
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.topologies.microservices.state.envelopes import Envelope, Envelopes
 from tests.fuzz.owners import fuzz_owner, owner_seeds
-from tests.unit.core.test_envelopes import PLENTY, store
+from tests.unit.topologies.microservices.test_envelopes import PLENTY, store
 
 
 def seeds() -> list[bytes]:

@@ -2,7 +2,7 @@
 
 from holdfast.topologies.microservices.state.waiting_jobs import WaitingJobs, WaitingTicket
 from tests.fuzz.owners import fuzz_owner, owner_seeds
-from tests.unit.core.test_line import NOW_MS, Clerk
+from tests.unit.topologies.microservices.test_waiting_jobs import NOW_MS, Clerk
 
 
 def seeds() -> list[bytes]:

@@ -3,7 +3,7 @@
 from holdfast.core.lifecycle import QUEUED, RUNNING, State
 from holdfast.topologies.microservices.state.records import Records
 from tests.fuzz.owners import fuzz_owner, owner_seeds
-from tests.unit.core.test_records import Desk
+from tests.unit.topologies.microservices.test_records import Desk
 
 
 def seeds() -> list[bytes]:
