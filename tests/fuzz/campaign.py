@@ -104,7 +104,10 @@ def kind_of(failure: str) -> str:
 
 
 def smaller(fuzz: Callable[[bytes], None], data: bytes, kind: str) -> bytes:
-    """The input without parts that are not needed for a failure of this kind."""
+    """The input without parts that are not needed for a failure of this kind.
+
+    Hypothesis shrinks only inputs that its own strategy drew, and this input may be a stored one or one of atheris.
+    """
     tries, size = 0, len(data) // 2
     while size and tries < _SHRINKS_MAX:
         at = 0

@@ -47,6 +47,7 @@ def _part(data: bytes, place: int, size: int) -> bytes:
 
 
 def _edited(data: bytes, edits: Sequence[Edit]) -> bytes:
+    """Apply edits that Hypothesis has drawn; it has no strategy for bytes near a given input."""
     for place, size, new in edits:
         start = place % (len(data) + 1)
         data = data[:start] + new + data[start + size :]
