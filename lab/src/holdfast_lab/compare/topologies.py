@@ -19,7 +19,7 @@ import msgspec
 from holdfast.server.grpc.message_counters import VARIABLE
 from holdfast_lab.compare.ingress import addresses
 from holdfast_lab.measure.process_tree import argv, tree
-from holdfast_lab.measure.processes import last_words, module
+from holdfast_lab.measure.processes import default_environment, last_words, module, spawned
 
 SLOTS = 6
 START_S = 60.0
@@ -137,7 +137,8 @@ async def started(
     with tempfile.TemporaryDirectory(prefix="holdfast-lab-") as folder:
         log = Path(folder) / "log"
         begun = time.monotonic()
-        process = await _spawn(topology, Path(folder), log, options, is_counted=is_counted)
+        command = module("holdfast", "up", *topology.arguments, *options)
+        process = await spawned(command, environment=_environment(is_counted=is_counted), log=log)
         troubles: list[str] = []
         try:
             targets = await _ready(process, log)
@@ -146,26 +147,9 @@ async def started(
             troubles += await _end(process)
 
 
-async def _spawn(
-    topology: Topology, folder: Path, log: Path, options: Sequence[str], *, is_counted: bool
-) -> asyncio.subprocess.Process:
-    command = module("holdfast", "up", *topology.arguments)
-    with log.open("wb") as stream:
-        return await asyncio.create_subprocess_exec(
-            *command,
-            *options,
-            cwd=folder,
-            env=_environment(is_counted=is_counted),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=stream,
-            start_new_session=True,  # a Ctrl-C at the terminal reaches the lab alone, which ends the topology
-        )
-
-
 def _environment(*, is_counted: bool) -> dict[str, str]:
     """The environment without the user's settings: all topologies run with the product's defaults."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_") and name != VARIABLE}
+    kept = {name: value for name, value in default_environment().items() if name != VARIABLE}
     return {**kept, VARIABLE: "1"} if is_counted else kept
 
 

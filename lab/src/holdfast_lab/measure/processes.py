@@ -34,10 +34,16 @@ def server_command(data: Path, *options: str, program: str = "holdfast") -> list
     return module(program, "server", "--data", str(data), "--port", "0", "--http-port", "0", *options)
 
 
+def default_environment() -> dict[str, str]:
+    """The environment without the user's settings, so that programs run with the product's defaults."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+
+
 @contextmanager
 def child(
     command: Sequence[str],
     *,
+    base: Mapping[str, str] = os.environ,
     environment: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     stdin: int | None = None,
@@ -46,11 +52,12 @@ def child(
 ) -> Iterator[subprocess.Popen[str]]:
     """The process of a command, ended with the block; its standard output is a pipe unless `output` is given.
 
+    `environment` is added to `base`.
     It has a session of its own: a Ctrl-C at the terminal reaches the lab alone, which then ends the process.
     """
     process = subprocess.Popen(
         command,
-        env={**os.environ, **(environment or {})},
+        env={**base, **(environment or {})},
         cwd=cwd,
         stdin=stdin,
         stdout=output,
@@ -62,16 +69,14 @@ def child(
     try:
         yield process
     finally:
-        if process.stdin:
-            process.stdin.close()
         process.terminate()
         try:
             process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if process.stdout:
-            process.stdout.close()
+        for stream in filter(None, (process.stdin, process.stdout)):
+            stream.close()
 
 
 def next_line(process: subprocess.Popen[str]) -> str:
@@ -88,6 +93,23 @@ def ready_line(process: subprocess.Popen[str]) -> dict[str, Any]:
     line: dict[str, Any] = json.loads(next_line(process))
     assert line["event"] == "ready", line
     return line
+
+
+async def spawned(command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> asyncio.subprocess.Process:
+    """A program that works in the folder of its log, with its standard output in a pipe; the caller ends it.
+
+    It has a session of its own: a Ctrl-C at the terminal reaches the lab alone, which then ends the process.
+    """
+    with log.open("ab") as errors:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            cwd=log.parent,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
 
 
 async def output_of(

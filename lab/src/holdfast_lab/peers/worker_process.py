@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from holdfast_lab.measure.process_tree import SESSION, STATE, all_processes
+from holdfast_lab.measure.processes import child
 from holdfast_lab.peers import trial_environment
 
 _DEAD = "ZX"  # states of a process that waits to be reaped
@@ -15,19 +16,17 @@ _POLL_S = 0.001
 
 
 @contextmanager
-def worker(command: list[str], name: str) -> Iterator[subprocess.Popen[bytes]]:
+def worker(command: list[str], name: str) -> Iterator[subprocess.Popen[str]]:
     """A running worker that writes into a file of the trial's folder; killed with the block."""
-    with (trial_environment.folder() / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, cwd=trial_environment.folder(), start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        kill(process)
+    folder = trial_environment.folder()
+    with (folder / f"{name}.log").open("wb") as log, child(command, output=log, errors=log, cwd=folder) as process:
+        try:
+            yield process
+        finally:
+            kill(process)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: subprocess.Popen[str]) -> None:
     """Kill the worker and every process that it has started; all have ended when this returns."""
     while pids := _alive_in(process.pid):
         for pid in pids:

@@ -4,11 +4,11 @@
 `clock` is their wall clock.
 """
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from holdfast_lab.measure.processes import default_environment
 from holdfast_lab.torture.arenas.expected_exits import Deaths
 from holdfast_lab.torture.arenas.restarted_program import HOLDFAST, KeptProgram, Part
 from holdfast_lab.torture.faults.clock_file import FileClock
@@ -40,8 +40,7 @@ class Grounds:
 
     def environment(self) -> dict[str, str]:
         """The environment of this process without `HOLDFAST_*`, plus the variables for the clock and the records."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-        return {**kept, **self.clock.environment, RECORDS: str(self.records)}
+        return {**default_environment(), **self.clock.environment, RECORDS: str(self.records)}
 
     def program(
         self, role: str, name: str, arguments: Sequence[str], wrap: Wrap = list, *, may_refuse: bool = False

@@ -17,6 +17,7 @@ from typing import Any
 from holdfast.errors import ExitCode, FailedPreconditionError
 from holdfast.process.kept_process import ready_line
 from holdfast_lab.measure.process_tree import argv
+from holdfast_lab.measure.processes import spawned
 from holdfast_lab.torture.arenas.expected_exits import Deaths
 
 HOLDFAST = (sys.executable, "-P", "-m", "holdfast")
@@ -128,18 +129,8 @@ class KeptProgram:
             await asyncio.sleep(_RESTART_S)
 
     async def _spawn(self) -> asyncio.subprocess.Process:
-        with self.log.open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                *_MORTAL,
-                *_LIMITED,
-                *self._part.command,
-                cwd=self.log.parent,
-                env=self._environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C must reach only the lab, which then stops this process
-            )
+        command = (*_MORTAL, *_LIMITED, *self._part.command)
+        return await spawned(command, environment=self._environment, log=self.log)
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         """Reads the output to its end; the first ready line makes the program ready."""
