@@ -17,7 +17,7 @@ from holdfast_lab.measure.process_tree import argv, tree
 from holdfast_lab.torture.arenas import arena_of
 from holdfast_lab.torture.faults.kinds import fault_of
 from holdfast_lab.torture.report import numbers_of
-from holdfast_lab.torture.run import Settings, Torture
+from holdfast_lab.torture.run import Torture, TortureSettings
 
 T = TypeVar("T")
 #: The rules of the judge that every campaign must test and keep.
@@ -54,7 +54,7 @@ def besieged(topology: str, folder: Path, own: Mapping[str, int], chance: int) -
     The load, the faults and the rules are those of the torture. `kill worker` is the fault `kill`, aimed at a role.
     """
     counts = {**own, **ALSO}
-    settings = Settings(
+    settings = TortureSettings(
         topology=topology, minutes=0, seed=chance, folder=folder, faults=list(counts), counts=counts, clients=6
     )
     faults = {name: fault_of(name) for name in counts}

@@ -127,7 +127,7 @@ def test_demo_notices_what_is_wrong(tmp_path: Path) -> None:
         assert len(plan.problems(submitted, seen, "anna")) > len(right)
 
 
-def ended(job: Job[object], view: JobView, submitted: plan.Plan) -> JobView:
+def ended(job: Job[object], view: JobView, submitted: plan.DemoPlan) -> JobView:
     """Returns the job in its expected terminal state."""
     expected = next(group.expected for group in submitted.groups if job in group.jobs)
     failures = 2 if job == submitted.flaky else 0

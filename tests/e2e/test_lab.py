@@ -10,10 +10,10 @@ import pytest
 
 from holdfast_lab.compare.messages import count_messages
 from holdfast_lab.compare.records import OK, Records
-from holdfast_lab.compare.results import Results, load, load_raw
+from holdfast_lab.compare.results import ComparisonResults, load, load_raw
 from holdfast_lab.compare.rounds import Comparison
 from holdfast_lab.compare.topologies import TOPOLOGIES, Topology, TopologyError, started
-from holdfast_lab.compare.workloads import LIST, Plan, closed
+from holdfast_lab.compare.workloads import LIST, ComparisonPlan, closed
 from holdfast_lab.measure.process_tree import Meter, argv, tree
 from tests.e2e.fleet import Fleet, Program
 from tests.e2e.wait_until import eventually
@@ -56,7 +56,7 @@ def _has_moved(program: Program, seen: int) -> bool:
     return len(program.log.splitlines()) > seen or not program.is_running()
 
 
-def runs_of(results: Results, topology: str, workload: str) -> list[int]:
+def runs_of(results: ComparisonResults, topology: str, workload: str) -> list[int]:
     return sorted(trial.run for trial in results.of(topology, workload))
 
 
@@ -88,7 +88,7 @@ def test_comparison_leaves_a_report_and_no_process(fleet: Fleet) -> None:
     _check_raw(results, out)
 
 
-def _check_costs(results: Results) -> None:
+def _check_costs(results: ComparisonResults) -> None:
     """Checks that CPU time and memory were measured for every role, and that messages were counted."""
     roles = {
         "embedded": {"server", "worker"},
@@ -105,7 +105,7 @@ def _check_costs(results: Results) -> None:
     assert 2 <= counts["embedded"] < counts["microservices"]
 
 
-def _check_raw(results: Results, out: Path) -> None:
+def _check_raw(results: ComparisonResults, out: Path) -> None:
     """Checks that the raw records of every trial give its figures."""
     files = sorted((out / "raw").glob("*.msgpack.gz"))
     assert len(files) == len(results.trials)
@@ -148,7 +148,7 @@ def test_bad_arguments_and_places_are_refused_at_once(fleet: Fleet) -> None:
 async def test_topology_that_cannot_start_is_a_refusal_among_the_results(tmp_path: Path) -> None:
     """A topology that cannot start is listed with its reason, and the others are measured."""
     load_ = closed("submit-only", 2, 0, duration_s=0.3, warm_up_s=0.1)
-    plan = Plan(topologies=("broken", "embedded"), groups=((load_,),), runs=1, clients=1, counted_jobs=20)
+    plan = ComparisonPlan(topologies=("broken", "embedded"), groups=((load_,),), runs=1, clients=1, counted_jobs=20)
     lines: list[str] = []
     table = {**TOPOLOGIES, "broken": BROKEN}
     comparison = Comparison(plan, tmp_path, lambda _done, _total, line: lines.append(line), table)

@@ -21,7 +21,7 @@ from holdfast_lab.history.files import read_records
 from holdfast_lab.history.records import Broken
 from holdfast_lab.measure.process_tree import argv, tree
 from holdfast_lab.torture.arenas import arena_of
-from holdfast_lab.torture.run import Settings, Torture
+from holdfast_lab.torture.run import Torture, TortureSettings
 from tests.e2e.fleet import clean_environment
 from tests.e2e.wait_until import eventually
 
@@ -111,7 +111,7 @@ def test_killed_run_leaves_neither_processes_nor_mounts(short_path: Path) -> Non
 
 def test_standstill_ends_the_run_and_is_a_finding(short_path: Path) -> None:
     """A run in which no job ends stops early and reports the standstill as a finding."""
-    settings = Settings(
+    settings = TortureSettings(
         topology="embedded",
         minutes=5,
         seed=1,

@@ -19,7 +19,7 @@ from holdfast_lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, Rul
 from holdfast_lab.history.files import Writer, write_run
 from holdfast_lab.simulation.__main__ import main as simulate
 from holdfast_lab.torture import campaign
-from holdfast_lab.torture.run import Settings, Tell
+from holdfast_lab.torture.run import Tell, TortureSettings
 from tests.fuzz.__main__ import main as fuzz
 from tests.unit.lab_check.sound_history import sound
 
@@ -133,9 +133,9 @@ def test_code_outside_of_git_has_a_version(tmp_path: Path) -> None:
 
 def test_command_of_a_torture_repeats_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command in the evidence of a torture run repeats it with the same settings, and every rule is listed."""
-    asked: list[Settings] = []
+    asked: list[TortureSettings] = []
 
-    async def perform(settings: Settings, tell: Tell) -> str:
+    async def perform(settings: TortureSettings, tell: Tell) -> str:
         tell("")
         asked.append(settings)
         run, records = sound()

@@ -14,28 +14,28 @@ from holdfast_lab.measure.tables import columns, fields
 from holdfast_lab.measure.tables import markdown as table
 from holdfast_lab.peers import redis_server
 from holdfast_lab.peers.report import BEGIN, END, leaders, markdown, put_between_markers, show
-from holdfast_lab.peers.results import KillTrial, Results, Trial, as_json, figures, from_json, ranked
+from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial, as_json, figures, from_json, ranked
 from holdfast_lab.peers.system import About
-from holdfast_lab.peers.worker_kill import Kill
+from holdfast_lab.peers.worker_kill import KillOutcome
 
 ABOUTS = {name: About(name.title(), "1.0", "settings", "durability", "after a kill") for name in ("ours", "peer")}
-KILLED = Kill(
+KILLED = KillOutcome(
     jobs=50, running=8, finished=40, started_again=3, finished_twice=1, kept=6, waited_s=60.0
 )  # so 4 are lost
 
 
-def rate(system: str, mode: str, round_number: int, jobs: float, measure: str = "bulk_enqueue") -> Trial:
+def rate(system: str, mode: str, round_number: int, jobs: float, measure: str = "bulk_enqueue") -> PeersTrial:
     """A trial with an echo rate of a thousand calls a second."""
-    return Trial(system, mode, measure, round_number, {"rate": jobs}, echo_rate=1_000, echo_ms=0.5)
+    return PeersTrial(system, mode, measure, round_number, {"rate": jobs}, echo_rate=1_000, echo_ms=0.5)
 
 
-def results(*trials: Trial, kills: list[KillTrial] | None = None) -> Results:
-    return Results({"date": "2026-01-01"}, ABOUTS, list(trials), kills or [])
+def results(*trials: PeersTrial, kills: list[KillTrial] | None = None) -> PeersResults:
+    return PeersResults({"date": "2026-01-01"}, ABOUTS, list(trials), kills or [])
 
 
 def test_rates_are_multiples_of_the_echo_and_keep_their_spread() -> None:
     """A figure has one value per round, as a multiple of that round's echo rate."""
-    slow_echo = Trial("ours", "own", "bulk_enqueue", 1, {"rate": 2_000}, echo_rate=500, echo_ms=1)
+    slow_echo = PeersTrial("ours", "own", "bulk_enqueue", 1, {"rate": 2_000}, echo_rate=500, echo_ms=1)
     found = figures([rate("ours", "own", 0, 3_000), slow_echo, rate("ours", "own", 2, 9_000)])
     figure = found["ours", "own", "bulk"]
     assert figure.values == [3, 4, 9]
@@ -44,7 +44,7 @@ def test_rates_are_multiples_of_the_echo_and_keep_their_spread() -> None:
 
 def test_latencies_are_multiples_of_one_round_trip() -> None:
     """Both percentiles are divided by the same round trip of the echo."""
-    trial = Trial("ours", "own", "idle_latency", 0, {"p50_ms": 1.0, "p99_ms": 4.0}, echo_rate=1_000, echo_ms=0.5)
+    trial = PeersTrial("ours", "own", "idle_latency", 0, {"p50_ms": 1.0, "p99_ms": 4.0}, echo_rate=1_000, echo_ms=0.5)
     found = figures([trial])
     assert found["ours", "own", "p50"].values == [2]
     assert found["ours", "own", "p99"].values == [8]
@@ -56,8 +56,8 @@ def test_whoever_is_best_is_named_first_even_if_it_is_a_peer() -> None:
     found = results(
         rate("ours", "own", 0, 1_000),
         rate("peer", "default", 0, 3_000),
-        Trial("ours", "own", "idle_latency", 0, latency, 1_000, 0.5),
-        Trial("peer", "default", "idle_latency", 0, {"p50_ms": 3.0, "p99_ms": 3.0}, 1_000, 0.5),
+        PeersTrial("ours", "own", "idle_latency", 0, latency, 1_000, 0.5),
+        PeersTrial("peer", "default", "idle_latency", 0, {"p50_ms": 3.0, "p99_ms": 3.0}, 1_000, 0.5),
     )
     assert [one.system for one in ranked(found, "default", "bulk")] == ["peer", "ours"]
     assert [one.system for one in ranked(found, "default", "p50")] == ["ours", "peer"]
@@ -81,14 +81,14 @@ def test_system_with_a_store_of_its_own_stands_in_both_columns() -> None:
 
 def test_failed_trial_is_listed_and_counts_for_nothing() -> None:
     """A failed trial leaves its cell empty, and its reason is below the tables."""
-    found = results(Trial("peer", "default", "bulk_enqueue", 0, error="no such module"))
+    found = results(PeersTrial("peer", "default", "bulk_enqueue", 0, error="no such module"))
     assert figures(found.trials) == {}
     assert "- peer bulk_enqueue (default): no such module" in markdown(found, "plot.svg")
 
 
 def test_killed_jobs_are_told_with_their_extremes() -> None:
     """The table of kills shows the smallest and the largest count, and the lost jobs."""
-    other = Kill(jobs=50, running=8, finished=42, started_again=3, finished_twice=1, kept=8, waited_s=60.0)
+    other = KillOutcome(jobs=50, running=8, finished=42, started_again=3, finished_twice=1, kept=8, waited_s=60.0)
     kills = [KillTrial("peer", 0, KILLED), KillTrial("peer", 1, other)]
     assert "| Peer | 40–42 | 8 | 6–8 | 0–4 | 3 | 1 | – | after a kill |" in markdown(results(kills=kills), "plot.svg")
 

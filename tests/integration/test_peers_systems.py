@@ -8,11 +8,11 @@ import pytest
 
 from holdfast_lab.peers.measures import MEASURES
 from holdfast_lab.peers.results import KillTrial, figures
-from holdfast_lab.peers.rounds import Plan, run, schedule
+from holdfast_lab.peers.rounds import PeersPlan, run, schedule
 from holdfast_lab.peers.system import System
 from holdfast_lab.peers.systems import SYSTEMS
 
-TINY = Plan(["holdfast-directory"], rounds=1, kills=0, seconds=0.05, echo_calls=64)
+TINY = PeersPlan(["holdfast-directory"], rounds=1, kills=0, seconds=0.05, echo_calls=64)
 PORT = {name for name in vars(System) if not name.startswith("_")}
 
 

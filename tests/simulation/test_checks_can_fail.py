@@ -16,11 +16,11 @@ from holdfast.ledger.recovery import recover
 from holdfast_lab.simulation.claims import Claims, JobSeen, PageSeen
 from holdfast_lab.simulation.disk import SimDisk
 from holdfast_lab.simulation.model import ModelViolation
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import Violation
 from holdfast_lab.simulation.witness import LogWitness
 
-SETTINGS = Settings(seed=1, events=1)
+SETTINGS = SwarmSettings(seed=1, events=1)
 TEMPLATE = Template("type")
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from holdfast_lab.simulation import __main__ as cli
 from holdfast_lab.simulation import minimiser, regressions, runner
-from holdfast_lab.simulation.swarm import Settings, draw
-from holdfast_lab.simulation.world import Outcome
+from holdfast_lab.simulation.swarm import SwarmSettings, draw
+from holdfast_lab.simulation.world import RunOutcome
 
 
-def outcome_of(settings: Settings, failure: str, steps: int = 100) -> Outcome:
-    return Outcome(
+def outcome_of(settings: SwarmSettings, failure: str, steps: int = 100) -> RunOutcome:
+    return RunOutcome(
         settings=settings,
         failure=failure,
         steps=steps,
@@ -52,7 +52,7 @@ def test_finding_is_named_minimised_and_kept(
     path = tmp_path / "regressions.txt"
     needed = next(iter(draw(9, 400).faults))
 
-    def run(settings: Settings) -> Outcome:
+    def run(settings: SwarmSettings) -> RunOutcome:
         is_broken = needed in settings.faults and settings.events >= 40
         return outcome_of(settings, "it broke" if is_broken else "", steps=min(settings.events, 300))
 

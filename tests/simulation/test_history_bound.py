@@ -19,7 +19,7 @@ from holdfast.ledger.group_commit import NO_SPACE
 from holdfast.ledger.recovery import recover
 from holdfast.ledger.snapshot_keeper import SNAPSHOTS_KEPT, KeeperConfig, SnapshotKeeper
 from holdfast.ledger.snapshots import take_snapshot
-from holdfast_lab.faults.full_disk import Machine
+from holdfast_lab.faults.full_disk import SimulatedMachine
 from holdfast_lab.simulation.disk import SimDisk
 
 SEGMENT_BYTES = 8_192
@@ -40,7 +40,7 @@ class BusyLedger:
 
     def __init__(self, keeper: KeeperConfig, disk: SimDisk | None = None) -> None:
         self.disk = disk or SimDisk(random.Random(0))
-        self.machine = Machine()
+        self.machine = SimulatedMachine()
         recovered = recover(self.disk, JOURNAL, LedgerConfig(), now_ms=0, new_cluster_id=bytes(16))
         self.journal = recovered.journal
         world = CoordinatorWorld(self.machine.clock, self.machine, self.machine, self.machine.fatal)

@@ -6,7 +6,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE, QUEUED, RUNNING
 from holdfast.ledger.sessions import Hello, Session, SessionPush
 from holdfast.limits import RECONNECT_GRACE_MS
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.world import SimulatedWorld
 from tests.simulation.test_sessions_without_room import Shop
 
@@ -130,7 +130,7 @@ GENTLE = ("stream-reset", "clean-restart", "kill", "wall-jump")
 def test_healthy_worker_never_loses_a_job(faults: tuple[str, ...], seed: int) -> None:
     """Resets, restarts and clock jumps take no job from a worker that keeps reconnecting."""
     rates = {"stream-reset": 150, "clean-restart": 2_500, "kill": 2_500, "wall-jump": 1_000}
-    settings = Settings(
+    settings = SwarmSettings(
         seed=seed, events=8_000, faults={name: rates[name] for name in faults}, run_ms=400, has_local=seed % 2 == 1
     )
     assert settings.is_gentle

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast_lab.simulation.swarm import Settings
-from holdfast_lab.simulation.world import Outcome, SimulatedWorld
+from holdfast_lab.simulation.swarm import SwarmSettings
+from holdfast_lab.simulation.world import RunOutcome, SimulatedWorld
 
 RATES = {
     "connection-reset": 120,
@@ -16,8 +16,8 @@ RATES = {
 }
 
 
-def run(seed: int, *faults: str, events: int = 6_000) -> Outcome:
-    settings = Settings(
+def run(seed: int, *faults: str, events: int = 6_000) -> RunOutcome:
+    settings = SwarmSettings(
         seed=seed,
         events=events,
         faults={name: RATES[name] for name in faults},

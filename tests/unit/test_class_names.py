@@ -1,4 +1,4 @@
-"""A class name occurs once in the product, so that a name means one thing wherever it is read."""
+"""A class name occurs once in the product and once in the laboratory, so that a name has one meaning."""
 
 import ast
 from collections import defaultdict
@@ -22,10 +22,20 @@ def places_of_classes(files: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
+def repeated(files: Mapping[str, str]) -> dict[str, list[str]]:
+    """The class names that are defined more than once."""
+    return {name: places for name, places in places_of_classes(files).items() if len(places) > 1}
+
+
 def test_class_name_occurs_once(root: Path) -> None:
     """No two modules define a class of the same name, private classes included."""
-    twice = {name: files for name, files in places_of_classes(sources(root)).items() if len(files) > 1}
-    assert twice == {}
+    assert repeated(sources(root)) == {}
+
+
+def test_class_name_occurs_once_in_the_laboratory(root: Path) -> None:
+    """No two modules of the laboratory define a class of the same name."""
+    package = root / "lab/src/holdfast_lab"
+    assert repeated({str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}) == {}
 
 
 def test_second_class_of_a_name_is_found() -> None:

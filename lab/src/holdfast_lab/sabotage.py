@@ -132,7 +132,7 @@ def _run_seeds(variant: Variant) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VariantVerdict:
     """The outcome for one variant."""
 
     name: str
@@ -141,7 +141,7 @@ class Verdict:
     how: str
 
 
-def judge(variant: Variant) -> Verdict:
+def judge(variant: Variant) -> VariantVerdict:
     """Runs a variant in a new process."""
     # By path and with -P: no module of the package may be imported before the hook is installed.
     command = [sys.executable, "-P", __file__, "--inside", variant.name]
@@ -157,15 +157,17 @@ def judge(variant: Variant) -> Verdict:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Verdict(variant.name, is_caught=False, seeds="", how=f"no verdict within {_TIMEOUT_S} s")
+        return VariantVerdict(variant.name, is_caught=False, seeds="", how=f"no verdict within {_TIMEOUT_S} s")
     lines = [line for line in done.stdout.splitlines() if line.startswith(f"{variant.name}|")]
     if not lines or done.returncode not in (CAUGHT, ESCAPED):
-        return Verdict(variant.name, is_caught=False, seeds="", how=f"failed by itself: {done.stderr.strip()[-300:]}")
+        return VariantVerdict(
+            variant.name, is_caught=False, seeds="", how=f"failed by itself: {done.stderr.strip()[-300:]}"
+        )
     _, seeds, how = lines[-1].split("|", 2)
-    return Verdict(variant.name, is_caught=done.returncode == CAUGHT, seeds=seeds, how=how or "nothing")
+    return VariantVerdict(variant.name, is_caught=done.returncode == CAUGHT, seeds=seeds, how=how or "nothing")
 
 
-def judge_all(variants: Sequence[Variant], jobs: int) -> list[Verdict]:
+def judge_all(variants: Sequence[Variant], jobs: int) -> list[VariantVerdict]:
     """Runs variants in parallel; returns the verdicts in order."""
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(judge, variants))

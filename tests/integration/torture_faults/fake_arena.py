@@ -10,7 +10,7 @@ from pathlib import Path
 from holdfast_lab.history.records import Record
 from holdfast_lab.torture.faults.clock_file import FileClock
 from holdfast_lab.torture.faults.disks import SmallDisk
-from holdfast_lab.torture.ports import Clockwork, Disk, Engine, Island, Process, Proxy
+from holdfast_lab.torture.ports import ArenaClock, ArenaProcess, Disk, Engine, Island, Proxy
 
 SLEEPING = ("sleep", "1000")
 #: Writes a journal in an endless loop: a line and a sync.
@@ -107,14 +107,14 @@ class BareArena:
         self.seats = seats
         self.proxies: Mapping[str, Proxy] = {}
         self.engines: Sequence[Engine] = []
-        self.clock: Clockwork | None = None
+        self.clock: ArenaClock | None = None
         self.disk: Disk | None = None
         self.expected: list[int] = []
 
     async def start(self) -> None:
         """Does nothing; the processes already run."""
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[ArenaProcess]:
         return list(self.seats)
 
     def expect(self, pid: int) -> None:

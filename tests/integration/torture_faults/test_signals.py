@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast_lab.torture.faults.kills import Kill, KillMany, KillStarting
+from holdfast_lab.torture.faults.kills import KillFault, KillMany, KillStarting
 from holdfast_lab.torture.faults.pauses import EngineCrash, EngineStop, Stop, stopped
 from holdfast_lab.torture.faults.targets import Held, state
 from holdfast_lab.torture.ports import NotNowError
@@ -67,7 +67,7 @@ async def test_kills_give_every_role_its_turn(tmp_path: Path) -> None:
     async with seated(tmp_path, "server", "worker", "worker", "gateway") as arena:
         await until(lambda: all(seat.is_ready() for seat in arena.seats))
         draw = random.Random(3)
-        told = [await Kill().fire(arena, draw) for _ in range(12)]
+        told = [await KillFault().fire(arena, draw) for _ in range(12)]
         assert {words.split()[0] for words in told} == {"server", "worker", "gateway"}
         gone = [pid for seat in arena.seats for pid in seat.pids if pid != seat.pid()]
         assert sorted(gone) == sorted(arena.expected)
@@ -96,9 +96,9 @@ async def test_everybody_of_a_role_is_killed_at_once(tmp_path: Path) -> None:
 async def test_nobody_to_kill_is_not_now(tmp_path: Path) -> None:
     """A kill without a process to kill does not count as fired."""
     async with seated(tmp_path) as arena:
-        assert Kill().lacking(arena)
+        assert KillFault().lacking(arena)
         with pytest.raises(NotNowError):
-            await Kill().fire(arena, random.Random(1))
+            await KillFault().fire(arena, random.Random(1))
 
 
 async def test_stopped_process_goes_on_although_the_fault_was_given_up(tmp_path: Path) -> None:

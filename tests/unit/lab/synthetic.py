@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from holdfast_lab.compare.figures import MethodFigures, Spread, Trial, spread
+from holdfast_lab.compare.figures import ComparisonTrial, MethodFigures, Spread, spread
 from holdfast_lab.compare.messages import Messages
-from holdfast_lab.compare.results import Results
-from holdfast_lab.compare.workloads import Plan, Workload, closed
+from holdfast_lab.compare.results import ComparisonResults
+from holdfast_lab.compare.workloads import ComparisonPlan, Workload, closed
 from holdfast_lab.measure.process_tree import Usage
 
 SPAN = {"duration_s": 1.0, "warm_up_s": 0.0}
@@ -23,7 +23,7 @@ def results(
     errors: Mapping[str, int] | None = None,
     refused: Mapping[str, str] | None = None,
     messages: Sequence[Messages] = (),
-) -> Results:
+) -> ComparisonResults:
     """Builds results; `rates` are by topology and workload, one per run; `errors` and `refused` are by topology."""
     trials = [
         trial(name, workload, run, rate, (errors or {}).get(name, 0))
@@ -32,18 +32,18 @@ def results(
         for run, rate in enumerate(values)
     ]
     for name, reason in (refused or {}).items():
-        trials.append(Trial(topology=name, workload=workloads[0].name, run=2, refusal=reason))
-    plan = Plan(topologies=tuple(rates), groups=tuple((one,) for one in workloads))
-    return Results(plan, {"command": "holdfast lab compare"}, trials, list(messages))
+        trials.append(ComparisonTrial(topology=name, workload=workloads[0].name, run=2, refusal=reason))
+    plan = ComparisonPlan(topologies=tuple(rates), groups=tuple((one,) for one in workloads))
+    return ComparisonResults(plan, {"command": "holdfast lab compare"}, trials, list(messages))
 
 
-def trial(topology: str, workload: str, run: int, rate: float, errors: int = 0) -> Trial:
+def trial(topology: str, workload: str, run: int, rate: float, errors: int = 0) -> ComparisonTrial:
     """Builds a trial whose figures all follow from its rate: twice the rate means half the latency."""
     took = distribution(1_000 / rate)
     failed = {"UNAVAILABLE": errors} if errors else {}
     methods = {name: MethodFigures(100, failed, took) for name in ("SubmitJob", "GetJobStatus")}
     is_life = workload.startswith(("life", "fault"))
-    return Trial(
+    return ComparisonTrial(
         topology=topology,
         workload=workload,
         run=run,

@@ -8,13 +8,13 @@ from holdfast.core.owner import owner_index
 from holdfast.errors import InvalidArgumentError
 from holdfast_lab.compare.choices import Choice, plan_of
 from holdfast_lab.compare.ingress import Router, addresses
-from holdfast_lab.compare.workloads import CONCURRENCIES, JOB_DURATIONS_MS, KINDS, Plan, seconds_of
+from holdfast_lab.compare.workloads import CONCURRENCIES, JOB_DURATIONS_MS, KINDS, ComparisonPlan, seconds_of
 from tests.unit.lab.synthetic import series
 
 ALL = "embedded,microservices,monolith"
 
 
-def planned(**options: object) -> Plan:
+def planned(**options: object) -> ComparisonPlan:
     return plan_of(Choice(**{"topologies": ALL, **options}), runs=3, seed=1, clients=2)  # type: ignore[arg-type]
 
 
@@ -90,7 +90,7 @@ def test_own_workloads_are_every_combination() -> None:
 
 def test_topologies_take_turns() -> None:
     """The order of the topologies is reversed in every other run, and every run has every cell once."""
-    plan = Plan(topologies=("a", "b"), groups=tuple((one,) for one in series(1, 8)), runs=2)
+    plan = ComparisonPlan(topologies=("a", "b"), groups=tuple((one,) for one in series(1, 8)), runs=2)
     turns = [(run, group[0].concurrency, topology) for run, group, topology in plan.turns()]
     assert turns == [
         *((0, 1, "a"), (0, 1, "b"), (0, 8, "a"), (0, 8, "b")),

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.proto import taskqueue_public_pb2 as pb
-from holdfast_lab.compare.figures import Trial, figures, spread
+from holdfast_lab.compare.figures import ComparisonTrial, figures, spread
 from holdfast_lab.compare.records import GIVEN_UP, LOST, OK, JobRun, Records, Request
-from holdfast_lab.compare.trial import Costs, Fault, Measured
+from holdfast_lab.compare.trial import Costs, Measured, ProcessKill
 from holdfast_lab.compare.workloads import LIST, STATUS, SUBMIT, closed
 from holdfast_lab.measure.numbers import percentile
 
@@ -18,7 +18,9 @@ BEGIN, END = 10 * SECOND, 12 * SECOND
 UNAVAILABLE = 14
 
 
-def told(requests: Sequence[Request] = (), jobs: Sequence[JobRun] = (), fault: Fault | None = None) -> Trial:
+def told(
+    requests: Sequence[Request] = (), jobs: Sequence[JobRun] = (), fault: ProcessKill | None = None
+) -> ComparisonTrial:
     """Returns the figures of these rows in a window of two seconds."""
     records = Records()
     for request in requests:
@@ -112,7 +114,7 @@ def every_tenth(begin: int, end: int) -> list[JobRun]:
 
 def test_gap_after_a_fault_is_found_even_beyond_the_load() -> None:
     """The gap reaches from the fault to the first finish, even if that is after the end of the load."""
-    fault = Fault("worker", 1, BEGIN + SECOND)
+    fault = ProcessKill("worker", 1, BEGIN + SECOND)
     stuck = JobRun(BEGIN + SECOND, BEGIN + SECOND, END + SECOND // 2, END + SECOND, pb.DONE, 0)
     trial = told(jobs=[*every_tenth(BEGIN, BEGIN + SECOND), stuck], fault=fault)
     assert trial.fault is not None
@@ -122,7 +124,7 @@ def test_gap_after_a_fault_is_found_even_beyond_the_load() -> None:
 
 def test_timeline_adds_up_to_the_jobs_and_steps_evenly() -> None:
     """Every job after the first step is in exactly one step, and errors are in the step in which they happened."""
-    fault = Fault("worker", 1, BEGIN + SECOND)
+    fault = ProcessKill("worker", 1, BEGIN + SECOND)
     failed = [call(BEGIN + SECOND + 300 * MS, 1.0, code=UNAVAILABLE)]
     trial = told(failed, every_tenth(BEGIN, END), fault)
     assert trial.fault is not None

@@ -8,17 +8,17 @@ import pytest
 from holdfast_lab.compare.figures import FaultFigures, Moment
 from holdfast_lab.compare.findings import findings
 from holdfast_lab.compare.messages import Messages
-from holdfast_lab.compare.results import Results
-from holdfast_lab.compare.significance import Verdict, chance, verdict
+from holdfast_lab.compare.results import ComparisonResults
+from holdfast_lab.compare.significance import ComparisonVerdict, chance, verdict
 from holdfast_lab.compare.workloads import through_fault
 from tests.unit.lab.synthetic import SPAN, results, series, trial
 
 
-def sentences(found: Results, heading: str = "quick and slow") -> str:
+def sentences(found: ComparisonResults, heading: str = "quick and slow") -> str:
     return "\n".join(findings(found)[heading])
 
 
-def line(found: Results, begin: str, heading: str = "quick and slow") -> str:
+def line(found: ComparisonResults, begin: str, heading: str = "quick and slow") -> str:
     (only,) = [one for one in findings(found)[heading] if one.startswith(f"**{begin}")]
     return only
 
@@ -26,23 +26,25 @@ def line(found: Results, begin: str, heading: str = "quick and slow") -> str:
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
-        ([3, 4, 5], [1, 2, 2.9], Verdict.FIRST),
-        ([1, 2, 2.9], [3, 4, 5], Verdict.SECOND),
-        ([1, 2, 3], [3, 4, 5], Verdict.NO_DIFFERENCE),
-        ([1, 2, 300], [3, 4, 5], Verdict.NO_DIFFERENCE),
-        ([1, 1, 1], [1, 1, 1], Verdict.NO_DIFFERENCE),
-        ([3, 4], [1, 2, 2], Verdict.TOO_FEW),
-        ([], [1, 2, 2], Verdict.TOO_FEW),
+        ([3, 4, 5], [1, 2, 2.9], ComparisonVerdict.FIRST),
+        ([1, 2, 2.9], [3, 4, 5], ComparisonVerdict.SECOND),
+        ([1, 2, 3], [3, 4, 5], ComparisonVerdict.NO_DIFFERENCE),
+        ([1, 2, 300], [3, 4, 5], ComparisonVerdict.NO_DIFFERENCE),
+        ([1, 1, 1], [1, 1, 1], ComparisonVerdict.NO_DIFFERENCE),
+        ([3, 4], [1, 2, 2], ComparisonVerdict.TOO_FEW),
+        ([], [1, 2, 2], ComparisonVerdict.TOO_FEW),
     ],
 )
-def test_only_ranges_apart_make_a_difference(first: list[float], second: list[float], expected: Verdict) -> None:
+def test_only_ranges_apart_make_a_difference(
+    first: list[float], second: list[float], expected: ComparisonVerdict
+) -> None:
     """One side is better if its worst run beats the other's best run, and never with only two runs."""
     assert verdict(first, second, is_more_better=True) is expected
 
 
 def test_less_can_be_better() -> None:
     """For times and costs the smaller value wins."""
-    assert verdict([1, 1, 1], [2, 2, 2], is_more_better=False) is Verdict.FIRST
+    assert verdict([1, 1, 1], [2, 2, 2], is_more_better=False) is ComparisonVerdict.FIRST
 
 
 def test_chance_of_a_false_difference_is_told() -> None:

@@ -14,7 +14,7 @@ from holdfast.core.owner import mint_owned
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2_grpc as rpc
 from holdfast_lab.compare import recorded_calls
-from holdfast_lab.compare.load_client import ClientTask, Load
+from holdfast_lab.compare.load_client import ClientLoad, ClientTask
 from holdfast_lab.compare.records import LOST, OK, Records
 from holdfast_lab.compare.workloads import LIST, METHODS, STATUS, SUBMIT, Workload
 
@@ -88,7 +88,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def loaded(targets: tuple[str, ...], workload: Workload) -> Records:
     """Returns the records of one client that made at least one call."""
     while True:
-        load = Load(ClientTask(targets=targets, workload=workload, seed=7))
+        load = ClientLoad(ClientTask(targets=targets, workload=workload, seed=7))
         await load.caller.connect(60)
         await load.run(time.monotonic_ns())
         await load.caller.close()
@@ -131,7 +131,7 @@ async def test_open_loop_begins_at_the_same_moments_with_the_same_seed() -> None
     async with served(1) as ((_,), targets):
         offsets = []
         for _ in range(2):
-            load = Load(ClientTask(targets=targets, workload=workload(mix=(1, 0, 0, 0, 0), rate=50.0), seed=7))
+            load = ClientLoad(ClientTask(targets=targets, workload=workload(mix=(1, 0, 0, 0, 0), rate=50.0), seed=7))
             start = time.monotonic_ns()
             await load.run(start)
             await load.caller.close()

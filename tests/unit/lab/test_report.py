@@ -12,7 +12,7 @@ from holdfast_lab.compare.document import Bullets, Code, Heading, Part, Table, m
 from holdfast_lab.compare.figures import FaultFigures, Moment
 from holdfast_lab.compare.messages import Messages, counted
 from holdfast_lab.compare.report import write
-from holdfast_lab.compare.results import Results, keep, load
+from holdfast_lab.compare.results import ComparisonResults, keep, load
 from holdfast_lab.compare.workloads import through_fault
 from tests.unit.lab.synthetic import SPAN, results, series
 
@@ -20,7 +20,7 @@ REFUSAL = "it ended with 4: <not there> & gone"
 
 
 @pytest.fixture
-def whole() -> Results:
+def whole() -> ComparisonResults:
     """Results with all kinds of workloads, errors, a refusal and a fault."""
     loads = [*series(1, 8), *series(1, 8, kind="life-cycle"), through_fault(20, 10, **SPAN)]
     rates = {
@@ -39,7 +39,7 @@ def whole() -> Results:
     )
 
 
-def test_report_has_every_part_and_all_pictures(whole: Results, tmp_path: Path) -> None:
+def test_report_has_every_part_and_all_pictures(whole: ComparisonResults, tmp_path: Path) -> None:
     """The Markdown report references only existing pictures, and contains every table."""
     write(whole, tmp_path)
     text = (tmp_path / "report.md").read_text()
@@ -55,7 +55,7 @@ def test_report_has_every_part_and_all_pictures(whole: Results, tmp_path: Path) 
     assert REFUSAL in text
 
 
-def test_page_needs_no_other_file(whole: Results, tmp_path: Path) -> None:
+def test_page_needs_no_other_file(whole: ComparisonResults, tmp_path: Path) -> None:
     """The HTML page loads no other file, contains the pictures, supports light and dark, and escapes text."""
     write(whole, tmp_path)
     text = (tmp_path / "report.html").read_text()
@@ -69,7 +69,7 @@ def test_page_needs_no_other_file(whole: Results, tmp_path: Path) -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_same_results_give_the_same_report(whole: Results, tmp_path: Path) -> None:
+def test_same_results_give_the_same_report(whole: ComparisonResults, tmp_path: Path) -> None:
     """Results that are stored and loaded again give exactly the same report."""
     keep(whole, tmp_path)
     write(whole, tmp_path)

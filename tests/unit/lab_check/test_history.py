@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast_lab.check.calls import Ask, Call
-from holdfast_lab.check.faults import Faults
+from holdfast_lab.check.faults import FiredFaults
 from holdfast_lab.check.history import History
 from holdfast_lab.check.verdict import Status
 from holdfast_lab.history.records import (
@@ -100,7 +100,7 @@ def test_refusal_for_a_key_is_told_from_others(answer: Answered | Refused | Lost
 @pytest.mark.parametrize(("heard_us", "expected"), [(19, False), (20, True), (10_000, True)])
 def test_what_is_answered_after_a_doubling_may_have_come_twice(heard_us: int, *, expected: bool) -> None:
     """Any response after the start of a duplication may be a second one, because duplicated connections live on."""
-    faults = Faults(RUN, [Broken(40, 50, "duplicate"), Broken(20, 30, "duplicate"), Broken(1, 2, "kill")])
+    faults = FiredFaults(RUN, [Broken(40, 50, "duplicate"), Broken(20, 30, "duplicate"), Broken(1, 2, "kill")])
     refused = call(Refused(heard_us, "op", "INTERNAL"))
     assert faults.may_double(refused) is expected
     assert faults.may_be_done(refused) is expected
@@ -114,13 +114,13 @@ def test_what_is_answered_after_a_doubling_may_have_come_twice(heard_us: int, *,
 )
 def test_call_is_asked_while_connections_are_doubled(asked_us: int, heard_us: int, *, expected: bool) -> None:
     """A call overlaps a duplication from the fault's first moment to its last."""
-    faults = Faults(RUN, [Broken(20, 30, "duplicate"), Broken(0, 100, "kill")])
+    faults = FiredFaults(RUN, [Broken(20, 30, "duplicate"), Broken(0, 100, "kill")])
     assert faults.are_doubling(call(Answered(heard_us, "op"), asked_us)) is expected
 
 
 def test_nothing_is_doubled_without_such_a_fault() -> None:
     """Other faults duplicate nothing."""
-    faults = Faults(RUN, [Broken(0, 100, "kill")])
+    faults = FiredFaults(RUN, [Broken(0, 100, "kill")])
     assert not faults.may_double(call())
     assert not faults.are_doubling(call())
 
@@ -136,14 +136,14 @@ def test_nothing_is_doubled_without_such_a_fault() -> None:
 )
 def test_fault_is_at_work_until_a_minute_after_it(from_us: int, until_us: int, *, expected: bool) -> None:
     """A fault counts as active until a minute after its end, and never before its start."""
-    assert Faults(RUN, [Broken(MINUTE_US, MINUTE_US + 5, "kill")]).are_at_work(from_us, until_us) is expected
+    assert FiredFaults(RUN, [Broken(MINUTE_US, MINUTE_US + 5, "kill")]).are_at_work(from_us, until_us) is expected
 
 
 def test_clocks_are_wrong_where_they_were_to_be_stepped_or_were() -> None:
     """Clocks are not trusted if a clock fault was enabled or fired."""
-    assert not Faults(RUN, [Broken(1, 2, "kill")]).have_stepped_clocks
-    assert Faults(RUN, [Broken(1, 2, "clock-step")]).have_stepped_clocks
-    assert Faults(replace(RUN, faults=["kill", "clock-step"]), []).have_stepped_clocks
+    assert not FiredFaults(RUN, [Broken(1, 2, "kill")]).have_stepped_clocks
+    assert FiredFaults(RUN, [Broken(1, 2, "clock-step")]).have_stepped_clocks
+    assert FiredFaults(replace(RUN, faults=["kill", "clock-step"]), []).have_stepped_clocks
 
 
 # -- histories

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast_lab.history.files import Writer, read_records
 from holdfast_lab.history.records import DONE, Answered, Asked, Lost, Record, Refused, Seen
-from holdfast_lab.torture.load.call_log import Notebook, Tally
-from holdfast_lab.torture.load.client import Client, Options
-from holdfast_lab.torture.load.interfaces import LostError, Order, Page, RefusedError, StrangeError, Told
+from holdfast_lab.torture.load.call_log import CallTally, Notebook
+from holdfast_lab.torture.load.client import Options, TortureClient
+from holdfast_lab.torture.load.interfaces import JobOrder, LostError, Page, RefusedError, StrangeError, SubmitReply
 from holdfast_lab.torture.load.random_orders import Drawer
 
 
@@ -33,9 +33,9 @@ class Nodes:
         if "pause" in self.calls[:-1]:
             self.after_pause.set()
 
-    async def submit(self, orders: Sequence[Order]) -> Told:
+    async def submit(self, orders: Sequence[JobOrder]) -> SubmitReply:
         self._called("submit")
-        return Told([f"job-{next(self._numbers)}" for _ in orders])
+        return SubmitReply([f"job-{next(self._numbers)}" for _ in orders])
 
     async def get(self, job_id: str) -> Seen:
         self._called("get")
@@ -72,35 +72,37 @@ async def test_queue_that_may_be_paused_is_resumed_before_anything_else(tmp_path
     """A failed pause is followed by a resume, because some nodes may have paused."""
     face, stopping = Nodes(failure), asyncio.Event()
     with Writer(tmp_path / "client.jsonl") as writer:
-        book = Notebook("c", "grpc", writer, Tally())
-        running = asyncio.create_task(Client("c", face, Drawer(1, "c"), book, Options(has_pause=True)).run(stopping))
+        book = Notebook("c", "grpc", writer, CallTally())
+        running = asyncio.create_task(
+            TortureClient("c", face, Drawer(1, "c"), book, Options(has_pause=True)).run(stopping)
+        )
         await asyncio.wait([running, asyncio.create_task(face.after_pause.wait())], return_when="FIRST_COMPLETED")
         stopping.set()
         await running
     assert face.calls[face.calls.index("pause") + 1] == "resume"
 
 
-async def answering(outcome: Exception | Told) -> Told:
+async def answering(outcome: Exception | SubmitReply) -> SubmitReply:
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-async def noted(path: Path, tally: Tally, outcome: Exception | Told) -> list[Record]:
+async def noted(path: Path, tally: CallTally, outcome: Exception | SubmitReply) -> list[Record]:
     """Returns the records of a submit with this outcome."""
     order = Drawer(1, "c").waiting()
     with Writer(path / "client.jsonl") as writer:
         try:
             await Notebook("c", "grpc", writer, tally).submit([order], answering(outcome))
         except LostError:
-            assert not isinstance(outcome, Told | RefusedError)
+            assert not isinstance(outcome, SubmitReply | RefusedError)
     return list(read_records(path))
 
 
 @pytest.mark.parametrize(
     ("outcome", "kind"),
     [
-        (Told(["job"]), Answered),
+        (SubmitReply(["job"]), Answered),
         (RefusedError("FAILED_PRECONDITION", "KEY_REUSED"), Refused),
         (LostError("UNAVAILABLE"), Lost),
         (StrangeError("INTERNAL"), Lost),
@@ -109,10 +111,10 @@ async def noted(path: Path, tally: Tally, outcome: Exception | Told) -> list[Rec
     ids=["answered", "refused", "lost", "strange", "unreadable"],
 )
 async def test_every_call_is_written_down_with_what_became_of_it(
-    tmp_path: Path, outcome: Exception | Told, kind: type[Record]
+    tmp_path: Path, outcome: Exception | SubmitReply, kind: type[Record]
 ) -> None:
     """A lost response is neither answered nor refused, and a response that is not in the contract is a finding too."""
-    tally = Tally()
+    tally = CallTally()
     asked, ended = await noted(tmp_path, tally, outcome)
     assert isinstance(asked, Asked)
     assert isinstance(ended, kind)
@@ -121,16 +123,16 @@ async def test_every_call_is_written_down_with_what_became_of_it(
 
 async def test_what_cannot_be_written_down_is_not_asked() -> None:
     """A call that cannot be recorded is not sent."""
-    asked = answering(Told(["job"]))
+    asked = answering(SubmitReply(["job"]))
     with Writer(Path("/dev/full")) as writer, pytest.raises(OSError, match="No space left"):
-        await Notebook("c", "grpc", writer, Tally()).submit([Drawer(1, "c").waiting()], asked)
+        await Notebook("c", "grpc", writer, CallTally()).submit([Drawer(1, "c").waiting()], asked)
     assert inspect.getcoroutinestate(asked) == inspect.CORO_CLOSED
 
 
 async def test_call_that_is_given_up_is_unknown(tmp_path: Path) -> None:
     """A call that is cancelled has an unknown outcome."""
     with Writer(tmp_path / "client.jsonl") as writer:
-        book = Notebook("c", "grpc", writer, Tally())
+        book = Notebook("c", "grpc", writer, CallTally())
         asking = asyncio.create_task(book.do("pause", asyncio.get_running_loop().create_future()))
         await asyncio.sleep(0)
         asking.cancel()

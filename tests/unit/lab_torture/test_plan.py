@@ -5,7 +5,7 @@ from itertools import islice
 import pytest
 
 from holdfast.core.owner import owner_index
-from holdfast_lab.torture.load.interfaces import Order
+from holdfast_lab.torture.load.interfaces import JobOrder
 from holdfast_lab.torture.load.random_orders import FROZEN_TYPE, Drawer
 from holdfast_lab.torture.plan import campaign, drawer, strikes
 
@@ -72,7 +72,7 @@ def test_faults_of_a_strike_draw_apart() -> None:
     assert drawer(1, strike, "kill").random() != drawer(1, strike, "stop").random()
 
 
-def orders(seed: int, client: str, *, nodes: int = 1, has_options: bool = True) -> list[list[Order]]:
+def orders(seed: int, client: str, *, nodes: int = 1, has_options: bool = True) -> list[list[JobOrder]]:
     maker = Drawer(seed, client, lambda key: owner_index(key, nodes))
     return [maker.orders(has_ids=has_options, has_options=has_options) for _ in range(300)]
 

@@ -15,7 +15,7 @@ PAYLOAD = b"x" * 100
 BATCH = 500
 
 
-class Client:
+class GrpcLoadClient:
     """Calls to one Holdfast server."""
 
     def __init__(self, target: str) -> None:

@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from holdfast_lab.bench.grpc_load import BATCH, Client
+from holdfast_lab.bench.grpc_load import BATCH, GrpcLoadClient
 from holdfast_lab.bench.http_load import MANY, ONE, http_seconds
 from holdfast_lab.bench.sdk_throughput import loaded
 from holdfast_lab.measure.measures import Measure, at_least
@@ -24,7 +24,7 @@ async def submits(runs: int, say: Say) -> list[Measure]:
     single: list[float] = []
     batched: list[float] = []
     with echo_server("http_echo_server") as echo, holdfast_server() as server:
-        client = Client(server.grpc)
+        client = GrpcLoadClient(server.grpc)
         await _ones(echo, server.http)
         await _batches(client, server.http)
         for _ in announced("HTTP submits", runs, say):
@@ -43,7 +43,7 @@ async def _ones(echo: str, http: str) -> tuple[float, float]:
     return await http_seconds(echo, "/echo", ONE, 1_280, 64), await http_seconds(http, _JOBS, ONE, 1_280, 64)
 
 
-async def _batches(client: Client, http: str) -> tuple[float, float]:
+async def _batches(client: GrpcLoadClient, http: str) -> tuple[float, float]:
     """Seconds over gRPC, and of as many batches over HTTP."""
     return 20 / await rate(client.submit_batch, 20, 4), await http_seconds(http, _JOBS, MANY, 20, 4)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import uvloop
 
 from holdfast_lab.bench import http_throughput, sdk_throughput
-from holdfast_lab.bench.grpc_load import BATCH, Client, Echo, Holder
+from holdfast_lab.bench.grpc_load import BATCH, Echo, GrpcLoadClient, Holder
 from holdfast_lab.bench.replay import count_expired, replay_ratio
 from holdfast_lab.measure.measures import Measure, at_least, at_most, conclude, parser, progress
 from holdfast_lab.measure.process_tree import resident_bytes
@@ -31,7 +31,7 @@ async def submits(runs: int, say: Say, share: float = 1) -> list[Measure]:
     single: list[float] = []
     batched: list[float] = []
     with echo_server() as echo_address, holdfast_server() as server:
-        echo, client = Echo(echo_address), Client(server.grpc)
+        echo, client = Echo(echo_address), GrpcLoadClient(server.grpc)
         await rate(echo.echo, 640, 64)
         await rate(client.submit, 640, 64)
         for _ in announced("submits", runs, say):
@@ -61,13 +61,13 @@ async def million(runs: int, say: Say, jobs: int) -> list[Measure]:
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         with holdfast_server(*_SHORT_LEASES, folder=Path(folder)) as server:
             say(f"filling a queue with {jobs:,} jobs")
-            long = Client(server.grpc)
+            long = GrpcLoadClient(server.grpc)
             await long.fill(jobs)
             resident = resident_bytes(server.pid) / _GIB
             os.sync()  # otherwise the next sync would also write the dirty pages of the filling
             for run in announced("short queue against long queue", runs, say):
                 with holdfast_server(*_SHORT_LEASES) as other:
-                    short = Client(other.grpc)
+                    short = GrpcLoadClient(other.grpc)
                     await short.fill(1_000)
                     few = await _speeds(short, other.grpc, f"few-{run}")
                     many = await _speeds(long, server.grpc, f"many-{run}")
@@ -86,7 +86,7 @@ async def million(runs: int, say: Say, jobs: int) -> list[Measure]:
     ]
 
 
-async def _speeds(client: Client, address: str, name: str) -> tuple[float, float]:
+async def _speeds(client: GrpcLoadClient, address: str, name: str) -> tuple[float, float]:
     """Batches submitted and leases granted per second; granted jobs are finished afterwards."""
     await rate(client.submit_batch, 8, 4)
     submit = await rate(client.submit_batch, 80, 4)
@@ -102,11 +102,11 @@ async def _speeds(client: Client, address: str, name: str) -> tuple[float, float
 
 async def _flood(address: str) -> tuple[int, int, int, int]:
     stop = asyncio.Event()
-    clients = [Client(address) for _ in range(8)]
-    lister = Client(address)
+    clients = [GrpcLoadClient(address) for _ in range(8)]
+    lister = GrpcLoadClient(address)
     submitted = 0
 
-    async def submit(client: Client) -> None:
+    async def submit(client: GrpcLoadClient) -> None:
         nonlocal submitted
         while not stop.is_set():
             await client.submit()

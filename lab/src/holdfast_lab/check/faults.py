@@ -24,7 +24,7 @@ SPARING = frozenset(
 _CLIENTS = "road of the clients"
 
 
-class Faults:
+class FiredFaults:
     """All faults that were fired, in order of time."""
 
     def __init__(self, run: Run, broken: Iterable[Broken]) -> None:

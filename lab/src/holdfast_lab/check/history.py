@@ -11,7 +11,7 @@ from math import inf
 from operator import attrgetter
 
 from holdfast_lab.check.calls import RETRY, SUBMIT, Ask, Call, Reading
-from holdfast_lab.check.faults import Faults
+from holdfast_lab.check.faults import FiredFaults
 from holdfast_lab.history.records import (
     FIRED,
     QUEUED,
@@ -71,7 +71,7 @@ class History:
                     self._take_fact(record)
         for answer in sorted(answers, key=attrgetter("at_us")):
             self._take_answer(answer)
-        self.faults = Faults(self.run, broken)
+        self.faults = FiredFaults(self.run, broken)
         for run, ended in self.ended.items():
             if run not in self.began:
                 self.gaps.append(f"{run} ended, but never began")

@@ -16,8 +16,8 @@ from holdfast.errors import ExitCode, FailedPreconditionError
 if TYPE_CHECKING:
     import asyncio
 
-    from holdfast_lab.compare.results import Results
-    from holdfast_lab.compare.workloads import Plan
+    from holdfast_lab.compare.results import ComparisonResults
+    from holdfast_lab.compare.workloads import ComparisonPlan
 
 T = TypeVar("T")
 
@@ -167,12 +167,12 @@ def torture(
     from holdfast_lab.check.verdict_report import render
     from holdfast_lab.evidence import Campaign, keep
     from holdfast_lab.torture import campaign, report
-    from holdfast_lab.torture.run import Settings
+    from holdfast_lab.torture.run import TortureSettings
 
     _need_matplotlib()
     drawn = seed if seed is not None else secrets.randbelow(1_000_000)
     options = ["--minutes", f"{minutes:g}", "--seed", str(drawn), "--faults", faults, "--clients", str(clients)]
-    settings = Settings(
+    settings = TortureSettings(
         topology=campaign.checked_topology(topology),
         minutes=campaign.checked_minutes(minutes),
         seed=drawn,
@@ -200,7 +200,7 @@ def torture(
     raise typer.Exit(statuses.get(verdict.status, ExitCode.UNKNOWN))
 
 
-def _run(plan: "Plan", folder: Path) -> "Results":
+def _run(plan: "ComparisonPlan", folder: Path) -> "ComparisonResults":
     import shlex
 
     import uvloop
@@ -252,7 +252,7 @@ def _cancel(task: "asyncio.Task[Any]") -> None:
         task.cancel()
 
 
-def _finish(results: "Results", folder: Path) -> None:
+def _finish(results: "ComparisonResults", folder: Path) -> None:
     from holdfast_lab.compare.findings import findings
     from holdfast_lab.compare.report import write
 

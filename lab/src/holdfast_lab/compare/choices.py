@@ -9,7 +9,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast_lab.compare.topologies import TOPOLOGIES
 from holdfast_lab.compare.workloads import (
     METHODS,
-    Plan,
+    ComparisonPlan,
     Workload,
     custom_groups,
     default_groups,
@@ -38,7 +38,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     fault_s: float | None = None
 
 
-def plan_of(choice: Choice, *, runs: int, seed: int, clients: int) -> Plan:
+def plan_of(choice: Choice, *, runs: int, seed: int, clients: int) -> ComparisonPlan:
     """The plan; `InvalidArgumentError` for options that contradict each other or mean nothing."""
     names = _topologies(choice.topologies)
     if choice.is_quick + choice.is_full + bool(choice.workloads) > 1:
@@ -46,7 +46,7 @@ def plan_of(choice: Choice, *, runs: int, seed: int, clients: int) -> Plan:
     given = [option for option, value in _own(choice).items() if value not in {"", None}]
     if given and not choice.workloads:
         raise InvalidArgumentError(f"{given[0]} is for workloads of your own: name their kinds with --workloads")
-    plan = Plan(topologies=names, groups=_groups(choice), runs=runs, seed=seed, clients=clients)
+    plan = ComparisonPlan(topologies=names, groups=_groups(choice), runs=runs, seed=seed, clients=clients)
     return msgspec.structs.replace(plan, counted_jobs=_QUICK_COUNTED_JOBS) if choice.is_quick else plan
 
 

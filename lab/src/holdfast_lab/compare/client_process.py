@@ -11,7 +11,7 @@ import threading
 import msgspec
 import uvloop
 
-from holdfast_lab.compare.load_client import ClientTask, Load
+from holdfast_lab.compare.load_client import ClientLoad, ClientTask
 
 CONNECT_S = 20.0
 READY = b"ready\n"
@@ -20,7 +20,7 @@ READY = b"ready\n"
 async def main() -> None:
     """Run one load."""
     task = msgspec.json.decode(sys.stdin.buffer.readline(), type=ClientTask)
-    load = Load(task)
+    load = ClientLoad(task)
     await load.caller.connect(CONNECT_S)
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()

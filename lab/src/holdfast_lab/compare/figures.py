@@ -69,7 +69,7 @@ class FaultFigures(msgspec.Struct, frozen=True):
     slowest_ms: float
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
+class ComparisonTrial(msgspec.Struct, frozen=True, kw_only=True):
     """One trial. With a `refusal` there are no figures."""
 
     topology: str
@@ -116,7 +116,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return sum(one.ok + sum(one.errors.values()) for one in self.methods.values())
 
 
-def figures(topology: str, workload: Workload, run: int, measured: Measured, *, start_s: float) -> Trial:
+def figures(topology: str, workload: Workload, run: int, measured: Measured, *, start_s: float) -> ComparisonTrial:
     """The figures of a trial."""
     begin, end = measured.begin, measured.end
     all_requests = list(measured.records.requests())
@@ -125,7 +125,7 @@ def figures(topology: str, workload: Workload, run: int, measured: Measured, *, 
     jobs = [one for one in all_jobs if begin <= one.intended < end]
     seconds = (end - begin) / _NS
     ended = sum(1 for one in all_requests if begin <= one.end < end and one.code == OK and one.method in PRIMARY)
-    return Trial(
+    return ComparisonTrial(
         topology=topology,
         workload=workload.name,
         run=run,

@@ -8,9 +8,18 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from holdfast_lab.compare.figures import Trial
-from holdfast_lab.compare.results import Results
-from holdfast_lab.compare.significance import JOBS, METRICS, REQUESTS, Metric, Outcome, Verdict, chance, outcomes
+from holdfast_lab.compare.figures import ComparisonTrial
+from holdfast_lab.compare.results import ComparisonResults
+from holdfast_lab.compare.significance import (
+    JOBS,
+    METRICS,
+    REQUESTS,
+    ComparisonOutcome,
+    ComparisonVerdict,
+    Metric,
+    chance,
+    outcomes,
+)
 from holdfast_lab.compare.workloads import RUNS_MIN
 from holdfast_lab.measure.numbers import number, spanned, times
 
@@ -19,7 +28,7 @@ _NAMED_MAX = 3
 OTHER_CORES_MAX = 0.2
 
 
-def findings(results: Results) -> dict[str, list[str]]:
+def findings(results: ComparisonResults) -> dict[str, list[str]]:
     """Sentences by heading: each pair of topologies, failures, and how far to trust the figures."""
     found = {
         f"{first} and {second}": [
@@ -36,7 +45,7 @@ def findings(results: Results) -> dict[str, list[str]]:
     return found
 
 
-def _pair(results: Results, first: str, second: str) -> Iterator[str]:
+def _pair(results: ComparisonResults, first: str, second: str) -> Iterator[str]:
     if results.plan.runs < RUNS_MIN:
         yield f"Nothing is claimed from fewer than {RUNS_MIN} runs; the tables show what was measured."
         return
@@ -45,18 +54,18 @@ def _pair(results: Results, first: str, second: str) -> Iterator[str]:
             yield sentence(metric, first, second, rows)
 
 
-def sentence(metric: Metric, first: str, second: str, rows: Sequence[Outcome]) -> str:
+def sentence(metric: Metric, first: str, second: str, rows: Sequence[ComparisonOutcome]) -> str:
     """One metric of two topologies over all workloads."""
     parts = [
-        *_wins(metric, first, second, [row for row in rows if row.verdict is Verdict.FIRST], len(rows)),
-        *_wins(metric, second, first, [row for row in rows if row.verdict is Verdict.SECOND], len(rows)),
-        *_draws(metric, [row for row in rows if row.verdict is Verdict.NO_DIFFERENCE], len(rows)),
-        *_silences([row for row in rows if row.verdict is Verdict.TOO_FEW]),
+        *_wins(metric, first, second, [row for row in rows if row.verdict is ComparisonVerdict.FIRST], len(rows)),
+        *_wins(metric, second, first, [row for row in rows if row.verdict is ComparisonVerdict.SECOND], len(rows)),
+        *_draws(metric, [row for row in rows if row.verdict is ComparisonVerdict.NO_DIFFERENCE], len(rows)),
+        *_silences([row for row in rows if row.verdict is ComparisonVerdict.TOO_FEW]),
     ]
     return f"**{metric.name}**: {'; '.join(parts)}."
 
 
-def _wins(metric: Metric, winner: str, loser: str, rows: Sequence[Outcome], total: int) -> Iterator[str]:
+def _wins(metric: Metric, winner: str, loser: str, rows: Sequence[ComparisonOutcome], total: int) -> Iterator[str]:
     if not rows:
         return
     factors = [row.factor for row in rows]
@@ -69,7 +78,7 @@ def _wins(metric: Metric, winner: str, loser: str, rows: Sequence[Outcome], tota
     yield f"{winner} is {metric.better} {loser}{where}, by a factor of {extent}{caution}"
 
 
-def _draws(metric: Metric, rows: Sequence[Outcome], total: int) -> Iterator[str]:
+def _draws(metric: Metric, rows: Sequence[ComparisonOutcome], total: int) -> Iterator[str]:
     if not rows:
         return
     examples = [
@@ -79,12 +88,12 @@ def _draws(metric: Metric, rows: Sequence[Outcome], total: int) -> Iterator[str]
     yield f"no difference{_where(rows, total)} ({'; '.join(examples)}{more})"
 
 
-def _silences(rows: Sequence[Outcome]) -> Iterator[str]:
+def _silences(rows: Sequence[ComparisonOutcome]) -> Iterator[str]:
     if rows:
         yield f"nothing can be said of {_few([row.workload for row in rows])}: fewer than {RUNS_MIN} runs on one side"
 
 
-def _where(rows: Sequence[Outcome], total: int) -> str:
+def _where(rows: Sequence[ComparisonOutcome], total: int) -> str:
     if len(rows) == total:
         return {1: " in the one workload", 2: " in both workloads"}.get(total, f" in all {total} workloads")
     if len(rows) <= _NAMED_MAX:
@@ -97,7 +106,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED_MAX]) + more
 
 
-def _crossings(results: Results, first: str, second: str) -> Iterator[str]:
+def _crossings(results: ComparisonResults, first: str, second: str) -> Iterator[str]:
     """Workloads in which more concurrency reverses the order of two topologies."""
     for metric in (REQUESTS, JOBS):
         rows = {row.workload: row for row in outcomes(results, metric, first, second)}
@@ -105,14 +114,14 @@ def _crossings(results: Results, first: str, second: str) -> Iterator[str]:
             ours = [(c, rows[name].verdict) for c, name in names if name in rows]
             leads = {
                 who: [str(c) for c, result in ours if result is which]
-                for who, which in ((first, Verdict.FIRST), (second, Verdict.SECOND))
+                for who, which in ((first, ComparisonVerdict.FIRST), (second, ComparisonVerdict.SECOND))
             }
             if all(leads.values()):
                 told = " and ".join(f"{who} is ahead at {', '.join(at)}" for who, at in leads.items())
                 yield f"**the curves cross** ({metric.name}, {kind}, jobs of {job_ms} ms): {told} in flight."
 
 
-def _series(results: Results) -> dict[tuple[str, int], list[tuple[int, str]]]:
+def _series(results: ComparisonResults) -> dict[tuple[str, int], list[tuple[int, str]]]:
     """Closed loops that differ only in their concurrency."""
     found: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for workload in results.plan.workloads:
@@ -121,7 +130,7 @@ def _series(results: Results) -> dict[tuple[str, int], list[tuple[int, str]]]:
     return {key: sorted(names) for key, names in found.items() if len(names) > 1}
 
 
-def _messages(results: Results, first: str, second: str) -> Iterator[str]:
+def _messages(results: ComparisonResults, first: str, second: str) -> Iterator[str]:
     counts = {one.topology: one.per_job for one in results.messages if not one.refusal}
     if first in counts and second in counts:
         yield (
@@ -130,14 +139,14 @@ def _messages(results: Results, first: str, second: str) -> Iterator[str]:
         )
 
 
-def _faults(results: Results) -> Iterator[str]:
+def _faults(results: ComparisonResults) -> Iterator[str]:
     for workload in results.plan.workloads:
         if workload.has_fault:
             for name in results.plan.topologies:
                 yield from _fault(results, name, workload.name)
 
 
-def _fault(results: Results, topology: str, workload: str) -> Iterator[str]:
+def _fault(results: ComparisonResults, topology: str, workload: str) -> Iterator[str]:
     trials = [trial for trial in results.of(topology, workload) if trial.fault]
     if not trials:
         yield f"**{topology}**: no run."
@@ -156,7 +165,7 @@ def _fault(results: Results, topology: str, workload: str) -> Iterator[str]:
     )
 
 
-def _refusals(results: Results) -> Iterator[str]:
+def _refusals(results: ComparisonResults) -> Iterator[str]:
     for trial in results.trials:
         if trial.refusal:
             yield f"Run {trial.run + 1} of {trial.topology}, {trial.workload}, gave no figures: {trial.refusal}."
@@ -165,7 +174,7 @@ def _refusals(results: Results) -> Iterator[str]:
             yield f"The messages of {count.topology} could not be counted: {count.refusal}."
 
 
-def _errors(results: Results) -> Iterator[str]:
+def _errors(results: ComparisonResults) -> Iterator[str]:
     for name in results.plan.topologies:
         for workload in results.plan.workloads:
             trials = results.of(name, workload.name)
@@ -176,13 +185,13 @@ def _errors(results: Results) -> Iterator[str]:
                 yield f"{name}, {workload.name}: {codes.total()} of {asked} requests failed ({told})."
 
 
-def _troubles(results: Results) -> Iterator[str]:
+def _troubles(results: ComparisonResults) -> Iterator[str]:
     for trial in results.trials:
         for trouble in trial.troubles:
             yield f"{trial.topology}, {trial.workload}, run {trial.run + 1}: {trouble}."
 
 
-def _trust(results: Results) -> Iterator[str]:
+def _trust(results: ComparisonResults) -> Iterator[str]:
     runs = results.plan.runs
     rule = "A difference is claimed where the worst run of one is better than the best run of the other"
     if runs < RUNS_MIN:
@@ -199,7 +208,7 @@ def _trust(results: Results) -> Iterator[str]:
         yield from _machine(results, good)
 
 
-def _machine(results: Results, trials: Sequence[Trial]) -> Iterator[str]:
+def _machine(results: ComparisonResults, trials: Sequence[ComparisonTrial]) -> Iterator[str]:
     clients, busy = results.plan.clients, max(trial.client_cores for trial in trials)
     yield f"The {clients} client processes used {number(busy)} cores at the most; near {clients}, they are the limit."
     others = [trial.other_cores for trial in trials]

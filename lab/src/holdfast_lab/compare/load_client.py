@@ -46,7 +46,7 @@ class ClientTask(msgspec.Struct, frozen=True, kw_only=True):
         return share + (self.index < rest)
 
 
-class Load:
+class ClientLoad:
     """The load of one client."""
 
     def __init__(self, task: ClientTask) -> None:

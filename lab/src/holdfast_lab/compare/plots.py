@@ -9,8 +9,8 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import LogLocator, NullLocator
 
 from holdfast_lab.compare.document import Picture
-from holdfast_lab.compare.figures import BIN_S, SHARES, Spread, Trial
-from holdfast_lab.compare.results import Results
+from holdfast_lab.compare.figures import BIN_S, SHARES, ComparisonTrial, Spread
+from holdfast_lab.compare.results import ComparisonResults
 from holdfast_lab.compare.workloads import Workload
 from holdfast_lab.measure.drawing import INK, PAPER, dress, encoded
 
@@ -24,7 +24,7 @@ _WIDTH_MAX = 13.0
 _BESIDE_MAX = 3
 
 
-def pictures(results: Results) -> list[tuple[Picture, bytes]]:
+def pictures(results: ComparisonResults) -> list[tuple[Picture, bytes]]:
     """Each plot, and its file for Markdown."""
     drawn = [
         ("throughput", "Throughput against concurrency", _throughput(results)),
@@ -44,7 +44,7 @@ def _picture(name: str, title: str, canvas: Canvas) -> tuple[Picture, bytes]:
 
 
 def _panels(
-    results: Results, titles: Sequence[str], rows_each: int = 1, columns_max: int = _COLUMNS
+    results: ComparisonResults, titles: Sequence[str], rows_each: int = 1, columns_max: int = _COLUMNS
 ) -> tuple[Canvas, list[list[Any]]]:
     """A panel for each title, in columns, and a legend below them."""
     columns = min(columns_max, len(titles))
@@ -71,7 +71,7 @@ def _panels(
     return canvas, found
 
 
-def _throughput(results: Results) -> Canvas | None:
+def _throughput(results: ComparisonResults) -> Canvas | None:
     """A panel for each series of closed loops that differ only in their concurrency."""
     series: dict[tuple[str, int], list[Workload]] = {}
     for workload in results.plan.workloads:
@@ -94,7 +94,7 @@ def _throughput(results: Results) -> Canvas | None:
     return canvas
 
 
-def _rates(results: Results, topology: str, workload: Workload) -> list[float]:
+def _rates(results: ComparisonResults, topology: str, workload: Workload) -> list[float]:
     trials = results.of(topology, workload.name)
     return [trial.jobs_per_s if workload.is_life_cycle else trial.requests_per_s for trial in trials]
 
@@ -119,17 +119,19 @@ def _range_line(panel: Any, index: int, rows: Sequence[list[float]], workloads: 
     )
 
 
-def _latency(results: Results) -> Canvas | None:
+def _latency(results: ComparisonResults) -> Canvas | None:
     workloads = [one for one in results.plan.workloads if not one.is_life_cycle]
     return _curves(results, workloads, lambda trial: trial.latency)
 
 
-def _submit_done(results: Results) -> Canvas | None:
+def _submit_done(results: ComparisonResults) -> Canvas | None:
     workloads = [one for one in results.plan.workloads if one.is_life_cycle and not one.has_fault]
     return _curves(results, workloads, lambda trial: trial.submit_done)
 
 
-def _curves(results: Results, workloads: Sequence[Workload], read: Callable[[Trial], Spread | None]) -> Canvas | None:
+def _curves(
+    results: ComparisonResults, workloads: Sequence[Workload], read: Callable[[ComparisonTrial], Spread | None]
+) -> Canvas | None:
     """One thin curve for each run."""
     if not workloads:
         return None
@@ -151,7 +153,7 @@ def _curves(results: Results, workloads: Sequence[Workload], read: Callable[[Tri
     return canvas
 
 
-def _timeline(results: Results) -> Canvas | None:
+def _timeline(results: ComparisonResults) -> Canvas | None:
     """Finished jobs above, durations of begun jobs below, for each topology."""
     workloads = [one for one in results.plan.workloads if one.has_fault]
     if not workloads:
@@ -179,7 +181,7 @@ def _same_limits(side: str, panels: Sequence[Any]) -> None:
         getattr(panel, f"set_{side}lim")(min(edges), max(edges))
 
 
-def _steps(upper: Any, lower: Any, trial: Trial, color: str) -> None:  # noqa: ANN401
+def _steps(upper: Any, lower: Any, trial: ComparisonTrial, color: str) -> None:  # noqa: ANN401
     if trial.fault is None:
         return
     line = {"color": color, "linewidth": 1.3, "alpha": 0.85}

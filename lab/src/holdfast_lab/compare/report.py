@@ -8,14 +8,14 @@ from holdfast_lab.compare.document import Bullets, Code, Heading, Paragraph, Par
 from holdfast_lab.compare.figures import BIN_S
 from holdfast_lab.compare.findings import findings
 from holdfast_lab.compare.load_client import POLL_FIRST_S, POLL_GROWTH, POLL_MAX_S
-from holdfast_lab.compare.results import RAW, RESULTS, Results
+from holdfast_lab.compare.results import RAW, RESULTS, ComparisonResults
 from holdfast_lab.compare.topologies import TOPOLOGIES
 
 TITLE = "Topologies compared"
 _STYLE = Path(__file__).with_name("report.css")
 
 
-def write(results: Results, folder: Path) -> None:
+def write(results: ComparisonResults, folder: Path) -> None:
     """Write `report.md` with plots as files, and `report.html` with inline plots."""
     from holdfast_lab.compare.plots import pictures  # noqa: PLC0415 - it needs matplotlib
 
@@ -27,7 +27,7 @@ def write(results: Results, folder: Path) -> None:
     (folder / "report.html").write_text(page(TITLE, parts, _STYLE.read_text()))
 
 
-def compose(results: Results, pictures: Sequence[Picture]) -> list[Part]:
+def compose(results: ComparisonResults, pictures: Sequence[Picture]) -> list[Part]:
     """All parts of the report, in order."""
     return [
         Heading(1, TITLE),
@@ -49,7 +49,7 @@ def _about(name: str) -> str:
     return f"**{name}**: {topology.title}; ingress: {topology.ingress}; in the fault, {topology.fault} is killed"
 
 
-def _findings(results: Results) -> list[Part]:
+def _findings(results: ComparisonResults) -> list[Part]:
     parts: list[Part] = []
     for heading, sentences in findings(results).items():
         parts += [Heading(3, heading), Bullets(sentences)]
@@ -69,7 +69,7 @@ def _pictures(pictures: Sequence[Picture]) -> list[Part]:
     return parts
 
 
-def _tables(results: Results) -> list[Part]:
+def _tables(results: ComparisonResults) -> list[Part]:
     return [
         Heading(2, "Throughput"),
         Paragraph(
@@ -103,7 +103,7 @@ def _tables(results: Results) -> list[Part]:
     ]
 
 
-def _method(results: Results) -> list[str]:
+def _method(results: ComparisonResults) -> list[str]:
     plan = results.plan
     text = _METHOD.format(
         runs=plan.runs,

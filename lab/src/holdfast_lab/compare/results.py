@@ -6,25 +6,25 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import FailedPreconditionError
-from holdfast_lab.compare.figures import Trial
+from holdfast_lab.compare.figures import ComparisonTrial
 from holdfast_lab.compare.messages import Messages
 from holdfast_lab.compare.records import Packed
 from holdfast_lab.compare.trial import Measured
-from holdfast_lab.compare.workloads import Plan, Workload
+from holdfast_lab.compare.workloads import ComparisonPlan, Workload
 
 RESULTS = "results.json"
 RAW = "raw"
 
 
-class Results(msgspec.Struct, frozen=True):
+class ComparisonResults(msgspec.Struct, frozen=True):
     """The plan, the machine, and the figures."""
 
-    plan: Plan
+    plan: ComparisonPlan
     facts: dict[str, str]
-    trials: list[Trial]
+    trials: list[ComparisonTrial]
     messages: list[Messages] = []
 
-    def of(self, topology: str, workload: str) -> list[Trial]:
+    def of(self, topology: str, workload: str) -> list[ComparisonTrial]:
         """The successful trials of one topology and workload."""
         return [one for one in self.trials if (one.topology, one.workload) == (topology, workload) and one.is_good]
 
@@ -44,16 +44,16 @@ class RawTrial(msgspec.Struct, frozen=True):
     rows: Packed
 
 
-def keep(results: Results, folder: Path) -> None:
+def keep(results: ComparisonResults, folder: Path) -> None:
     """Write the figures."""
     text = msgspec.json.format(msgspec.json.encode(results), indent=1)
     (folder / RESULTS).write_bytes(text)
 
 
-def load(folder: Path) -> Results:
+def load(folder: Path) -> ComparisonResults:
     """Read the figures."""
     try:
-        return msgspec.json.decode((folder / RESULTS).read_bytes(), type=Results)
+        return msgspec.json.decode((folder / RESULTS).read_bytes(), type=ComparisonResults)
     except (OSError, msgspec.MsgspecError) as error:
         raise FailedPreconditionError(f"{folder / RESULTS} must be the results of a comparison: {error}") from error
 

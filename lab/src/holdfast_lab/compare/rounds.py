@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from holdfast_lab.compare.figures import Trial, figures
+from holdfast_lab.compare.figures import ComparisonTrial, figures
 from holdfast_lab.compare.idle_wait import QUIET_S, quieten
 from holdfast_lab.compare.messages import Messages, count_messages
-from holdfast_lab.compare.results import Results, keep_raw
+from holdfast_lab.compare.results import ComparisonResults, keep_raw
 from holdfast_lab.compare.topologies import TOPOLOGIES, Started, Topology, TopologyError, started
 from holdfast_lab.compare.trial import TrialError, run_trial
-from holdfast_lab.compare.workloads import Plan, Workload
+from holdfast_lab.compare.workloads import ComparisonPlan, Workload
 
 #: Called after every step with its number, the number of steps, and a line about it.
 Tell = Callable[[int, int, str], None]
@@ -19,27 +19,29 @@ Tell = Callable[[int, int, str], None]
 class Comparison:
     """The run of one plan."""
 
-    def __init__(self, plan: Plan, folder: Path, tell: Tell, table: Mapping[str, Topology] = TOPOLOGIES) -> None:
+    def __init__(
+        self, plan: ComparisonPlan, folder: Path, tell: Tell, table: Mapping[str, Topology] = TOPOLOGIES
+    ) -> None:
         self._plan = plan
         self._table = table
         self._folder = folder
         self._tell = tell
-        self._trials: list[Trial] = []
+        self._trials: list[ComparisonTrial] = []
         counts = len(plan.topologies) if plan.counted_jobs else 0
         self._steps = plan.runs * len(plan.topologies) * len(plan.workloads) + counts
         self._step = 0
 
-    async def run(self, facts: dict[str, str]) -> Results:
+    async def run(self, facts: dict[str, str]) -> ComparisonResults:
         """Run everything; a failed trial is a refusal in the results and does not end the comparison."""
         for run, group, topology in self._plan.turns():
             await self._turn(run, group, topology)
         messages = [await self._count(name) for name in self._plan.topologies] if self._plan.counted_jobs else []
-        return Results(self._plan, facts, self._trials, messages)
+        return ComparisonResults(self._plan, facts, self._trials, messages)
 
     async def _turn(self, run: int, group: tuple[Workload, ...], name: str) -> None:
         """Run one group of workloads on new processes."""
         left = list(group)
-        done: list[Trial] = []
+        done: list[ComparisonTrial] = []
         try:
             async with started(self._table[name]) as running:
                 while left:
@@ -52,12 +54,12 @@ class Comparison:
                 done[-1].troubles.extend(troubles)
         except (TopologyError, TrialError) as error:
             for workload in left:
-                refused = Trial(topology=name, workload=workload.name, run=run, refusal=str(error))
+                refused = ComparisonTrial(topology=name, workload=workload.name, run=run, refusal=str(error))
                 done.append(refused)
                 self._say(f"run {run + 1}: {name}, {workload.name}: REFUSED: {error}")
         self._trials += done
 
-    async def _trial(self, run: int, workload: Workload, running: Started) -> Trial:
+    async def _trial(self, run: int, workload: Workload, running: Started) -> ComparisonTrial:
         name = running.topology.name
         seed = self._plan.seed + 1_000 * run
         measured = await run_trial(running, workload, seed=seed, clients=self._plan.clients)
@@ -82,7 +84,7 @@ async def _wait_for_quiet(running: Started) -> None:
         raise TrialError(f"jobs of the workload before were not over after {QUIET_S:g} s")
 
 
-def _shown(trial: Trial) -> str:
+def _shown(trial: ComparisonTrial) -> str:
     rate = f"{trial.requests_per_s:,.0f} req/s"
     jobs = f", {trial.jobs_per_s:,.0f} jobs/s" if trial.submit_done else ""
     errors = f", {sum(trial.errors.values())} errors" if trial.errors else ""

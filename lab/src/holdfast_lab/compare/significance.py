@@ -7,14 +7,14 @@ from enum import Enum
 
 import msgspec
 
-from holdfast_lab.compare.figures import Spread, Trial
-from holdfast_lab.compare.results import Results
+from holdfast_lab.compare.figures import ComparisonTrial, Spread
+from holdfast_lab.compare.results import ComparisonResults
 from holdfast_lab.compare.workloads import RUNS_MIN, Workload
 
 #: Findings name trials in which a larger share of the requests failed.
 ERROR_SHARE_MAX = 0.01
 
-Read = Callable[[Trial], float | None]
+Read = Callable[[ComparisonTrial], float | None]
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Metric(msgspec.Struct, frozen=True):
     better: str = "better than"
 
 
-class Verdict(Enum):
+class ComparisonVerdict(Enum):
     """The result of a comparison."""
 
     FIRST = "first"
@@ -39,28 +39,28 @@ class Verdict(Enum):
     TOO_FEW = "too few runs"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ComparisonOutcome(msgspec.Struct, frozen=True):
     """Two topologies in one workload, by one metric."""
 
     workload: str
     first: list[float]
     second: list[float]
-    verdict: Verdict
+    verdict: ComparisonVerdict
     #: The ratio of the larger median to the smaller.
     factor: float = 1.0
     #: Whether too many requests of either failed.
     has_errors: bool = False
 
 
-def verdict(first: Sequence[float], second: Sequence[float], *, is_more_better: bool) -> Verdict:
+def verdict(first: Sequence[float], second: Sequence[float], *, is_more_better: bool) -> ComparisonVerdict:
     """The result for the values of each run."""
     if min(len(first), len(second)) < RUNS_MIN:
-        return Verdict.TOO_FEW
+        return ComparisonVerdict.TOO_FEW
     if min(first) > max(second):
-        return Verdict.FIRST if is_more_better else Verdict.SECOND
+        return ComparisonVerdict.FIRST if is_more_better else ComparisonVerdict.SECOND
     if min(second) > max(first):
-        return Verdict.SECOND if is_more_better else Verdict.FIRST
-    return Verdict.NO_DIFFERENCE
+        return ComparisonVerdict.SECOND if is_more_better else ComparisonVerdict.FIRST
+    return ComparisonVerdict.NO_DIFFERENCE
 
 
 def factor(first: Sequence[float], second: Sequence[float]) -> float:
@@ -76,7 +76,7 @@ def chance(runs: int) -> float:
     return 2 / math.comb(2 * runs, runs)
 
 
-def outcomes(results: Results, metric: Metric, first: str, second: str) -> list[Outcome]:
+def outcomes(results: ComparisonResults, metric: Metric, first: str, second: str) -> list[ComparisonOutcome]:
     """The outcome of each workload in which the metric has a meaning and a value."""
     found = []
     for workload in results.plan.workloads:
@@ -85,17 +85,17 @@ def outcomes(results: Results, metric: Metric, first: str, second: str) -> list[
             if ours or theirs:
                 result = verdict(ours, theirs, is_more_better=metric.is_more_better)
                 shaky = any(has_errors(results, name, workload.name) for name in (first, second))
-                found.append(Outcome(workload.name, ours, theirs, result, factor(ours, theirs), shaky))
+                found.append(ComparisonOutcome(workload.name, ours, theirs, result, factor(ours, theirs), shaky))
     return found
 
 
-def values(results: Results, metric: Metric, topology: str, workload: str) -> list[float]:
+def values(results: ComparisonResults, metric: Metric, topology: str, workload: str) -> list[float]:
     """One value for each successful trial."""
     read = (metric.read(trial) for trial in results.of(topology, workload))
     return [value for value in read if value is not None]
 
 
-def has_errors(results: Results, topology: str, workload: str) -> bool:
+def has_errors(results: ComparisonResults, topology: str, workload: str) -> bool:
     """Whether more than a small share of the requests failed."""
     trials = results.of(topology, workload)
     asked = sum(trial.asked for trial in trials)
@@ -130,7 +130,7 @@ def _is_steady(workload: Workload) -> bool:
     return not workload.has_fault
 
 
-def _cpu_ms_per_unit(trial: Trial) -> float | None:
+def _cpu_ms_per_unit(trial: ComparisonTrial) -> float | None:
     """CPU milliseconds of a job where jobs are followed, else of a request."""
     rate = trial.jobs_per_s if trial.submit_done else trial.requests_per_s
     return 1_000 * trial.cpu_s / (rate * trial.duration_s) if rate else None

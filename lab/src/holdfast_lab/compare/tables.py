@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from holdfast_lab.compare.document import Table
-from holdfast_lab.compare.figures import Spread, Trial
+from holdfast_lab.compare.figures import ComparisonTrial, Spread
 from holdfast_lab.compare.messages import short
-from holdfast_lab.compare.results import Results
+from holdfast_lab.compare.results import ComparisonResults
 from holdfast_lab.compare.significance import METRICS
 from holdfast_lab.compare.workloads import LIST, METHODS, PRIMARY
 from holdfast_lab.measure.numbers import ABSENT, cell, number, spanned
@@ -18,7 +18,7 @@ _SHARES: tuple[tuple[str, Callable[[Spread], float]], ...] = (
 )
 
 
-def throughput(results: Results) -> Table:
+def throughput(results: ComparisonResults) -> Table:
     """Requests and jobs per second, a row for each workload."""
     names = results.plan.topologies
     header = ["workload", *(f"{name}, req/s" for name in names), *(f"{name}, jobs/s" for name in names)]
@@ -36,33 +36,33 @@ def throughput(results: Results) -> Table:
     return Table(header, rows)
 
 
-def submit_done(results: Results) -> Table:
+def submit_done(results: ComparisonResults) -> Table:
     """The time from the intended start of a submit to the end of its job."""
     life = [workload.name for workload in results.plan.workloads if workload.is_life_cycle]
     return _percentiles(results, [(name, "") for name in life], lambda trial, _: trial.submit_done)
 
 
-def latencies(results: Results) -> Table:
+def latencies(results: ComparisonResults) -> Table:
     """Latencies of each primary method in each workload."""
     return _percentiles(results, _cells(results, [METHODS[number] for number in PRIMARY]), _of_method)
 
 
-def listing(results: Results) -> Table:
+def listing(results: ComparisonResults) -> Table:
     """Latencies of ListJobs."""
     return _percentiles(results, _cells(results, [METHODS[LIST]]), _of_method)
 
 
-def _cells(results: Results, methods: Iterable[str]) -> list[tuple[str, str]]:
+def _cells(results: ComparisonResults, methods: Iterable[str]) -> list[tuple[str, str]]:
     chosen = list(methods)
     return [(workload.name, method) for workload in results.plan.workloads for method in chosen]
 
 
-def _of_method(trial: Trial, method: str) -> Spread | None:
+def _of_method(trial: ComparisonTrial, method: str) -> Spread | None:
     return trial.methods[method].latency if method in trial.methods else None
 
 
 def _percentiles(
-    results: Results, cells: Iterable[tuple[str, str]], take: Callable[[Trial, str], Spread | None]
+    results: ComparisonResults, cells: Iterable[tuple[str, str]], take: Callable[[ComparisonTrial, str], Spread | None]
 ) -> Table:
     rows = []
     has_methods = False
@@ -79,7 +79,7 @@ def _percentiles(
     return Table(header, rows, words=3)
 
 
-def usage(results: Results) -> Table:
+def usage(results: ComparisonResults) -> Table:
     """CPU time and memory of each role, over all steady workloads of a run."""
     rows = []
     for topology in results.plan.topologies:
@@ -93,12 +93,12 @@ def usage(results: Results) -> Table:
     return Table(header, sorted(rows, key=lambda row: _order(results, row)), words=3)
 
 
-def _order(results: Results, row: list[str]) -> tuple[int, int]:
+def _order(results: ComparisonResults, row: list[str]) -> tuple[int, int]:
     workloads = [workload.name for workload in results.plan.workloads]
     return workloads.index(row[0]), results.plan.topologies.index(row[1])
 
 
-def _used(trials: Iterable[Trial], role: str) -> list[str]:
+def _used(trials: Iterable[ComparisonTrial], role: str) -> list[str]:
     ours = [(trial.usage[role], trial.duration_s) for trial in trials if role in trial.usage]
     return [
         spanned([float(one.processes) for one, _ in ours]),
@@ -107,7 +107,7 @@ def _used(trials: Iterable[Trial], role: str) -> list[str]:
     ]
 
 
-def costs(results: Results) -> Table:
+def costs(results: ComparisonResults) -> Table:
     """CPU time per unit of work, and memory, of all processes together."""
     chosen = [metric for metric in METRICS if metric.key in {"cpu", "memory"}]
     names = results.plan.topologies
@@ -127,7 +127,7 @@ def costs(results: Results) -> Table:
     return Table(header, rows)
 
 
-def messages(results: Results) -> Table:
+def messages(results: ComparisonResults) -> Table:
     """Messages received and sent for a job, by method."""
     rows = []
     for one in results.messages:
@@ -139,7 +139,7 @@ def messages(results: Results) -> Table:
     return Table(["topology", "method", "messages per job"], rows, words=2)
 
 
-def errors(results: Results) -> Table:
+def errors(results: ComparisonResults) -> Table:
     """Failed requests, and jobs without a known end."""
     rows = []
     for topology in results.plan.topologies:

@@ -22,7 +22,7 @@ _LOOK_S = 0.5
 _NS = 1_000_000_000
 
 
-class Fault(msgspec.Struct, frozen=True):
+class ProcessKill(msgspec.Struct, frozen=True):
     """The killed process, and when on the monotonic clock."""
 
     role: str
@@ -46,7 +46,7 @@ class Measured(msgspec.Struct, frozen=True):
     begin: int
     end: int
     costs: Costs
-    fault: Fault | None = None
+    fault: ProcessKill | None = None
 
 
 class TrialError(Exception):
@@ -118,7 +118,7 @@ async def _records(client: asyncio.subprocess.Process, workload: Workload) -> Pa
 
 async def _watch(
     started: Started, workload: Workload, clients: list[int], begin: int, end: int
-) -> tuple[Costs, Fault | None]:
+) -> tuple[Costs, ProcessKill | None]:
     """Read the meters during the window; kill a process half-way if the workload has a fault."""
     meter = Meter(started.pid, started.topology.role)
     await _until(begin)
@@ -140,14 +140,14 @@ async def _watch(
     return Costs(usage, clients_s, max(0.0, others_s)), fault
 
 
-def _strike(meter: Meter, role: str) -> Fault:
+def _strike(meter: Meter, role: str) -> ProcessKill:
     """Kill the newest process of this role."""
     pids = meter.pids(role)
     if not pids:
         raise TrialError(f"there is no process of the role {role} to be killed")
     pid = max(pids)
     os.kill(pid, signal.SIGKILL)
-    return Fault(role, pid, time.monotonic_ns())
+    return ProcessKill(role, pid, time.monotonic_ns())
 
 
 async def _until(moment: int) -> None:

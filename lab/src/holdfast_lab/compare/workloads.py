@@ -58,7 +58,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return not self.mix
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ComparisonPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Topologies, workloads and the number of runs."""
 
     topologies: tuple[str, ...]
@@ -149,7 +149,7 @@ def full_groups() -> tuple[tuple[Workload, ...], ...]:
     return tuple((workload,) for workload in (*grid, *others))
 
 
-def seconds_of(plan: Plan, start_s: float = 5.0) -> float:
+def seconds_of(plan: ComparisonPlan, start_s: float = 5.0) -> float:
     """The approximate duration of a plan; `start_s` is the time to start and end the processes of a topology."""
     loads = sum(workload.duration_s + workload.warm_up_s + 1.0 for workload in plan.workloads)
     counting = len(plan.topologies) * (start_s + 3.0) if plan.counted_jobs else 0.0

@@ -13,7 +13,7 @@ from rich.table import Table
 from holdfast import JobView
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import TERMINAL
-from holdfast_lab.demo.plan import Group, Plan, all_jobs, ended
+from holdfast_lab.demo.plan import DemoPlan, Group, all_jobs, ended
 
 _LINE_EVERY_S = 1.0
 
@@ -31,7 +31,7 @@ class Display(Protocol):
 
 
 @contextmanager
-def display(console: Console, plan: Plan) -> Iterator[Display]:
+def display(console: Console, plan: DemoPlan) -> Iterator[Display]:
     """Bars on a terminal, else lines."""
     if not console.is_terminal:
         yield Lines(console, plan.groups)

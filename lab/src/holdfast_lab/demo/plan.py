@@ -22,7 +22,7 @@ class Group(msgspec.Struct, frozen=True):
     expected: State = State.DONE
 
 
-class Plan(msgspec.Struct, frozen=True):
+class DemoPlan(msgspec.Struct, frozen=True):
     """All groups, and the jobs whose details the demo shows."""
 
     groups: list[Group]
@@ -32,7 +32,7 @@ class Plan(msgspec.Struct, frozen=True):
     canceled: Job[str]
 
 
-def submit(folder: Path) -> Plan:
+def submit(folder: Path) -> DemoPlan:
     """Submit all jobs; they are durable when this returns."""
     app.pause("nightly", "nothing runs by day")
     recovered, failing, canceled = backup.submit(60), invoice.submit(total=90, items=0), report.submit("Monday")
@@ -49,10 +49,10 @@ def submit(folder: Path) -> Plan:
         Group("invoice", "fails for good", [failing], State.FAILED),
         Group("report", "canceled", [canceled], State.CANCELED),
     ]
-    return Plan(groups, recovered, retried, failing, canceled)
+    return DemoPlan(groups, recovered, retried, failing, canceled)
 
 
-def problems(plan: Plan, views: Mapping[str, JobView], killed: str) -> list[str]:
+def problems(plan: DemoPlan, views: Mapping[str, JobView], killed: str) -> list[str]:
     """A sentence for each job that did not end as required."""
     wrong = [
         f"a job of {group.name} ended {views[job.id].state.name}, not {group.expected.name}"

@@ -32,7 +32,9 @@ def run(console: Console, folder: Path) -> list[str]:
 
 
 class _Show:
-    def __init__(self, console: Console, submitted: plan.Plan, processes: Mapping[str, subprocess.Popen[str]]) -> None:
+    def __init__(
+        self, console: Console, submitted: plan.DemoPlan, processes: Mapping[str, subprocess.Popen[str]]
+    ) -> None:
         self._console = console
         self._plan = submitted
         self._processes = processes
@@ -86,7 +88,7 @@ def _permille(view: JobView) -> int:
     return view.progress.permille if view.state == State.RUNNING and view.progress else -1
 
 
-def _traceback(submitted: plan.Plan) -> str:
+def _traceback(submitted: plan.DemoPlan) -> str:
     try:
         submitted.failing.result(timeout_s=1)
     except JobFailedError as error:

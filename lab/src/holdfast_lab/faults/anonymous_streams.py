@@ -27,7 +27,7 @@ PATHS = {
 }
 
 
-class Figures(msgspec.Struct, frozen=True):
+class StreamFigures(msgspec.Struct, frozen=True):
     """The figures of one attack."""
 
     call: str
@@ -49,7 +49,7 @@ class Figures(msgspec.Struct, frozen=True):
         return self.sent_bytes, self.before_bytes, self.added_bytes
 
 
-def attack(server: ServerProcess, call: str, *, streams: int, body_bytes: int, connections: int = 1) -> Figures:
+def attack(server: ServerProcess, call: str, *, streams: int, body_bytes: int, connections: int = 1) -> StreamFigures:
     """Opens `streams` calls on each of the connections; returns when the server takes no more."""
     before = resident_bytes(server.pid)
     attackers = [Http2Attacker(*server.place) for _ in range(connections)]
@@ -59,7 +59,7 @@ def attack(server: ServerProcess, call: str, *, streams: int, body_bytes: int, c
             thread.start()
         for thread in threads:
             thread.join()
-        return Figures(
+        return StreamFigures(
             call=call,
             connections=connections,
             streams=sum(one.opened for one in attackers),

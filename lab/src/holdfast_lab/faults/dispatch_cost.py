@@ -38,7 +38,7 @@ _HOUR_MS = 3_600_000
 _LEASE_MS = 60_000
 
 
-class _Timer:
+class _IdleTimer:
     """A timer that never fires: nothing measured here waits for time."""
 
     def cancel(self) -> None:
@@ -62,7 +62,7 @@ class _SteppedClock(SystemClock):
         return SystemClock.steady_ms(self) + self.ahead_ms
 
 
-class Server:
+class TimedServer:
     """A coordinator whose calls run one after the other and are timed."""
 
     def __init__(self, lease_ms: int = _HOUR_MS) -> None:
@@ -83,9 +83,9 @@ class Server:
         """Runs the call in the next round."""
         self._calls.append(call)
 
-    def later(self, _delay_ms: int, _call: Callable[[], None]) -> _Timer:
+    def later(self, _delay_ms: int, _call: Callable[[], None]) -> _IdleTimer:
         """Never runs the call."""
-        return _Timer()
+        return _IdleTimer()
 
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
         """Runs the work in the next round, in place of another thread."""
@@ -169,7 +169,7 @@ class Row(msgspec.Struct, frozen=True):
 
 def idle_workers(count: int, *, is_own_kind: bool) -> Row:
     """Measures single submits while this many workers wait, all alike or each with a queue of its own too."""
-    server = Server()
+    server = TimedServer()
     for number in range(count):
         server.attach(f"w{number}", 1, *(("default", f"own-{number}") if is_own_kind else ()))
     server.settle()
@@ -185,7 +185,7 @@ def idle_workers(count: int, *, is_own_kind: bool) -> Row:
 
 def many_queues(count: int, *, are_named: bool) -> Row:
     """Measures jobs waiting in this many queues when workers attach; then each report frees a slot for the next job."""
-    server = Server()
+    server = TimedServer()
     names = [f"q{number}" for number in range(count)]
     for number in range(max(count, 2 * WORKERS * ROOM)):
         server.submit(f"first-{number}", names[number % count])
@@ -206,7 +206,7 @@ def many_queues(count: int, *, are_named: bool) -> Row:
 
 def together(count: int, what: str) -> Row:
     """Measures the longest turn when this many leases, workers or delayed jobs are due at one instant."""
-    server = Server(_LEASE_MS)
+    server = TimedServer(_LEASE_MS)
     due_ms = server.coordinator.time.now().log_ms + _LEASE_MS if what == "delayed jobs that are due" else 0
     for number in range(count):
         if not due_ms:
@@ -227,7 +227,7 @@ def together(count: int, what: str) -> Row:
     return Row(f"{what} at one instant", 0 if due_ms else count, 1, 0.0, 0.0, server.longest_s * 1e3)
 
 
-def _row(case: str, workers: int, queues: int, submits: list[float], finishes: list[float], server: Server) -> Row:
+def _row(case: str, workers: int, queues: int, submits: list[float], finishes: list[float], server: TimedServer) -> Row:
     return Row(
         case,
         workers,

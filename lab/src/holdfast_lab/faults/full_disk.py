@@ -32,7 +32,7 @@ _LARGE_EVERY, _LARGE_BYTES, _SMALL_BYTES = 4, 100_000, 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class FullDiskPlan:
     """One run. Jobs take `run_s` or `long_s`; the disk is full from `full_at_s` on, for `full_minutes`."""
 
     workers: int = 200
@@ -47,7 +47,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class FullDiskFigures:
     """The result; the work of a job that was executed more than once was partly wasted."""
 
     jobs: int
@@ -61,7 +61,7 @@ class Figures:
     written_while_full_bytes: int
 
 
-class Machine:
+class SimulatedMachine:
     """The ports of the coordinator, on one simulated clock."""
 
     def __init__(self) -> None:
@@ -100,9 +100,9 @@ class Machine:
 class Hour:
     """A coordinator, its workers, and the counters."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: FullDiskPlan) -> None:
         self.plan = plan
-        self.machine = machine = Machine()
+        self.machine = machine = SimulatedMachine()
         self.disk = SimDisk(random.Random(0))
         self.journal = FileJournal.open(self.disk, JournalConfig(), now_ms=0, new_cluster_id=bytes(16))
         self.ledger = Ledger(LedgerConfig())
@@ -118,7 +118,7 @@ class Hour:
         self.coordinator.start()
         self.workers = [Worker(f"worker-{number}", self) for number in range(plan.workers)]
 
-    def run(self) -> Figures:
+    def run(self) -> FullDiskFigures:
         """Runs all phases."""
         plan, machine = self.plan, self.machine
         self._submit(plan.workers * plan.jobs_each)
@@ -131,7 +131,7 @@ class Hour:
         self.disk.faults.free_bytes = None
         while not self._is_over():
             machine.pass_s(plan.run_s)
-        return Figures(
+        return FullDiskFigures(
             jobs=len(self.ledger.book.jobs),
             done=sum(job.state == DONE for job in self.ledger.book.jobs.values()),
             executed_twice=sum(count > 1 for count in self.executed.values()),
@@ -226,14 +226,14 @@ class Worker:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the figures of one run; the exit status is 1 if a job was executed twice."""
-    plan = Plan()
+    plan = FullDiskPlan()
     options = parser(__doc__)
     options.add_argument("--workers", type=int, default=plan.workers)
     options.add_argument("--minutes", type=int, default=plan.full_minutes, help="how long the disk is full")
     options.add_argument("--jobs-each", type=int, default=plan.jobs_each, help="jobs for each worker")
     options.add_argument("--heartbeat-ms", type=int, default=plan.heartbeat_ms)
     given = options.parse_args(arguments)
-    plan = Plan(
+    plan = FullDiskPlan(
         workers=given.workers,
         jobs_each=given.jobs_each,
         full_minutes=given.minutes,

@@ -28,7 +28,7 @@ _PATIENCE_S = 60.0
 _SEGMENT_BYTES = 1 << 20
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The server's figures with the idle connections."""
 
     connections: int
@@ -65,7 +65,7 @@ class _Gauge:
             self.peak = max(self.peak, descriptors(self._server.pid))
 
 
-def measure(count: int) -> Figures:
+def measure(count: int) -> ConnectionFigures:
     """Runs all phases on one server."""
     with ExitStack() as stack:
         server = stack.enter_context(secured_server("--no-http", "--segment-bytes", str(_SEGMENT_BYTES)))
@@ -77,7 +77,7 @@ def measure(count: int) -> Figures:
         gauge = stack.enter_context(_Gauge(server))
         opened = stack.enter_context(idle_crowd(*server.place, count))
         submitted, done, workers = _worked(app, server, stack)
-        return Figures(
+        return ConnectionFigures(
             connections=opened,
             descriptors_before=before,
             descriptors_peak=gauge.peak,

@@ -28,7 +28,7 @@ _BATCH_JOBS = 1_000
 _OPTIONS = ("--segment-bytes", str(4 * _MIB), "--snapshot-bytes", str(1 << 40), "--log-level", "warning")
 
 
-class Figures(msgspec.Struct, frozen=True):
+class MemoryFigures(msgspec.Struct, frozen=True):
     """The figures for one kind of job."""
 
     jobs: int
@@ -63,7 +63,7 @@ def _labelled(number: int) -> pb.NewJob:
     )
 
 
-def measure(count: int, *, is_labelled: bool) -> Figures:
+def measure(count: int, *, is_labelled: bool) -> MemoryFigures:
     """Fill one server and make one snapshot."""
     with holdfast_server(*_OPTIONS) as one, grpc.insecure_channel(one.grpc) as channel:
         empty = resident_bytes(one.pid)
@@ -73,7 +73,7 @@ def measure(count: int, *, is_labelled: bool) -> Figures:
         held = rpc.AdminServiceStub(channel).GetStats(pb.GetStatsRequest()).bytes_held
         server = resident_bytes(one.pid)
         peak = _snapshot_peak(maker_command(str(one.data), held))
-        return Figures(
+        return MemoryFigures(
             jobs=count,
             kind="labels and headers" if is_labelled else "plain",
             server_bytes=server,

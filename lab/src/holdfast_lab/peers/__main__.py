@@ -18,8 +18,8 @@ from holdfast_lab.measure.measures import progress
 from holdfast_lab.peers import redis_server
 from holdfast_lab.peers.plot import draw
 from holdfast_lab.peers.report import markdown, put_between_markers, show
-from holdfast_lab.peers.results import Results, as_json, from_json
-from holdfast_lab.peers.rounds import Plan, run
+from holdfast_lab.peers.results import PeersResults, as_json, from_json
+from holdfast_lab.peers.rounds import PeersPlan, run
 from holdfast_lab.peers.systems import SYSTEMS
 
 _WIDTH = 200
@@ -56,20 +56,20 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measure(arguments: argparse.Namespace) -> Results:
+def measure(arguments: argparse.Namespace) -> PeersResults:
     """The whole run; its results are in the JSON file before anything is shown."""
     versions = []
     if any(SYSTEMS[name].is_on_redis for name in arguments.only):
         redis_server.ensure_installed()
         versions = [f"Redis {redis_server.version()}", f"redis-py {version('redis')}"]
-    plan = Plan(arguments.only, rounds=arguments.rounds, kills=arguments.kills, seconds=arguments.seconds)
+    plan = PeersPlan(arguments.only, rounds=arguments.rounds, kills=arguments.kills, seconds=arguments.seconds)
     results = uvloop.run(run(plan, machine.facts("`make bench-peers`", *versions), progress()))
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_bytes(as_json(results))
     return results
 
 
-def publish(arguments: argparse.Namespace, results: Results) -> None:
+def publish(arguments: argparse.Namespace, results: PeersResults) -> None:
     """Write the plot and the document, if they were asked for."""
     if arguments.plot:
         draw(results, arguments.plot)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 
 from holdfast_lab.measure.drawing import INK, dress, encoded
-from holdfast_lab.peers.results import OWN, Figure, Results, figure_of, figures
+from holdfast_lab.peers.results import OWN, Figure, PeersResults, figure_of, figures
 
 _PANELS = {
     "bulk": "Bulk enqueue\n× echo, more is better",
@@ -23,7 +23,7 @@ _LABELS = {
 _COLORS = {"default": "#8fb0cc", "always": "#2f5d8a", OWN: "#d1662f"}
 
 
-def draw(results: Results, file: Path) -> None:
+def draw(results: PeersResults, file: Path) -> None:
     """Write dots with the spread over the rounds, a panel for each figure."""
     names = list(reversed(results.systems))
     canvas = Canvas(figsize=(12, 1.6 + 0.55 * len(names)), layout="constrained")
@@ -38,7 +38,7 @@ def draw(results: Results, file: Path) -> None:
     file.write_bytes(encoded(canvas, "peers", file.suffix[1:]))
 
 
-def _fill(panel: Any, results: Results, names: list[str], figure: str) -> None:  # noqa: ANN401 - matplotlib's axes
+def _fill(panel: Any, results: PeersResults, names: list[str], figure: str) -> None:  # noqa: ANN401 - matplotlib's axes
     found = figures(results.trials)
     for place, name in enumerate(names):
         for step, mode in enumerate(_modes(found, name, figure)):

@@ -16,7 +16,7 @@ from holdfast_lab.peers.results import (
     TIMES,
     Figure,
     KillTrial,
-    Results,
+    PeersResults,
     figure_of,
     figures,
     ranked,
@@ -40,7 +40,7 @@ Smallest and largest count over the rounds."""
 Rows = list[list[str]]
 
 
-def speed_rows(results: Results, names: Sequence[str]) -> Rows:
+def speed_rows(results: PeersResults, names: Sequence[str]) -> Rows:
     """A row for each system, a column for each of these figures in each mode."""
     found = figures(results.trials)
     return [
@@ -54,7 +54,7 @@ def speed_header(names: Sequence[str]) -> list[str]:
     return ["system", *(f"{FIGURES[figure]}, {mode}" for figure in names for mode in MODES.values())]
 
 
-def kill_rows(results: Results) -> Rows:
+def kill_rows(results: PeersResults) -> Rows:
     """A row for each system: the number of jobs by outcome, over the rounds."""
     return [
         [about.title, *_kill_cells([one for one in results.kills if one.system == name]), about.after_a_kill]
@@ -75,7 +75,7 @@ KILL_HEADER = [
 ]
 
 
-def about_rows(results: Results) -> Rows:
+def about_rows(results: PeersResults) -> Rows:
     """A row for each system: its version and settings."""
     return [[one.title, one.version, one.durability, one.settings] for one in results.systems.values()]
 
@@ -83,7 +83,7 @@ def about_rows(results: Results) -> Rows:
 ABOUT_HEADER = ["system", "version", "durability", "settings: one worker process each"]
 
 
-def leaders(results: Results) -> list[str]:
+def leaders(results: PeersResults) -> list[str]:
     """For each figure and mode the first system, and its lead over the best of the other side, Holdfast or peers."""
     lines = []
     for name, title in FIGURES.items():
@@ -95,7 +95,7 @@ def leaders(results: Results) -> list[str]:
     return lines
 
 
-def markdown(results: Results, plot: str) -> str:
+def markdown(results: PeersResults, plot: str) -> str:
     """The text between the markers."""
     facts = [f"- {name}: {value}" for name, value in results.facts.items()]
     parts = [
@@ -126,7 +126,7 @@ def put_between_markers(document: Path, text: str) -> None:
     document.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
 
 
-def show(results: Results, console: Console) -> None:
+def show(results: PeersResults, console: Console) -> None:
     """Print the tables of figures on a terminal."""
     for title, header, rows in (
         ("Beside the peers: × a bare grpc.aio echo, 64 in flight", speed_header(RATES), speed_rows(results, RATES)),
@@ -157,7 +157,7 @@ def _is_ours(figure: Figure) -> bool:
     return figure.mode == OWN
 
 
-def _comparison(results: Results, first: Figure, rival: Figure) -> str:
+def _comparison(results: PeersResults, first: Figure, rival: Figure) -> str:
     factor = max(first.median, rival.median) / min(first.median, rival.median)
     ours, theirs = (f"{results.systems[one.system].title} ({number(one.median)})" for one in (first, rival))
     overlap = max(min(first.values), min(rival.values)) <= min(max(first.values), max(rival.values))
@@ -165,7 +165,7 @@ def _comparison(results: Results, first: Figure, rival: Figure) -> str:
     return f"**{ours}**, {number(factor)} times as good as {theirs}{caution}"
 
 
-def _rounds(results: Results) -> str:
+def _rounds(results: PeersResults) -> str:
     speeds = 1 + max((trial.round for trial in results.trials), default=-1)
     kills = 1 + max((trial.round for trial in results.kills), default=-1)
     return f"{speeds} of each measure of speed, {kills} of kills"

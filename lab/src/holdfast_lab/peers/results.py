@@ -5,7 +5,7 @@ import statistics
 import msgspec
 
 from holdfast_lab.peers.system import About
-from holdfast_lab.peers.worker_kill import Kill
+from holdfast_lab.peers.worker_kill import KillOutcome
 
 #: The mode of a system that brings its own store.
 OWN = "own"
@@ -20,7 +20,7 @@ RATES = ("bulk", "end_to_end")
 TIMES = ("p50", "p99")
 
 
-class Trial(msgspec.Struct, frozen=True):
+class PeersTrial(msgspec.Struct, frozen=True):
     """One measure of one system in one round, and the yardstick measured around it."""
 
     system: str
@@ -38,16 +38,16 @@ class KillTrial(msgspec.Struct, frozen=True):
 
     system: str
     round: int
-    kill: Kill | None = None
+    kill: KillOutcome | None = None
     error: str = ""
 
 
-class Results(msgspec.Struct, frozen=True):
+class PeersResults(msgspec.Struct, frozen=True):
     """All trials, for programs and for documents."""
 
     facts: dict[str, str]
     systems: dict[str, About]
-    trials: list[Trial]
+    trials: list[PeersTrial]
     kills: list[KillTrial]
 
     @property
@@ -70,7 +70,7 @@ class Figure(msgspec.Struct, frozen=True):
         return statistics.median(self.values)
 
 
-def ratios(trial: Trial) -> dict[str, float]:
+def ratios(trial: PeersTrial) -> dict[str, float]:
     """The trial as multiples of the yardstick: rates to its rate, times to its round trip."""
     if trial.error:
         return {}
@@ -80,7 +80,7 @@ def ratios(trial: Trial) -> dict[str, float]:
     return {name: trial.values["rate"] / trial.echo_rate}
 
 
-def figures(trials: list[Trial]) -> dict[tuple[str, str, str], Figure]:
+def figures(trials: list[PeersTrial]) -> dict[tuple[str, str, str], Figure]:
     """All figures by system, mode and name."""
     values: dict[tuple[str, str, str], list[float]] = {}
     for trial in trials:
@@ -94,14 +94,14 @@ def figure_of(found: dict[tuple[str, str, str], Figure], system: str, mode: str,
     return found.get((system, mode, name)) or found.get((system, OWN, name))
 
 
-def ranked(results: Results, mode: str, name: str) -> list[Figure]:
+def ranked(results: PeersResults, mode: str, name: str) -> list[Figure]:
     """The systems' figures of one name and mode, the best first."""
     found = figures(results.trials)
     row = [figure_of(found, system, mode, name) for system in results.systems]
     return sorted((one for one in row if one), key=lambda one: one.median, reverse=name in RATES)
 
 
-def as_json(results: Results) -> bytes:
+def as_json(results: PeersResults) -> bytes:
     """The results as JSON; the figures are added for readers of the file."""
     rows = [
         msgspec.structs.asdict(figure) | {"median": figure.median, "min": min(figure.values), "max": max(figure.values)}
@@ -110,6 +110,6 @@ def as_json(results: Results) -> bytes:
     return msgspec.json.format(msgspec.json.encode(msgspec.structs.asdict(results) | {"figures": rows}))
 
 
-def from_json(text: bytes) -> Results:
+def from_json(text: bytes) -> PeersResults:
     """Read the output of `as_json`."""
-    return msgspec.json.decode(text, type=Results)
+    return msgspec.json.decode(text, type=PeersResults)

@@ -8,16 +8,16 @@ import msgspec
 from holdfast_lab.measure.processes import ChildError, echo_server, module, output_of
 from holdfast_lab.measure.rounds import Say, orders
 from holdfast_lab.peers.measures import MEASURES
-from holdfast_lab.peers.results import KillTrial, Results, Trial
+from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial
 from holdfast_lab.peers.system import About
-from holdfast_lab.peers.trial import KILL, Told, modes_of
+from holdfast_lab.peers.trial import KILL, TrialOutput, modes_of
 from holdfast_lab.peers.yardstick import CALLS, Yardstick, take
 
 _TRIAL_S = 400
 _KILLS_AT_ONCE = 4
 
 
-class Plan(msgspec.Struct, frozen=True):
+class PeersPlan(msgspec.Struct, frozen=True):
     """What to run."""
 
     systems: list[str]
@@ -28,7 +28,7 @@ class Plan(msgspec.Struct, frozen=True):
     echo_calls: int = CALLS
 
 
-def schedule(plan: Plan) -> Iterator[tuple[int, str, str, str]]:
+def schedule(plan: PeersPlan) -> Iterator[tuple[int, str, str, str]]:
     """Round, measure, system and mode: systems take turns."""
     for number, systems in orders(plan.systems, plan.rounds):
         for measure in MEASURES:
@@ -37,20 +37,20 @@ def schedule(plan: Plan) -> Iterator[tuple[int, str, str, str]]:
                     yield number, measure, system, mode
 
 
-async def run(plan: Plan, facts: dict[str, str], say: Say) -> Results:
+async def run(plan: PeersPlan, facts: dict[str, str], say: Say) -> PeersResults:
     """All trials of speed one by one, then the kills, which mostly wait and so run side by side."""
     abouts: dict[str, About] = {}
     trials = await _speeds(plan, abouts, say)
     kills = await _kills(plan, abouts, say)
-    return Results(facts, {name: abouts[name] for name in plan.systems if name in abouts}, trials, kills)
+    return PeersResults(facts, {name: abouts[name] for name in plan.systems if name in abouts}, trials, kills)
 
 
-async def _speeds(plan: Plan, abouts: dict[str, About], say: Say) -> list[Trial]:
-    trials: list[Trial] = []
+async def _speeds(plan: PeersPlan, abouts: dict[str, About], say: Say) -> list[PeersTrial]:
+    trials: list[PeersTrial] = []
     with echo_server() as address:
         before = await take(address, plan.echo_calls)
         for number, measure, system, mode in schedule(plan):
-            trial = Trial(system, mode, measure, number)
+            trial = PeersTrial(system, mode, measure, number)
             try:
                 told = await _in_process(system, mode, measure, plan.seconds)
             except ChildError as error:
@@ -65,7 +65,7 @@ async def _speeds(plan: Plan, abouts: dict[str, About], say: Say) -> list[Trial]
     return trials
 
 
-def _measured(trial: Trial, told: Told, echo: Yardstick) -> Trial:
+def _measured(trial: PeersTrial, told: TrialOutput, echo: Yardstick) -> PeersTrial:
     return msgspec.structs.replace(trial, values=told.values, echo_rate=echo.rate, echo_ms=echo.round_trip_ms)
 
 
@@ -73,7 +73,7 @@ def _shown(values: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:,.1f}" for name, value in values.items())
 
 
-async def _kills(plan: Plan, abouts: dict[str, About], say: Say) -> list[KillTrial]:
+async def _kills(plan: PeersPlan, abouts: dict[str, About], say: Say) -> list[KillTrial]:
     room = asyncio.Semaphore(_KILLS_AT_ONCE)
 
     async def one(system: str, number: int) -> KillTrial:
@@ -92,6 +92,6 @@ async def _kills(plan: Plan, abouts: dict[str, About], say: Say) -> list[KillTri
     return list(await asyncio.gather(*(one(*pair) for pair in pairs)))
 
 
-async def _in_process(system: str, mode: str, measure: str, seconds: float) -> Told:
+async def _in_process(system: str, mode: str, measure: str, seconds: float) -> TrialOutput:
     command = module("holdfast_lab.peers.trial", system, mode, measure, "--seconds", str(seconds))
-    return msgspec.json.decode((await output_of(command, timeout_s=_TRIAL_S)).splitlines()[-1], type=Told)
+    return msgspec.json.decode((await output_of(command, timeout_s=_TRIAL_S)).splitlines()[-1], type=TrialOutput)

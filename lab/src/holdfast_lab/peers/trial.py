@@ -17,18 +17,18 @@ from holdfast_lab.peers.redis_server import MODES, redis_server
 from holdfast_lab.peers.results import OWN
 from holdfast_lab.peers.system import About, System
 from holdfast_lab.peers.systems import SYSTEMS, load
-from holdfast_lab.peers.worker_kill import JOB_S, Kill, kill_worker
+from holdfast_lab.peers.worker_kill import JOB_S, KillOutcome, kill_worker
 
 KILL = "kill"
 _LOG_BYTES = 2_000
 
 
-class Told(msgspec.Struct, frozen=True):
+class TrialOutput(msgspec.Struct, frozen=True):
     """The output of a trial."""
 
     about: About
     values: dict[str, float] = {}
-    kill: Kill | None = None
+    kill: KillOutcome | None = None
 
 
 def modes_of(name: str) -> list[str]:
@@ -48,15 +48,15 @@ def system_at(name: str, mode: str, folder: Path) -> Iterator[System]:
         yield system
 
 
-def run(name: str, mode: str, measure: str, seconds: float) -> Told:
+def run(name: str, mode: str, measure: str, seconds: float) -> TrialOutput:
     """The trial, in a temporary folder; if it fails, the ends of all logs are printed."""
     with tempfile.TemporaryDirectory(prefix="holdfast-peers-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)
         try:
             with system_at(name, mode, folder) as system:
                 if measure == KILL:
-                    return Told(system.about, kill=kill_worker(system, job_s=min(seconds, JOB_S)))
-                return Told(system.about, values=MEASURES[measure](system, seconds))
+                    return TrialOutput(system.about, kill=kill_worker(system, job_s=min(seconds, JOB_S)))
+                return TrialOutput(system.about, values=MEASURES[measure](system, seconds))
         except BaseException:
             _show_logs(folder)
             raise

@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True):
     session: int
 
 
-class Kill(msgspec.Struct, frozen=True):
+class KillOutcome(msgspec.Struct, frozen=True):
     """The number of jobs by outcome, `waited_s` after the kill."""
 
     jobs: int
@@ -45,7 +45,7 @@ class Kill(msgspec.Struct, frozen=True):
         return max(0, self.jobs - self.finished - self.kept)
 
 
-def kill_worker(system: System, jobs: int = JOBS, job_s: float = JOB_S, cap_s: float = CAP_S) -> Kill:
+def kill_worker(system: System, jobs: int = JOBS, job_s: float = JOB_S, cap_s: float = CAP_S) -> KillOutcome:
     """Kill one of two workers during its first jobs, and wait at most `cap_s` until all jobs have finished."""
     command = system.worker_command()
     with worker(command, "victim") as victim, worker(command, "second"):
@@ -68,11 +68,11 @@ def read_records(folder: Path | None = None) -> list[Record]:
     return [Record(what, int(index), int(session)) for what, index, session in (line.split() for line in lines)]
 
 
-def summary(records: list[Record], jobs: int, running: int, kept: int, waited_s: float) -> Kill:
+def summary(records: list[Record], jobs: int, running: int, kept: int, waited_s: float) -> KillOutcome:
     """Count the records of the jobs."""
     starts = Counter(record.index for record in records if record.what == "start" and record.index >= 0)
     ends = _ends(records)
-    return Kill(
+    return KillOutcome(
         jobs=jobs,
         running=running,
         finished=len(ends),

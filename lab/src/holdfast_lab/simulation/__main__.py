@@ -11,9 +11,9 @@ import msgspec
 from holdfast_lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, RuleResult, keep
 from holdfast_lab.simulation import regressions
 from holdfast_lab.simulation.minimiser import minimise
-from holdfast_lab.simulation.runner import EVENTS_DEFAULT, Sweep, Tally, run_seed
+from holdfast_lab.simulation.runner import EVENTS_DEFAULT, Sweep, SweepTally, run_seed
 from holdfast_lab.simulation.swarm import draw
-from holdfast_lab.simulation.world import Outcome
+from holdfast_lab.simulation.world import RunOutcome
 
 REGRESSIONS = Path("tests/simulation/regressions.txt")
 _PROGRESS_S = 5.0
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     campaign = Campaign("simulation")
     if options.seed is not None:
         outcome = _replay(options.seed, options.events)
-        tally = Tally()
+        tally = SweepTally()
         tally.add(outcome)
         _keep(options, campaign, tally, [options.seed])
         return 1 if outcome.failure else 0
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         # New seeds each time, from the clock of this machine; the run itself never reads it.
         outcomes = search.until(started + options.minutes * 60, time.time_ns() // 1_000_000 % 1_000_000_000)
-    tally, shown, status, seeds = Tally(), started, 0, list[int]()
+    tally, shown, status, seeds = SweepTally(), started, 0, list[int]()
     try:
         for outcome in outcomes:
             tally.add(outcome)
@@ -101,7 +101,7 @@ def _count(text: str) -> int:
     return count
 
 
-def _replay(seed: int, events: int) -> Outcome:
+def _replay(seed: int, events: int) -> RunOutcome:
     started = time.process_time()
     outcome = run_seed(seed, events)
     took_s = time.process_time() - started
@@ -119,7 +119,7 @@ def _replay(seed: int, events: int) -> Outcome:
     return outcome
 
 
-def _explain(outcome: Outcome) -> None:
+def _explain(outcome: RunOutcome) -> None:
     print(f"SEED={outcome.settings.seed}")
     print(f"broken: {outcome.failure}")
     print(f"after {outcome.steps} events, {outcome.simulated_ms} simulated ms; the last of them:")
@@ -128,7 +128,7 @@ def _explain(outcome: Outcome) -> None:
     print(f"  {outcome.settings.describe()}", flush=True)
 
 
-def _record(outcome: Outcome, events: int) -> None:
+def _record(outcome: RunOutcome, events: int) -> None:
     print("minimising ...", flush=True)
     smallest = minimise(outcome)
     line = regressions.line_of(smallest, draw(outcome.settings.seed, events))
@@ -137,13 +137,13 @@ def _record(outcome: Outcome, events: int) -> None:
         print(f"added to {REGRESSIONS}")
 
 
-def _keep(options: argparse.Namespace, campaign: Campaign, tally: Tally, seeds: list[int]) -> None:
+def _keep(options: argparse.Namespace, campaign: Campaign, tally: SweepTally, seeds: list[int]) -> None:
     """Writes the evidence of a sweep if a folder was given and a seed was run."""
     if options.evidence is not None and seeds:
         print(f"evidence: {keep(options.evidence, _evidence(campaign, tally, seeds, options.events))}")
 
 
-def _evidence(campaign: Campaign, tally: Tally, seeds: list[int], events: int) -> Evidence:
+def _evidence(campaign: Campaign, tally: SweepTally, seeds: list[int], events: int) -> Evidence:
     """Returns the evidence of a sweep; its verdict is unknown if an operation or a fault never happened."""
     first, last, missing = min(seeds), max(seeds), tally.missing()
     findings = [f"seed {one.settings.seed}: {one.failure}" for one in tally.failed]
@@ -161,7 +161,7 @@ def _evidence(campaign: Campaign, tally: Tally, seeds: list[int], events: int) -
     )
 
 
-def _progress(tally: Tally, seconds: float, jobs: int) -> str:
+def _progress(tally: SweepTally, seconds: float, jobs: int) -> str:
     rate, missing = tally.steps / max(seconds, 0.001) / jobs, len(tally.missing())
     return (
         f"{tally.seeds} seeds, {tally.steps:,} events, {rate:,.0f} events/s per core,"

@@ -13,8 +13,8 @@ from holdfast.ledger.coordinator import CommandLane
 from holdfast_lab.simulation.claims import Claims, JobSeen, PageSeen
 from holdfast_lab.simulation.jobs import POISON
 from holdfast_lab.simulation.network import Network
-from holdfast_lab.simulation.server import Server
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.server import SimulatedServer
+from holdfast_lab.simulation.swarm import SwarmSettings
 
 _TIMEOUT_US = 700_000
 _TRIES = 6
@@ -30,7 +30,7 @@ _RUSH = 25
 _BACKLOG_MAX = 80
 
 
-class Order:
+class SimulatedSubmit:
     """One submit; each try gets new ids, as from a gateway, unless the client made them."""
 
     __slots__ = ("jobs", "templates")
@@ -57,10 +57,12 @@ class Order:
         return self.are_ids_given or any(job.extra for job in self.jobs)
 
 
-class Client:
+class SimulatedClient:
     """One caller, one request at a time."""
 
-    def __init__(self, name: str, net: Network, claims: Claims, settings: Settings, templates: list[Template]) -> None:
+    def __init__(
+        self, name: str, net: Network, claims: Claims, settings: SwarmSettings, templates: list[Template]
+    ) -> None:
         self.name = name
         self._net = net
         self._claims = claims
@@ -68,7 +70,7 @@ class Client:
         self._templates = templates
         self._rng = random.Random(f"{name}/{settings.seed}")
         self._ids: list[str] = []
-        self._used: list[Order] = []
+        self._used: list[SimulatedSubmit] = []
         self._number = 0
         self._minted = 0
         self._rush = 0
@@ -105,7 +107,7 @@ class Client:
     def _ask(
         self,
         what: str,
-        send: Callable[[Server, Callable[[object], None]], None],
+        send: Callable[[SimulatedServer, Callable[[object], None]], None],
         judge: Callable[[object], None],
         hear: Callable[[object], None],
         again: Callable[[], None] | None = None,
@@ -136,7 +138,7 @@ class Client:
             jobs = [structs.replace(job, id=uuid4(self._rng.randbytes(16))) for job in jobs]
         if count > 1 and (jobs[0].extra or jobs[0].id) and self._rng.random() < 0.1:  # noqa: PLR2004 - a key twice in one batch
             jobs[-1] = jobs[0]
-        self._send_order(Order(self._templates, jobs))
+        self._send_order(SimulatedSubmit(self._templates, jobs))
 
     def _new_job(self, template: int) -> NewJob:
         rng, self._number = self._rng, self._number + 1
@@ -154,8 +156,8 @@ class Client:
         self._minted += 1
         return f"{self.name}-{self._minted}"
 
-    def _send_order(self, order: Order, tries: int = _TRIES) -> None:
-        def send(server: Server, done: Callable[[object], None]) -> None:
+    def _send_order(self, order: SimulatedSubmit, tries: int = _TRIES) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             command = order.command(self._mint)
 
             def judged(reply: object) -> None:
@@ -181,7 +183,7 @@ class Client:
 
         self._ask("submit", send, _ignore, hear, again)
 
-    def _keep(self, order: Order, reply: object) -> None:
+    def _keep(self, order: SimulatedSubmit, reply: object) -> None:
         if isinstance(reply, Submitted):
             self._ids = [*self._ids, *filter(None, reply.job_ids)][-_IDS_KEPT:]
             if order.is_repeatable:
@@ -203,7 +205,7 @@ class Client:
         jobs = [
             structs.replace(job, payload=job.payload + b"!") for job in order.jobs if job.extra or order.are_ids_given
         ]
-        self._send_order(Order(order.templates, jobs), tries=1)
+        self._send_order(SimulatedSubmit(order.templates, jobs), tries=1)
 
     # -- reading and canceling
 
@@ -217,7 +219,7 @@ class Client:
     def _get(self) -> None:
         job_id = self._some_id()
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.read(CommandLane.SUBMIT, lambda ledger, _: JobSeen(ledger, job_id), done)
 
         self._ask("get", send, self._claims.saw_job, self._go_on)
@@ -227,7 +229,7 @@ class Client:
         states = frozenset(rng.sample(range(1, 6), rng.randint(0, 3)))
         offset, size, newest_first = rng.choice([0, 0, 3, 40]), rng.randint(1, 30), rng.random() < 0.5  # noqa: PLR2004
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.read(
                 CommandLane.LIST,
                 lambda ledger, _: PageSeen(ledger, states, offset, size, newest_first=newest_first),
@@ -239,7 +241,7 @@ class Client:
     def _cancel(self) -> None:
         job_id = self._some_id()
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.call(CommandLane.SUBMIT, commands.Cancel(job_id, "not needed"), done)
 
         self._ask("cancel", send, lambda reply: self._claims.canceled_reply(job_id, reply), self._go_on)

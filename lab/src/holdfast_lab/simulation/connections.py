@@ -13,7 +13,7 @@ from holdfast_lab.simulation.clockwork import Call, Clockwork
 from holdfast_lab.simulation.event_loop import SimulatedLoop
 from holdfast_lab.simulation.host import Host
 from holdfast_lab.simulation.network import DOWN, UP, Network
-from holdfast_lab.simulation.process import Process
+from holdfast_lab.simulation.process import SimulatedProcess
 
 _DELAY_US = (20, 900)
 _NOTICE_US = (100, 2_500_000)
@@ -29,7 +29,7 @@ class Program:
         self.name = name
         self._wires = wires
         clock, rng = wires.clock, wires.rng
-        self.process = Process(clock, rng, _impossible, _impossible_error)
+        self.process = SimulatedProcess(clock, rng, _impossible, _impossible_error)
         self.loop = SimulatedLoop.of(clock, self.process, name, rng)
         self.loop.connect = lambda factory: wires.connect(self, factory)
         self.connections: list[Connection] = []
@@ -121,7 +121,7 @@ class Wires:
 class Connection:
     """Both ends of one connection."""
 
-    def __init__(self, wires: Wires, program: Program, process: Process, loop: SimulatedLoop) -> None:
+    def __init__(self, wires: Wires, program: Program, process: SimulatedProcess, loop: SimulatedLoop) -> None:
         self.wires = wires
         self.name = program.name
         self.is_broken = False
@@ -153,7 +153,7 @@ class End(asyncio.Transport):
 
     peer: "End"
 
-    def __init__(self, connection: Connection, process: Process, loop: SimulatedLoop, direction: str) -> None:
+    def __init__(self, connection: Connection, process: SimulatedProcess, loop: SimulatedLoop, direction: str) -> None:
         super().__init__()
         self._connection = connection
         self._process = process

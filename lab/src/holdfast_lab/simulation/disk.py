@@ -32,7 +32,7 @@ class SimulatedCrash(BaseException):
 
 
 @dataclass(slots=True)
-class Faults:
+class DiskFaults:
     """The next faults, or permanent ones; all can be set at any time."""
 
     # Each of these fails one call, then resets itself.
@@ -212,7 +212,7 @@ class SimDisk:
 
     def __init__(self, rng: random.Random, files: Mapping[str, bytes] | None = None) -> None:
         self.rng = rng
-        self.faults = Faults()
+        self.faults = DiskFaults()
         self.operations = 0
         self.life = 0
         self._is_off = False

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from holdfast_lab.simulation.clockwork import DUE, RUNNING, Clockwork, Planned
-from holdfast_lab.simulation.process import Process
+from holdfast_lab.simulation.process import SimulatedProcess
 from holdfast_lab.simulation.violation import Violation
 
 _TURN_US = (1, 40)
@@ -27,7 +27,7 @@ _LEFT_BY_GC = ("never retrieved", "was destroyed")
 Connect = Callable[[Callable[[], asyncio.BaseProtocol]], Coroutine[Any, Any, tuple[asyncio.Transport, Any]]]
 
 
-class _Timer(asyncio.TimerHandle):
+class _SimulatedTimer(asyncio.TimerHandle):
     """A timer with its call of the clockwork."""
 
     __slots__ = ("planned",)
@@ -38,14 +38,14 @@ class _Timer(asyncio.TimerHandle):
 class SimulatedLoop(asyncio.AbstractEventLoop):
     """The event loop of one simulated process."""
 
-    def __init__(self, clock: Clockwork, process: Process, name: str, rng: random.Random) -> None:
+    def __init__(self, clock: Clockwork, process: SimulatedProcess, name: str, rng: random.Random) -> None:
         self._clock = clock
         self._process = process
         self._name = name
         self._rng = rng
         self._ready: deque[asyncio.Handle] = deque()
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._last_timers: deque[_Timer] = deque()
+        self._last_timers: deque[_SimulatedTimer] = deque()
         self._failure: BaseException | None = None
         self._is_running = self._is_planned = self._is_ended = False
         self._is_ending = False
@@ -53,7 +53,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.connect: Connect | None = None
 
     @classmethod
-    def of(cls, clock: Clockwork, process: Process, name: str, rng: random.Random) -> Self:
+    def of(cls, clock: Clockwork, process: SimulatedProcess, name: str, rng: random.Random) -> Self:
         """Returns a loop without sockets, signals, subprocesses and threads, which simulated processes do not use."""
         return cls(clock, process, name, rng)
 
@@ -108,7 +108,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]  # noqa: ANN401
         """Runs the callback at a simulated time."""
-        timer = _Timer(when, callback, args, self, context)
+        timer = _SimulatedTimer(when, callback, args, self, context)
         if self._is_ended:
             timer.planned = None
             self._last_timers.append(timer)
@@ -118,10 +118,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        if isinstance(handle, _Timer) and handle.planned is not None:
+        if isinstance(handle, _SimulatedTimer) and handle.planned is not None:
             handle.planned.cancel()
 
-    def _ring(self, timer: _Timer) -> None:
+    def _ring(self, timer: _SimulatedTimer) -> None:
         self._ready.append(timer)
         self._turn()
 

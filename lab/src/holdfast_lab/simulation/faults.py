@@ -8,7 +8,7 @@ from holdfast_lab.simulation.connections import Connection, Wires
 from holdfast_lab.simulation.host import Host
 from holdfast_lab.simulation.network import DOWN, UP, Network
 from holdfast_lab.simulation.runtime_workers import RuntimeWorker
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.unary_workers import UnaryWorker
 from holdfast_lab.simulation.workers import StreamingWorker
 
@@ -32,7 +32,7 @@ class Saboteur:
         clock: Clockwork,
         host: Host,
         net: Network,
-        settings: Settings,
+        settings: SwarmSettings,
         workers: list[StreamingWorker | UnaryWorker],
         wires: Wires,
         runtimes: list[RuntimeWorker],

@@ -15,10 +15,10 @@ from holdfast_lab.simulation.clock_watch import ClockRecord, ClockWatch
 from holdfast_lab.simulation.clockwork import Call, Clockwork
 from holdfast_lab.simulation.disk import SimDisk, SimulatedCrash, _Inode
 from holdfast_lab.simulation.lease_watch import LeaseWatch
-from holdfast_lab.simulation.process import Aside, Process
-from holdfast_lab.simulation.server import Server
+from holdfast_lab.simulation.process import Aside, SimulatedProcess
+from holdfast_lab.simulation.server import SimulatedServer
 from holdfast_lab.simulation.snapshotter import Snapshotter
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.tick_watch import TickWatch
 from holdfast_lab.simulation.violation import Violation, require
 from holdfast_lab.simulation.witness import LogWitness
@@ -47,15 +47,15 @@ class CountingDisk(SimDisk):
 class Host:
     """At most one running process of the coordinator at a time."""
 
-    def __init__(self, clock: Clockwork, settings: Settings, log: LogWitness, claims: Claims) -> None:
+    def __init__(self, clock: Clockwork, settings: SwarmSettings, log: LogWitness, claims: Claims) -> None:
         self.clock = clock
         self._settings = settings
         self._log = log
         self._claims = claims
         self._rng = random.Random(f"host/{settings.seed}")
         self.disk: SimDisk = CountingDisk(random.Random(f"disk/{settings.seed}"), self.fired)
-        self.server: Server | None = None
-        self._process: Process | None = None
+        self.server: SimulatedServer | None = None
+        self._process: SimulatedProcess | None = None
         self._booting = False
         self.counts: dict[str, int] = {}
         self.on_down: list[Call] = []
@@ -92,7 +92,7 @@ class Host:
             return
         faults = self.disk.faults
         self.armed = {name for name in self.armed if getattr(faults, name)}
-        process = Process(self.clock, self._rng, self.cut_power, self._on_fatal)
+        process = SimulatedProcess(self.clock, self._rng, self.cut_power, self._on_fatal)
         self._process = process
         try:
             self._boot(process)
@@ -108,7 +108,7 @@ class Host:
         except HoldfastError as error:
             raise Violation(f"the coordinator refused to start: {error}") from error
 
-    def _boot(self, process: Process) -> None:
+    def _boot(self, process: SimulatedProcess) -> None:
         settings, wall_ms = self._settings, self.clock.wall_ms()
         config = JournalConfig(segment_bytes=settings.segment_bytes, extent_bytes=settings.extent_bytes)
         ledger_config = LedgerConfig(aging_ms=settings.aging_ms, memory_bytes=settings.memory_bytes)
@@ -118,7 +118,7 @@ class Host:
         require(not recovered.warnings, f"recovery passed over a snapshot: {recovered.warnings}")
         self._log.recovered(recovered.journal, recovered.ledger)
         self._claims.check_kept()
-        server = Server(process, self.clock, recovered, self._log, settings, self._mint, read_mark(self.disk))
+        server = SimulatedServer(process, self.clock, recovered, self._log, settings, self._mint, read_mark(self.disk))
         leave_marks(self.disk, server.coordinator.time.log)
         ClockWatch(server.coordinator, self.clock, self._clocks, settings.doubt_ms)
         keeper_config = KeeperConfig(
@@ -140,7 +140,7 @@ class Host:
         process.guard(lambda: server.coordinator.start(f"life-{recovered.journal.epoch}"))
         self._check_orphans(server)
 
-    def _check_orphans(self, server: Server) -> None:
+    def _check_orphans(self, server: SimulatedServer) -> None:
         """Checks that workers that died with an earlier process hold no lease, if there was space to record it."""
         if self.server is server and self.disk.faults.free_bytes is None:
             orphans = [lease.token for lease in server.coordinator.ledger.book.leases.values() if lease.host]
@@ -201,11 +201,11 @@ class Host:
         server.process.here("stop", lambda: self._stop(server))
         return True
 
-    def _stop(self, server: Server) -> None:
+    def _stop(self, server: SimulatedServer) -> None:
         server.loop.visit(server.sockets.dismiss)
         server.coordinator.stop(lambda: self._stopped(server))
 
-    def _stopped(self, server: Server) -> None:
+    def _stopped(self, server: SimulatedServer) -> None:
         try:
             server.journal.close()
             self.fired("clean stop")
@@ -225,7 +225,7 @@ class Host:
 
     # -- messages
 
-    def enter(self, kind: str, call: Callable[[Server], None]) -> bool:
+    def enter(self, kind: str, call: Callable[[SimulatedServer], None]) -> bool:
         """Delivers a call to the current process; returns False if there is none."""
         server = self.server
         if server is None:

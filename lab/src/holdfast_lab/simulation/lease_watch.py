@@ -21,7 +21,7 @@ from holdfast.ledger.coordinator import FRAME_BYTES, Coordinator
 from holdfast_lab.simulation.clockwork import Clockwork
 from holdfast_lab.simulation.disk import SimDisk
 from holdfast_lab.simulation.model import Model, ModelLease
-from holdfast_lab.simulation.process import Process
+from holdfast_lab.simulation.process import SimulatedProcess
 from holdfast_lab.simulation.violation import Violation, require
 
 #: Two clocks in whole milliseconds may differ by one at each end of a stop.
@@ -33,7 +33,7 @@ _TURNS_BEHIND_MAX = 100
 class _Watched:
     __slots__ = ("due_ms", "stalls", "stopped_ms")
 
-    def __init__(self, due_ms: int, process: Process) -> None:
+    def __init__(self, due_ms: int, process: SimulatedProcess) -> None:
         self.due_ms = due_ms
         self.stalls = process.stalls
         self.stopped_ms = process.stopped_ms
@@ -73,7 +73,7 @@ class LeaseWatch:
     """An observer and the last follower of the coordinator of one process run."""
 
     def __init__(
-        self, coordinator: Coordinator, process: Process, clock: Clockwork, disk: SimDisk, outcome_bytes: int
+        self, coordinator: Coordinator, process: SimulatedProcess, clock: Clockwork, disk: SimDisk, outcome_bytes: int
     ) -> None:
         self._coordinator = coordinator
         self._process = process

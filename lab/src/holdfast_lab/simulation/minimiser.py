@@ -1,11 +1,11 @@
 """Finds the smallest run that still fails: fewer faults first, then fewer events before the faults end."""
 
 from holdfast_lab.simulation.runner import run_settings
-from holdfast_lab.simulation.swarm import Settings
-from holdfast_lab.simulation.world import Outcome
+from holdfast_lab.simulation.swarm import SwarmSettings
+from holdfast_lab.simulation.world import RunOutcome
 
 
-def minimise(failed: Outcome) -> Outcome:
+def minimise(failed: RunOutcome) -> RunOutcome:
     """Switches faults off one by one, then shortens the run, as long as it still fails."""
     best = failed
     for fault in sorted(failed.settings.faults):
@@ -13,12 +13,12 @@ def minimise(failed: Outcome) -> Outcome:
     return _shortest(best)
 
 
-def _still_fails(settings: Settings) -> Outcome | None:
+def _still_fails(settings: SwarmSettings) -> RunOutcome | None:
     outcome = run_settings(settings)
     return outcome if outcome.failure else None
 
 
-def _shortest(best: Outcome) -> Outcome:
+def _shortest(best: RunOutcome) -> RunOutcome:
     """Bisects between a length that fails and one that does not."""
     low, high = 0, min(best.steps, best.settings.events)
     while high - low > max(1, high // 50):

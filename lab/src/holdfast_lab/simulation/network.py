@@ -10,13 +10,13 @@ from collections.abc import Callable
 from holdfast.ledger.sessions import Hello, Session, SessionPush
 from holdfast_lab.simulation.clockwork import Call, Clockwork
 from holdfast_lab.simulation.host import Host
-from holdfast_lab.simulation.server import Server
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.server import SimulatedServer
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import require
 
 UP, DOWN = "up", "down"
 
-Send = Callable[[Server, Callable[[object], None]], None]
+Send = Callable[[SimulatedServer, Callable[[object], None]], None]
 Hear = Callable[[object], None]
 
 _DELAY_US = (20, 900)
@@ -30,7 +30,7 @@ _PERCENT = 100
 class Network:
     """Carries messages to the process of the coordinator that runs when they arrive."""
 
-    def __init__(self, clock: Clockwork, host: Host, settings: Settings, rng: random.Random) -> None:
+    def __init__(self, clock: Clockwork, host: Host, settings: SwarmSettings, rng: random.Random) -> None:
         self.clock = clock
         self.host = host
         self._faults = settings.faults
@@ -111,7 +111,7 @@ class Stream:
         self._hear = hear
         self._closed = closed
         self._free_us = {UP: 0, DOWN: 0}
-        self.server: Server | None = None
+        self.server: SimulatedServer | None = None
         self.session = Session(hello, self._push, self._supersede)
         self.judge: Callable[[SessionPush], None] = lambda _: None
         self.is_broken = False
@@ -137,17 +137,17 @@ class Stream:
 
     # -- calls of the worker
 
-    def send(self, kind: str, call: Callable[[Server, Session], None]) -> None:
+    def send(self, kind: str, call: Callable[[SimulatedServer, Session], None]) -> None:
         """Sends a message to the coordinator, in order."""
         if not self.is_broken:
             self._net.clock.after(self._arrival_us(UP), kind, lambda: self._arrive(kind, call))
 
-    def _arrive(self, kind: str, call: Callable[[Server, Session], None]) -> None:
+    def _arrive(self, kind: str, call: Callable[[SimulatedServer, Session], None]) -> None:
         server = self.server
         if not self.is_broken and server is not None and server.process.is_alive:
             server.process.here(kind, lambda: self._handle(server, call))
 
-    def _handle(self, server: Server, call: Callable[[Server, Session], None]) -> None:
+    def _handle(self, server: SimulatedServer, call: Callable[[SimulatedServer, Session], None]) -> None:
         if not self.is_server_done:
             call(server, self.session)
 
@@ -178,7 +178,7 @@ class Stream:
         server.process.enter(self._net.delay_us(), f"{self.who} superseded", lambda: self._end(server))
         self._tell_worker_closed()
 
-    def _end(self, server: Server, *, is_leaving: bool = False) -> None:
+    def _end(self, server: SimulatedServer, *, is_leaving: bool = False) -> None:
         """Ends the handler of the connection, which always detaches."""
         if self.is_server_done:
             return

@@ -16,8 +16,8 @@ from holdfast.core.overview import QueueView, queue_stats
 from holdfast.ledger.coordinator import CommandLane
 from holdfast_lab.simulation.claims import Claims
 from holdfast_lab.simulation.network import Network
-from holdfast_lab.simulation.server import Server
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.server import SimulatedServer
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import require
 from holdfast_lab.simulation.witness import LogWitness
 
@@ -64,7 +64,7 @@ def _is_wanted(job: JobRecord) -> bool:
 class Operator:
     """One person with a command line, one request at a time."""
 
-    def __init__(self, net: Network, claims: Claims, log: LogWitness, settings: Settings) -> None:
+    def __init__(self, net: Network, claims: Claims, log: LogWitness, settings: SwarmSettings) -> None:
         self._net = net
         self._claims = claims
         self._log = log
@@ -95,7 +95,10 @@ class Operator:
         self._net.clock.after(self._rng.randint(*_THINK_US), "operator", self._act)
 
     def _ask(
-        self, what: str, send: Callable[[Server, Callable[[object], None]], None], judge: Callable[[object], None]
+        self,
+        what: str,
+        send: Callable[[SimulatedServer, Callable[[object], None]], None],
+        judge: Callable[[object], None],
     ) -> None:
         def judged(reply: object) -> None:
             if isinstance(reply, Refusal):
@@ -123,7 +126,7 @@ class Operator:
     def _set_mode(self, queue: str, mode: QueueMode) -> None:
         command = commands.SetQueueMode(queue, mode, self._rng.choice(["", "maintenance"]))
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             before = self._log.mode_at(queue, self._log.position), self._log.position
 
             def told(reply: object) -> None:
@@ -148,7 +151,7 @@ class Operator:
         ids = self._rng.sample(waiting, min(len(waiting), self._rng.randint(1, _PURGED_MAX)))
         command = commands.CancelQueued([*ids, "nobody"], "purged")
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.call(CommandLane.SUBMIT, command, done)
 
         self._ask("purge", send, self._check_purged)
@@ -166,7 +169,7 @@ class Operator:
     def _drain_worker(self) -> None:
         worker = f"worker-{self._rng.randrange(self._settings.streaming)}"
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             done(server.dispatcher.ask_drain(worker))
 
         self._ask("drain", send, lambda is_asked: self._claims.count("worker asked to drain") if is_asked else None)
@@ -176,7 +179,7 @@ class Operator:
     def _search(self) -> None:
         rng = self._rng
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.read(CommandLane.LIST, lambda ledger, _: SearchSeen(ledger, rng), done)
 
         self._ask("search", send, self._check_search)
@@ -199,7 +202,7 @@ class Operator:
         require(len(seen.ids) <= seen.size, "a search found more than requested")
 
     def _look(self) -> None:
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.read(CommandLane.LIST, QueuesSeen, done)
 
         self._ask("queues", send, self._check_queues)

@@ -15,8 +15,8 @@ from holdfast.ledger.coordinator import CommandLane
 from holdfast_lab.simulation.claims import Claims
 from holdfast_lab.simulation.ledger_view import view_schedule
 from holdfast_lab.simulation.network import Network
-from holdfast_lab.simulation.server import Server
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.server import SimulatedServer
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import require
 from holdfast_lab.simulation.witness import LogWitness
 
@@ -44,7 +44,7 @@ class Planner:
     """One person who manages schedules."""
 
     def __init__(
-        self, net: Network, claims: Claims, log: LogWitness, settings: Settings, templates: list[Template]
+        self, net: Network, claims: Claims, log: LogWitness, settings: SwarmSettings, templates: list[Template]
     ) -> None:
         self._net = net
         self._claims = claims
@@ -81,7 +81,7 @@ class Planner:
         self._net.clock.after(self._rng.randint(*_THINK_US), "planner", self._act)
 
     def _ask(
-        self, what: str, command: Callable[[Server], commands.AnyCommand], judge: Callable[[object], None]
+        self, what: str, command: Callable[[SimulatedServer], commands.AnyCommand], judge: Callable[[object], None]
     ) -> None:
         def judged(reply: object) -> None:
             if isinstance(reply, Refusal):
@@ -90,7 +90,7 @@ class Planner:
                 judge(reply)
                 self._claims.count(what)
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.call(CommandLane.SUBMIT, command(server), done)
 
         self._net.ask("planner", f"planner {what}", send, judged, lambda _: None)
@@ -179,7 +179,7 @@ class Planner:
                 require(seen.views == expected, "the schedules that were shown are not what the log gives")
             self._claims.count("schedules")
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.read(CommandLane.LIST, SchedulesSeen, done)
 
         self._net.ask("planner", "planner looks", send, lambda reply: _unless_refused(reply, judge), lambda _: None)

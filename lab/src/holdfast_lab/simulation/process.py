@@ -17,7 +17,7 @@ _TURN_US = (1, 40)
 _TIMER_US = (0, 999)
 
 
-class Process:
+class SimulatedProcess:
     """Runs the calls of one process; `on_crash` is called at a power cut, `on_fatal` when the program gives up."""
 
     def __init__(

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from holdfast_lab.simulation.swarm import Settings, draw
-from holdfast_lab.simulation.world import Outcome
+from holdfast_lab.simulation.swarm import SwarmSettings, draw
+from holdfast_lab.simulation.world import RunOutcome
 
 
-def line_of(outcome: Outcome, whole: Settings) -> str:
+def line_of(outcome: RunOutcome, whole: SwarmSettings) -> str:
     """Returns the line that replays a (minimised) run."""
     settings = outcome.settings
     off = [f"-{fault}" for fault in whole.faults if fault not in settings.faults]
@@ -14,7 +14,7 @@ def line_of(outcome: Outcome, whole: Settings) -> str:
     return f"{' '.join([str(settings.seed), str(settings.events), *off])}  # {found}"
 
 
-def read_line(line: str) -> Settings | None:
+def read_line(line: str) -> SwarmSettings | None:
     """Returns the run of a line; None for an empty line or a comment."""
     seed, *rest = line.partition("#")[0].split() or [""]
     if not seed:
@@ -25,7 +25,7 @@ def read_line(line: str) -> Settings | None:
     return settings
 
 
-def read_all(path: Path) -> list[Settings]:
+def read_all(path: Path) -> list[SwarmSettings]:
     """Reads all recorded runs."""
     return [settings for line in path.read_text().splitlines() if (settings := read_line(line))]
 

@@ -7,34 +7,34 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from holdfast_lab.simulation.swarm import ALL_FAULTS, Settings, draw
-from holdfast_lab.simulation.world import OPERATIONS, Outcome, SimulatedWorld
+from holdfast_lab.simulation.swarm import ALL_FAULTS, SwarmSettings, draw
+from holdfast_lab.simulation.world import OPERATIONS, RunOutcome, SimulatedWorld
 
 EVENTS_DEFAULT = 20_000
 _BATCH = 4
 
 
-def run_settings(settings: Settings) -> Outcome:
+def run_settings(settings: SwarmSettings) -> RunOutcome:
     """Runs one simulation."""
     return SimulatedWorld(settings).run()
 
 
-def run_seed(seed: int, events: int = EVENTS_DEFAULT) -> Outcome:
+def run_seed(seed: int, events: int = EVENTS_DEFAULT) -> RunOutcome:
     """Runs the simulation of a seed."""
     return run_settings(draw(seed, events))
 
 
 @dataclass(slots=True)
-class Tally:
+class SweepTally:
     """The totals of a sweep so far."""
 
     seeds: int = 0
     steps: int = 0
     fired: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
-    failed: list[Outcome] = field(default_factory=list)
+    failed: list[RunOutcome] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: RunOutcome) -> None:
         """Adds one run."""
         self.seeds += 1
         self.steps += outcome.steps
@@ -57,7 +57,7 @@ class Sweep:
         self._events = events
         self._jobs = jobs
 
-    def over(self, seeds: Iterable[int]) -> Iterator[Outcome]:
+    def over(self, seeds: Iterable[int]) -> Iterator[RunOutcome]:
         """Yields the outcomes of these seeds as they complete."""
         if self._jobs == 1:
             yield from (run_seed(seed, self._events) for seed in seeds)
@@ -65,7 +65,7 @@ class Sweep:
         with self._pool() as pool:
             yield from pool.imap_unordered(_run_one, [(seed, self._events) for seed in seeds])
 
-    def until(self, deadline: float, first_seed: int) -> Iterator[Outcome]:
+    def until(self, deadline: float, first_seed: int) -> Iterator[RunOutcome]:
         """Yields the outcomes of new seeds until the deadline, by this machine's monotonic clock."""
         with self._pool() as pool:
             seed = first_seed
@@ -79,5 +79,5 @@ class Sweep:
         return multiprocessing.get_context("spawn").Pool(self._jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN))
 
 
-def _run_one(work: tuple[int, int]) -> Outcome:
+def _run_one(work: tuple[int, int]) -> RunOutcome:
     return run_seed(*work)

@@ -20,7 +20,7 @@ from holdfast_lab.simulation.claims import Claims
 from holdfast_lab.simulation.connections import Wires
 from holdfast_lab.simulation.runtime_rules import RuntimeRules
 from holdfast_lab.simulation.runtime_workers import SOCKET
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import require
 from holdfast_lab.simulation.witness import LogWitness
 
@@ -45,7 +45,7 @@ class RuntimeClient:
         claims: Claims,
         rules: RuntimeRules,
         log: LogWitness,
-        settings: Settings,
+        settings: SwarmSettings,
         templates: list[Template],
     ) -> None:
         self.name = name

@@ -17,7 +17,7 @@ from holdfast_lab.simulation.connections import Program, Wires
 from holdfast_lab.simulation.event_loop import SimulatedLoop
 from holdfast_lab.simulation.jobs import POISON, all_routes, draw_end
 from holdfast_lab.simulation.runtime_rules import Attempt, RuntimeRules
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import Violation
 
 #: Any path whose directory exists: the simulated loop connects to the simulated server.
@@ -34,7 +34,7 @@ class RuntimeWorker:
     """One worker id, over all runs of its process."""
 
     def __init__(
-        self, name: str, wires: Wires, claims: Claims, rules: RuntimeRules, settings: Settings, *, knows_all: bool
+        self, name: str, wires: Wires, claims: Claims, rules: RuntimeRules, settings: SwarmSettings, *, knows_all: bool
     ) -> None:
         self.name = name
         self._wires = wires

@@ -16,21 +16,21 @@ from holdfast.server.backend import Backend
 from holdfast.server.unix_socket import SocketServer
 from holdfast_lab.simulation.clockwork import Clockwork
 from holdfast_lab.simulation.event_loop import SimulatedLoop
-from holdfast_lab.simulation.process import Process
+from holdfast_lab.simulation.process import SimulatedProcess
 from holdfast_lab.simulation.storage import Witness, WitnessedJournal
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.swarm import SwarmSettings
 
 
-class Server:
+class SimulatedServer:
     """The production objects of one process run."""
 
     def __init__(
         self,
-        process: Process,
+        process: SimulatedProcess,
         clock: Clockwork,
         recovered: RecoveredLedger,
         witness: Witness,
-        settings: Settings,
+        settings: SwarmSettings,
         mint: Callable[[], str],
         previous: ClockMark | None,
     ) -> None:
@@ -52,7 +52,7 @@ class Server:
             self.sockets = SocketServer(backend, self._welcome(settings))
         Ticker(self.coordinator, mint)
 
-    def _welcome(self, settings: Settings) -> Welcome:
+    def _welcome(self, settings: SwarmSettings) -> Welcome:
         return Welcome(
             lease_ms=settings.lease_ms,
             heartbeat_ms=settings.beat_ms,
@@ -61,13 +61,13 @@ class Server:
         )
 
 
-def session_config(settings: Settings) -> SessionConfig:
+def session_config(settings: SwarmSettings) -> SessionConfig:
     """Returns the lease and session settings of this run."""
     silent_ms = max(4 * settings.beat_ms, settings.lease_ms, 400)
     return SessionConfig(settings.lease_ms, silent_ms, settings.reconnect_grace_ms)
 
 
-def loop_config(settings: Settings) -> LoopConfig:
+def loop_config(settings: SwarmSettings) -> LoopConfig:
     """Returns the sizes of the loop in this run."""
     return LoopConfig(
         frame_bytes=settings.frame_bytes,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from holdfast_lab.simulation.clockwork import Clockwork
 from holdfast_lab.simulation.disk import SimDisk
-from holdfast_lab.simulation.process import Process
+from holdfast_lab.simulation.process import SimulatedProcess
 from holdfast_lab.simulation.process_disk import Killed, ProcessDisk
 
 _CALLS_AT_ONCE = 12
@@ -74,7 +74,7 @@ class Beside:
         while not self.is_over:
             self.advance()
 
-    def run(self, clock: Clockwork, process: Process, kind: str, then: Callable[["Beside"], None]) -> None:
+    def run(self, clock: Clockwork, process: SimulatedProcess, kind: str, then: Callable[["Beside"], None]) -> None:
         """Runs until it is over, then calls `then`; ends without that if the coordinator's process ends."""
         if not process.is_alive:
             self.kill()

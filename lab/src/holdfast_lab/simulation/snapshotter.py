@@ -13,11 +13,11 @@ from holdfast.ledger.snapshot_keeper import Maker
 from holdfast.ledger.snapshots import take_snapshot
 from holdfast_lab.simulation.clockwork import Clockwork
 from holdfast_lab.simulation.disk import SimDisk, SimulatedCrash
-from holdfast_lab.simulation.process import Process
+from holdfast_lab.simulation.process import SimulatedProcess
 from holdfast_lab.simulation.process_disk import Killed, ProcessDisk
-from holdfast_lab.simulation.server import Server
+from holdfast_lab.simulation.server import SimulatedServer
 from holdfast_lab.simulation.side_programs import Beside, Program
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import Violation, require
 from holdfast_lab.simulation.witness import LogWitness
 
@@ -46,7 +46,7 @@ class Reporter(Protocol):
 class Snapshotter:
     """Starts snapshot processes and readers, and kills the next snapshot process on request."""
 
-    def __init__(self, clock: Clockwork, settings: Settings, reporter: Reporter, log: LogWitness) -> None:
+    def __init__(self, clock: Clockwork, settings: SwarmSettings, reporter: Reporter, log: LogWitness) -> None:
         self._clock = clock
         self._reporter = reporter
         self._log = log
@@ -56,7 +56,7 @@ class Snapshotter:
         self._running: list[Beside] = []
         self.is_next_killed = False
 
-    def begin(self, process: Process, config: LedgerConfig) -> Maker:
+    def begin(self, process: SimulatedProcess, config: LedgerConfig) -> Maker:
         """Returns the port `Maker` for one process of the coordinator."""
         return _Maker(self, process, config)
 
@@ -72,7 +72,7 @@ class Snapshotter:
 
     # -- snapshots
 
-    def make(self, process: Process, config: LedgerConfig, done: Callable[[str], None]) -> None:
+    def make(self, process: SimulatedProcess, config: LedgerConfig, done: Callable[[str], None]) -> None:
         """Starts a snapshot process beside the coordinator; it dies with it."""
         killed_at = self._rng.randint(1, _OPERATIONS_MAX) if self.is_next_killed else None
         self.is_next_killed = False
@@ -85,7 +85,7 @@ class Snapshotter:
         delay_us = self._rng.randint(*_START_US)
         self._clock.after(delay_us, "snapshot", lambda: beside.run(self._clock, process, "snapshot", made))
 
-    def _made(self, beside: Beside, process: Process, done: Callable[[str], None]) -> None:
+    def _made(self, beside: Beside, process: SimulatedProcess, done: Callable[[str], None]) -> None:
         problem = self._judge(beside)
         process.enter(self._rng.randint(*_START_US), "snapshot made", lambda: done(problem))
 
@@ -110,12 +110,12 @@ class Snapshotter:
 
     # -- history
 
-    def read_later(self, server: Server) -> None:
+    def read_later(self, server: SimulatedServer) -> None:
         """Starts a reader of history now and then, as long as this process lives."""
         delay_us = int(self._rng.expovariate(1) * self._read_us)
         self._clock.after(delay_us, "reader", lambda: self._read(server))
 
-    def _read(self, server: Server) -> None:
+    def _read(self, server: SimulatedServer) -> None:
         if not server.process.is_alive or server.process.is_failing:
             return
         first = server.journal.first_position
@@ -149,7 +149,7 @@ class Snapshotter:
 
 
 class _Maker:
-    def __init__(self, snapshotter: Snapshotter, process: Process, config: LedgerConfig) -> None:
+    def __init__(self, snapshotter: Snapshotter, process: SimulatedProcess, config: LedgerConfig) -> None:
         self._snapshotter = snapshotter
         self._process = process
         self._config = config

@@ -66,7 +66,7 @@ STOPPING_FAULTS = frozenset({"power-cut", "kill", "crash-at-io", "clean-restart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SwarmSettings:
     """One run. `faults` maps a fault to its mean interval (ms) or its percentage; an absent one is off."""
 
     seed: int
@@ -123,14 +123,14 @@ class Settings:
         has_time = self.lease_ms >= _LONG_LEASE_MS and self.reconnect_grace_ms >= _LONG_GRACE_MS
         return has_time and GENTLE_FAULTS.issuperset(self.faults)
 
-    def without(self, fault: str) -> "Settings":
+    def without(self, fault: str) -> "SwarmSettings":
         """Returns the same run with one fault switched off."""
         faults = {name: rate for name, rate in self.faults.items() if name != fault}
-        return Settings(**{**asdict(self), "faults": faults})
+        return SwarmSettings(**{**asdict(self), "faults": faults})
 
-    def shortened(self, events: int) -> "Settings":
+    def shortened(self, events: int) -> "SwarmSettings":
         """Returns the same run, with its faults ending sooner."""
-        return Settings(**{**asdict(self), "events": events})
+        return SwarmSettings(**{**asdict(self), "events": events})
 
     def describe(self) -> str:
         """Returns all settings as text for people."""
@@ -146,11 +146,11 @@ _LONG_LEASE_MS, _LONG_GRACE_MS = 5_000, 1_000
 _SHORT_TURNS = {2: 4, 5: 40}
 
 
-def draw(seed: int, events: int) -> Settings:
+def draw(seed: int, events: int) -> SwarmSettings:
     """Draws the settings of a seed."""
     rng, apart = random.Random(f"swarm/{seed}"), random.Random(f"swarm of workers/{seed}")
     lease_ms = rng.choice([10, 60, 300, 1_500, 5_000, 5_000, 10_000])
-    settings = Settings(
+    settings = SwarmSettings(
         seed=seed,
         events=events,
         faults={**_draw_faults(rng), **_draw_resets(apart)},
@@ -186,7 +186,7 @@ def draw(seed: int, events: int) -> Settings:
     return _with_runtimes(settings, random.Random(f"swarm of runtimes/{seed}"))
 
 
-def _with_runtimes(settings: Settings, rng: random.Random) -> Settings:
+def _with_runtimes(settings: SwarmSettings, rng: random.Random) -> SwarmSettings:
     """Adds real workers and clients; a run that is gentle without them stays gentle."""
     workers, clients = rng.choice([0, 1, 1, 2]), rng.choice([0, 1, 1, 2])
     faults = {}
@@ -198,7 +198,7 @@ def _with_runtimes(settings: Settings, rng: random.Random) -> Settings:
         if rng.random() < _OFTEN:
             faults["reset-after-send"] = rng.randint(1, RESET_AFTER_SEND_PERCENT)
     added = {"runtime_workers": workers, "runtime_clients": clients, "faults": {**settings.faults, **faults}}
-    return Settings(**{**asdict(settings), **added})
+    return SwarmSettings(**{**asdict(settings), **added})
 
 
 def _draw_resets(rng: random.Random) -> dict[str, int]:

@@ -11,8 +11,8 @@ from holdfast.ledger.coordinator import CommandLane
 from holdfast_lab.simulation.claims import Claims
 from holdfast_lab.simulation.jobs import POISON, all_routes, draw_end
 from holdfast_lab.simulation.network import Network
-from holdfast_lab.simulation.server import Server
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.server import SimulatedServer
+from holdfast_lab.simulation.swarm import SwarmSettings
 
 _TIMEOUT_US = 600_000
 _IDLE_US = (2_000, 60_000)
@@ -24,7 +24,7 @@ _GRACE_MS = 1_500
 class UnaryWorker:
     """One worker id; it runs one batch after the other, and extends its leases meanwhile."""
 
-    def __init__(self, name: str, net: Network, claims: Claims, settings: Settings) -> None:
+    def __init__(self, name: str, net: Network, claims: Claims, settings: SwarmSettings) -> None:
         self.name = name
         self._net = net
         self._claims = claims
@@ -79,7 +79,7 @@ class UnaryWorker:
             self.name, all_routes(self._settings), frozenset(), rng.randint(1, room), self._settings.lease_ms
         )
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.call(CommandLane.WORK, command, done)
 
         def judge(reply: object) -> None:
@@ -138,7 +138,7 @@ class UnaryWorker:
         command = commands.Report(self.name, rows)
         is_heard = False
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.call(CommandLane.WORK, command, done)
 
         def hear(reply: object) -> None:
@@ -162,7 +162,7 @@ class UnaryWorker:
         note = Note(lease.job_id, lease.token, self._rng.randint(0, 1_000), f"note {self._rng.randrange(10**9)}")
         command = commands.TakeNotes(self.name, [note])
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.call(CommandLane.WORK, command, done)
 
         self._net.ask(
@@ -176,7 +176,7 @@ class UnaryWorker:
     def _beat(self) -> None:
         command = commands.Extend(self.name, self._settings.lease_ms, frozenset(self.running), _GRACE_MS)
 
-        def send(server: Server, done: Callable[[object], None]) -> None:
+        def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.call(CommandLane.WORK, command, done)
 
         def judge(reply: object) -> None:

@@ -32,7 +32,7 @@ from holdfast.journal import port as journal_port
 from holdfast.journal.file import FileJournal
 from holdfast_lab.simulation.ledger_view import view_ledger
 from holdfast_lab.simulation.model import Model
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import require
 
 Frame = tuple[bytes, int, int]
@@ -67,7 +67,7 @@ class Life:
 class LogWitness:
     """The durable log so far, and indexes of it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SwarmSettings) -> None:
         self._settings = settings
         config = LedgerConfig(aging_ms=settings.aging_ms)
         self.shadow = Ledger(config)

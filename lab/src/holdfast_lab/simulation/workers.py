@@ -15,8 +15,8 @@ from holdfast_lab.simulation.claims import Claims
 from holdfast_lab.simulation.clockwork import Call
 from holdfast_lab.simulation.jobs import POISON, all_routes, draw_end
 from holdfast_lab.simulation.network import Network, Stream
-from holdfast_lab.simulation.server import Server
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.server import SimulatedServer
+from holdfast_lab.simulation.swarm import SwarmSettings
 
 _RECONNECT_US = (500, 300_000)
 _WELCOME_US = 1_500_000
@@ -30,7 +30,7 @@ _DEAD_US = (2_000, 2_000_000)
 _LARGE_EVERY, _LARGE = 5, 100
 
 
-class Run:
+class SimulatedRun:
     """One job being run."""
 
     __slots__ = ("is_canceled", "lease")
@@ -48,7 +48,7 @@ class StreamingWorker:
         name: str,
         net: Network,
         claims: Claims,
-        settings: Settings,
+        settings: SwarmSettings,
         *,
         knows_all: bool,
         is_local: bool = False,
@@ -68,7 +68,7 @@ class StreamingWorker:
         self._is_draining = False
         self._life = 0
         self._paused_until_us = 0
-        self.running: dict[int, Run] = {}
+        self.running: dict[int, SimulatedRun] = {}
         self._batch: list[ReportRow] = []
         self._unheard: dict[int, list[ReportRow]] = {}
         self._report_id = 0
@@ -250,7 +250,7 @@ class StreamingWorker:
             self._give_credits(1)
             return
         self._claims.started(self.name, lease)
-        self.running[lease.token] = Run(lease)
+        self.running[lease.token] = SimulatedRun(lease)
         if lease.payload.startswith(POISON):
             self._claims.count("poisoned")
             self.die()
@@ -322,7 +322,7 @@ class StreamingWorker:
                 self._send_report(self._stream, report_id, rows)
 
     def _send_report(self, stream: Stream, report_id: int, rows: list[ReportRow]) -> None:
-        def report(server: Server, session: Session) -> None:
+        def report(server: SimulatedServer, session: Session) -> None:
             server.dispatcher.report(session, report_id, rows)
 
         stream.send(f"{self.name} report", report)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from holdfast.core.lifecycle import CANCELED
 from holdfast_lab.simulation.claims import Claims
-from holdfast_lab.simulation.clients import Client
+from holdfast_lab.simulation.clients import SimulatedClient
 from holdfast_lab.simulation.clockwork import Clockwork
 from holdfast_lab.simulation.connections import Wires
 from holdfast_lab.simulation.disk import SimulatedCrash
@@ -20,7 +20,7 @@ from holdfast_lab.simulation.planners import Planner
 from holdfast_lab.simulation.runtime_clients import RuntimeClient
 from holdfast_lab.simulation.runtime_rules import RuntimeRules
 from holdfast_lab.simulation.runtime_workers import RuntimeWorker
-from holdfast_lab.simulation.swarm import Settings
+from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.unary_workers import UnaryWorker
 from holdfast_lab.simulation.violation import Violation, require
 from holdfast_lab.simulation.witness import LogWitness
@@ -79,10 +79,10 @@ OPERATIONS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """The outcome of a run; `failure` is empty if every guarantee held, `missing` is not if the run is void."""
 
-    settings: Settings
+    settings: SwarmSettings
     failure: str
     steps: int
     simulated_ms: int
@@ -101,7 +101,7 @@ class Outcome:
 class SimulatedWorld:
     """One run."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SwarmSettings) -> None:
         self.settings = settings
         self.clock = Clockwork()
         self.log = LogWitness(settings)
@@ -110,7 +110,8 @@ class SimulatedWorld:
         self.net = Network(self.clock, self.host, settings, _stream(settings, "network"))
         templates = draw_templates(settings)
         self.clients = [
-            Client(f"client-{number}", self.net, self.claims, settings, templates) for number in range(settings.clients)
+            SimulatedClient(f"client-{number}", self.net, self.claims, settings, templates)
+            for number in range(settings.clients)
         ]
         self.workers: list[StreamingWorker | UnaryWorker] = [
             StreamingWorker(name, self.net, self.claims, settings, knows_all=number == 0)
@@ -141,12 +142,12 @@ class SimulatedWorld:
         )
         self._is_check_due = False
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Runs to the end, or to the first violation."""
         with machine_sources(self.clock, _stream(self.settings, "processes")):
             return self._run()
 
-    def _run(self) -> Outcome:
+    def _run(self) -> RunOutcome:
         failure = ""
         try:
             self.host.boot()
@@ -289,12 +290,12 @@ class SimulatedWorld:
                 ran = self.claims.runs.get(job.id, 0)
                 require(ran == reported, f"job {job.id} ran {ran} times and was reported {reported} times")
 
-    def _outcome(self, failure: str) -> Outcome:
+    def _outcome(self, failure: str) -> RunOutcome:
         fired = self.host.counts
         missing = [fault for fault in self.settings.faults if not fired.get(fault)]
         done = {**self.claims.answers, **self.log.kinds}
         missing += [name for name in OPERATIONS if not done.get(name)]
-        return Outcome(
+        return RunOutcome(
             settings=self.settings,
             failure=failure,
             steps=self.clock.steps,
@@ -311,7 +312,7 @@ class SimulatedWorld:
 _CALM_LEASE_MS = 1_000
 
 
-def _stream(settings: Settings, name: str) -> random.Random:
+def _stream(settings: SwarmSettings, name: str) -> random.Random:
     return random.Random(f"{name}/{settings.seed}")
 
 

@@ -16,7 +16,7 @@ from holdfast_lab.torture import report
 from holdfast_lab.torture.arenas import TOPOLOGIES, arena_of
 from holdfast_lab.torture.faults.kinds import FAULTS, fault_of
 from holdfast_lab.torture.faults.private_mounts import have_own_mounts
-from holdfast_lab.torture.run import Settings, Tell, Torture, TortureError
+from holdfast_lab.torture.run import Tell, Torture, TortureError, TortureSettings
 
 ALL, NONE = "all", "none"
 #: From a few seconds to a week.
@@ -69,7 +69,7 @@ def checked_minutes(minutes: float) -> float:
     return minutes
 
 
-async def perform(settings: Settings, tell: Tell) -> str:
+async def perform(settings: TortureSettings, tell: Tell) -> str:
     """Runs the torture; returns why it ended early, or an empty string. Raises errors from before the load began."""
     have_own_mounts()
     faults = {name: fault_of(name) for name in settings.faults}

@@ -15,7 +15,7 @@ import msgspec
 from holdfast_lab.history.records import Record
 
 
-class Process(Protocol):
+class ArenaProcess(Protocol):
     """A process of an arena, together with its replacements after kills."""
 
     role: str
@@ -97,7 +97,7 @@ class Proxy(Protocol):
         ...
 
 
-class Clockwork(Protocol):
+class ArenaClock(Protocol):
     """The wall clock of an arena's processes."""
 
     def step(self, ms: int) -> None:
@@ -160,14 +160,14 @@ class Arena(Protocol):
     #: By their users: clients, and workers if they can connect through one.
     proxies: Mapping[str, Proxy]
     engines: Sequence[Engine]
-    clock: Clockwork | None
+    clock: ArenaClock | None
     disk: Disk | None
 
     async def start(self) -> None:
         """Starts all processes; returns once jobs can be submitted and are run by `holdfast_lab.torture.jobs`."""
         ...
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[ArenaProcess]:
         """Returns every process of the product; killed ones are replaced automatically."""
         ...
 

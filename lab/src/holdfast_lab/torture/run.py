@@ -18,7 +18,7 @@ from holdfast_lab.history.records import Broken, DamageFact, Run
 from holdfast_lab.torture.faults.kinds import ALONE
 from holdfast_lab.torture.faults.machine_faults import ClockStep
 from holdfast_lab.torture.faults.restarts import ClockRestart
-from holdfast_lab.torture.load.client_group import Load, Place
+from holdfast_lab.torture.load.client_group import Place, TortureLoad
 from holdfast_lab.torture.plan import Strike, campaign, drawer, strikes
 from holdfast_lab.torture.ports import Arena, Fault, NotNowError
 from holdfast_lab.torture.task_group import together
@@ -45,7 +45,7 @@ GIVEN_UP = "given up"
 Tell = Callable[[str], None]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class TortureSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a run."""
 
     topology: str
@@ -70,12 +70,12 @@ class TortureError(Exception):
 class Torture:
     """One run; its records are in the folder."""
 
-    def __init__(self, settings: Settings, arena: Arena, faults: Mapping[str, Fault], tell: Tell) -> None:
+    def __init__(self, settings: TortureSettings, arena: Arena, faults: Mapping[str, Fault], tell: Tell) -> None:
         self._settings = settings
         self._arena = arena
         self._tell = tell
         self._faults = {kind: faults[kind] for kind in settings.faults}
-        self._load = Load(
+        self._load = TortureLoad(
             Place(
                 grpc=arena.grpc,
                 http=arena.http,

@@ -1,15 +1,15 @@
 """A clock that allows only short steps."""
 
-from holdfast_lab.torture.ports import Clockwork, NotNowError
+from holdfast_lab.torture.ports import ArenaClock, NotNowError
 
 #: Some stores keep ended jobs for a fixed day: longer steps would make them remove jobs.
 _STEP_MS_MAX = 43_200_000
 
 
 class ShortClock:
-    """A clock that can be set by hours, but not by days; implements the port `Clockwork`."""
+    """A clock that can be set by hours, but not by days; implements the port `ArenaClock`."""
 
-    def __init__(self, clock: Clockwork) -> None:
+    def __init__(self, clock: ArenaClock) -> None:
         self._clock = clock
 
     def step(self, ms: int) -> None:

@@ -10,7 +10,7 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
-from holdfast_lab.torture.ports import Clockwork
+from holdfast_lab.torture.ports import ArenaClock
 
 _AGAIN_S = 0.2
 _CONNECT_S = 2
@@ -21,9 +21,9 @@ $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + {} $$"""
 
 
 class DatabaseClock:
-    """Implements the port `Clockwork`; `close` waits until the database has the last setting."""
+    """Implements the port `ArenaClock`; `close` waits until the database has the last setting."""
 
-    def __init__(self, clock: Clockwork) -> None:
+    def __init__(self, clock: ArenaClock) -> None:
         self._clock = clock
         self._url = ""
         self._wanted_ms = 0

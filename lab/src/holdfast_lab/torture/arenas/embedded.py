@@ -20,7 +20,7 @@ from holdfast_lab.torture.arenas.programs import Company
 from holdfast_lab.torture.arenas.restarted_program import KeptProgram
 from holdfast_lab.torture.faults import namespaces
 from holdfast_lab.torture.faults.namespaces import Namespace
-from holdfast_lab.torture.ports import Clockwork, Disk, Engine, Island, Proxy
+from holdfast_lab.torture.ports import ArenaClock, Disk, Engine, Island, Proxy
 
 _ISLANDER = "worker-2"
 _LEDGER = "ledger"
@@ -48,7 +48,7 @@ class EmbeddedArena(OwnArena):
         self.grpc, self.http = roads[:2]
         self.proxies: Mapping[str, Proxy] = {"clients": self._clients, "workers": self._workers}
         self.engines: Sequence[Engine] = ()
-        self.clock: Clockwork | None = self._grounds.clock
+        self.clock: ArenaClock | None = self._grounds.clock
         self.disk: Disk | None = self._grounds.disk
         workers = [self._worker(number, road) for number, road in enumerate(self._workers.places, 1)]
         self._company = Company(self._grounds.deaths, [self._serving()], workers)

@@ -17,7 +17,7 @@ from holdfast_lab.torture.arenas.archive import Archives
 from holdfast_lab.torture.arenas.options import HEARTBEAT_MS, SLOTS, WORKER_TIMEOUT_MS, options_of
 from holdfast_lab.torture.arenas.owner_journals import Owned, read_owner
 from holdfast_lab.torture.arenas.record_facts import RecordFacts
-from holdfast_lab.torture.arenas.up_arena import Plan, UpArena
+from holdfast_lab.torture.arenas.up_arena import ArenaPlan, UpArena
 from holdfast_lab.torture.jobs import run_of
 
 _STORE = "services"
@@ -39,7 +39,7 @@ def microservices(folder: Path, app: str) -> UpArena:
     return UpArena(
         folder,
         app,
-        Plan(
+        ArenaPlan(
             topology="microservices",
             keeps=frozenset({"grants"}),
             results_apart=True,

@@ -7,7 +7,7 @@ from holdfast_lab.history.records import DamageFact, JobFact, Record
 from holdfast_lab.torture.arenas import ledger_facts
 from holdfast_lab.torture.arenas.archive import Archives
 from holdfast_lab.torture.arenas.options import LEDGER, SLOTS, options_of
-from holdfast_lab.torture.arenas.up_arena import Plan, UpArena
+from holdfast_lab.torture.arenas.up_arena import ArenaPlan, UpArena
 
 NODES = 3
 
@@ -17,7 +17,7 @@ def monolith(folder: Path, app: str) -> UpArena:
     return UpArena(
         folder,
         app,
-        Plan(
+        ArenaPlan(
             topology="monolith",
             keeps=frozenset({"grants", "order", "ticks"}),
             has_schedules=True,

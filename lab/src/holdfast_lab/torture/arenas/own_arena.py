@@ -2,7 +2,7 @@
 
 from holdfast_lab.torture.arenas.arena_folder import Grounds
 from holdfast_lab.torture.arenas.programs import Company
-from holdfast_lab.torture.ports import Process
+from holdfast_lab.torture.ports import ArenaProcess
 
 
 class OwnArena:
@@ -11,7 +11,7 @@ class OwnArena:
     _grounds: Grounds
     _company: Company
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[ArenaProcess]:
         """Returns all programs."""
         return list(self._company.programs)
 

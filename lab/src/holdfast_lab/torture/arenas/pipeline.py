@@ -21,7 +21,7 @@ from holdfast_lab.torture.arenas.own_arena import OwnArena
 from holdfast_lab.torture.arenas.postgres_engine import PostgresEngine
 from holdfast_lab.torture.arenas.programs import Company
 from holdfast_lab.torture.arenas.restarted_program import KeptProgram
-from holdfast_lab.torture.ports import Clockwork, Disk, Engine, Proxy
+from holdfast_lab.torture.ports import ArenaClock, Disk, Engine, Proxy
 
 #: The roles of each stage, and the number of processes of each role.
 _STAGES: Sequence[Mapping[str, int]] = (
@@ -67,7 +67,7 @@ class PipelineArena(OwnArena):
         self.grpc, self.http = self._roads.places
         self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
         self._clock = DatabaseClock(self._grounds.clock)
-        self.clock: Clockwork | None = ShortClock(self._clock)
+        self.clock: ArenaClock | None = ShortClock(self._clock)
         self.disk: Disk | None = None
         stages = [[self._program(role, index) for role in stage for index in range(stage[role])] for stage in _STAGES]
         self._company = Company(self._grounds.deaths, *stages, may_refuse=True)

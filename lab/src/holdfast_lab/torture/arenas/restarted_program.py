@@ -48,7 +48,7 @@ class Part:
 
 
 class KeptProgram:
-    """One program and its replacements; implements the port `Process`."""
+    """One program and its replacements; implements the port `ArenaProcess`."""
 
     def __init__(self, part: Part, *, environment: Mapping[str, str], log: Path, deaths: Deaths) -> None:
         self.role = part.role
@@ -63,7 +63,7 @@ class KeptProgram:
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    # -- the port `Process`
+    # -- the port `ArenaProcess`
 
     def pid(self) -> int:
         """Returns the pid of the process, or 0 while there is none."""

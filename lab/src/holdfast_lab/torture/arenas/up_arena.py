@@ -18,14 +18,14 @@ from holdfast_lab.torture.arenas.client_proxies import Roads
 from holdfast_lab.torture.arenas.options import LOGGING, UNLIMITED, options_of
 from holdfast_lab.torture.arenas.programs import Company
 from holdfast_lab.torture.arenas.restarted_program import KeptProgram
-from holdfast_lab.torture.ports import Clockwork, Disk, Engine, Process, Proxy
+from holdfast_lab.torture.ports import ArenaClock, ArenaProcess, Disk, Engine, Proxy
 
 #: Maps the words after `holdfast` to a role and a name; None for other processes.
 SeatOf = Callable[[list[str]], tuple[str, str] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ArenaPlan:
     """The properties of one topology."""
 
     topology: str
@@ -47,7 +47,7 @@ class Plan:
 
 
 class Seat:
-    """A process that `up` supervises; implements the port `Process`."""
+    """A process that `up` supervises; implements the port `ArenaProcess`."""
 
     def __init__(self, arena: "UpArena", role: str, name: str) -> None:
         self.role = role
@@ -67,7 +67,7 @@ class Seat:
 class UpArena:
     """Implements the port `Arena`."""
 
-    def __init__(self, folder: Path, app: str, plan: Plan) -> None:
+    def __init__(self, folder: Path, app: str, plan: ArenaPlan) -> None:
         self._plan = plan
         self.topology, self.keeps, self.has_schedules = plan.topology, plan.keeps, plan.has_schedules
         self.results_apart = plan.results_apart
@@ -80,7 +80,7 @@ class UpArena:
         self.grpc, self.http = ",".join(self._roads.places[:-1]), self._roads.places[-1]
         self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
         self.engines: Sequence[Engine] = ()
-        self.clock: Clockwork | None = self._grounds.clock
+        self.clock: ArenaClock | None = self._grounds.clock
         self.disk: Disk | None = self._grounds.disk
         arguments = [
             *("up", "--topology", plan.topology, "--data", str(self._grounds.data), "--app", app),
@@ -90,7 +90,7 @@ class UpArena:
         ]
         self._up: KeptProgram = self._grounds.program("supervisor", "up", arguments)
         self._company = Company(self._grounds.deaths, [self._up])
-        self._seats: list[Process] = [Seat(self, role, name) for role, name in plan.seats]
+        self._seats: list[ArenaProcess] = [Seat(self, role, name) for role, name in plan.seats]
         self._archives = Archives(self._grounds.archive)
 
     async def start(self) -> None:
@@ -100,7 +100,7 @@ class UpArena:
         self._archives.open({name: self._grounds.data / name for name in self._plan.journals})
         assert self.seated().keys() == set(self._plan.seats), "the children of `up` are not the expected ones"
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[ArenaProcess]:
         """Returns all processes that `up` supervises."""
         return self._seats
 

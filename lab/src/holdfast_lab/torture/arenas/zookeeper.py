@@ -20,7 +20,7 @@ from holdfast_lab.torture.arenas.options import LEASE_MS, LOGGING, UNLIMITED, WO
 from holdfast_lab.torture.arenas.own_arena import OwnArena
 from holdfast_lab.torture.arenas.programs import Company
 from holdfast_lab.torture.arenas.zookeeper_engine import EnsembleEngines
-from holdfast_lab.torture.ports import Clockwork, Disk, Engine, Proxy
+from holdfast_lab.torture.ports import ArenaClock, Disk, Engine, Proxy
 
 _ROOT = "/holdfast"
 _WORKERS = 2
@@ -47,7 +47,7 @@ class ZooKeeperArena(OwnArena):
         self._roads = Roads(roads)
         self.grpc, self.http = roads
         self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
-        self.clock: Clockwork | None = ShortClock(self._grounds.clock)
+        self.clock: ArenaClock | None = ShortClock(self._grounds.clock)
         self.disk: Disk | None = None
         port, http_port = map(port_of, self._doors)
         gateway = ["zookeeper", "gateway", "--port", port, "--http-port", http_port, *options_of(UNLIMITED, LOGGING)]

@@ -7,7 +7,7 @@ from holdfast.clock import CLOCK_FILE, OFFSET_BYTES
 
 
 class FileClock:
-    """Processes started with its `environment` read its time; implements the port `Clockwork`."""
+    """Processes started with its `environment` read its time; implements the port `ArenaClock`."""
 
     def __init__(self, path: Path) -> None:
         """Creates the file; it shows the true time."""

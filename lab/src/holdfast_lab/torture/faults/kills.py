@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from holdfast_lab.torture.faults import wait_until
 from holdfast_lab.torture.faults.targets import Held, OfProcesses, called, living, one, turn
-from holdfast_lab.torture.ports import Arena, NotNowError, Process
+from holdfast_lab.torture.ports import Arena, ArenaProcess, NotNowError
 
 #: How long to wait for a successor; a longer absence is left to the checker.
 _SUCCESSOR_S = 20.0
@@ -19,7 +19,7 @@ _AGAIN_MAX = 3
 _TWO_ROLES = 0.3
 
 
-class Kill(OfProcesses):
+class KillFault(OfProcesses):
     """SIGKILL of one process."""
 
     kind = "kill"
@@ -73,7 +73,7 @@ class KillMany(OfProcesses):
         return ", ".join(map(called, victims))
 
 
-async def kill(arena: Arena, victims: Sequence[Process]) -> list[Process]:
+async def kill(arena: Arena, victims: Sequence[ArenaProcess]) -> list[ArenaProcess]:
     """Kills processes; returns those that it hit, once they are gone. Raises `NotNowError` if none was running."""
     pids = {pid: victim for victim in victims if (pid := victim.pid())}
     with Held(pids) as held:

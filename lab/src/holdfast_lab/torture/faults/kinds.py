@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from holdfast_lab.torture.faults.descriptor_exhaustion import Descriptors
-from holdfast_lab.torture.faults.kills import Kill, KillMany, KillStarting
+from holdfast_lab.torture.faults.kills import KillFault, KillMany, KillStarting
 from holdfast_lab.torture.faults.machine_faults import ClockStep, FullDisk, SlowDisk
 from holdfast_lab.torture.faults.network_faults import BAD_ROADS, Cut, Delay, Resets
 from holdfast_lab.torture.faults.partitions import Partition
@@ -13,7 +13,7 @@ from holdfast_lab.torture.faults.targets import Aimed
 from holdfast_lab.torture.ports import Fault
 
 _ALL: tuple[Fault, ...] = (
-    *(Kill(), KillStarting(), KillMany(), Stop.long(), Stop.short()),
+    *(KillFault(), KillStarting(), KillMany(), Stop.long(), Stop.short()),
     *(Delay(), *BAD_ROADS, Cut(), Resets(), Partition()),
     *(FullDisk.short(), FullDisk.lasting(), SlowDisk(), ClockStep(), ClockRestart(), Descriptors()),
     *(EngineCrash(), EngineStop(), EngineAway()),

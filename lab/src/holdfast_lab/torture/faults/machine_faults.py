@@ -10,7 +10,7 @@ from pathlib import Path
 from holdfast_lab.torture.faults import slow_syncs
 from holdfast_lab.torture.faults.targets import SECONDS_MAX, SECONDS_MIN, called, some_time
 from holdfast_lab.torture.faults.wait_until import felt
-from holdfast_lab.torture.ports import Arena, Disk, NotNowError, Process
+from holdfast_lab.torture.ports import Arena, ArenaProcess, Disk, NotNowError
 
 #: Longer than several leases.
 _LASTING_S = (20.0, 40.0)
@@ -119,7 +119,7 @@ class ClockStep:
         return f"by {step_ms / 1_000:+g} s for {seconds:.1f} s"
 
 
-def keepers(arena: Arena) -> list[Process]:
+def keepers(arena: Arena) -> list[ArenaProcess]:
     """Returns the processes that have data of the arena open for writing."""
     return [process for process in arena.processes() if process.pid() and _writes_below(process.pid(), arena.folder)]
 

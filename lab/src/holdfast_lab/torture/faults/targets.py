@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from holdfast_lab.torture.ports import Arena, NotNowError, Process
+from holdfast_lab.torture.ports import Arena, ArenaProcess, NotNowError
 
 #: The duration of most faults; short ones are more frequent.
 SECONDS_MIN, SECONDS_MAX = 0.2, 6.0
@@ -61,7 +61,7 @@ def _send(descriptor: int, number: signal.Signals) -> bool:
     return True
 
 
-def living(arena: Arena, role: str = "") -> list[Process]:
+def living(arena: Arena, role: str = "") -> list[ArenaProcess]:
     """Returns the processes that are running; raises `NotNowError` if there are none."""
     found = [process for process in arena.processes() if process.pid() and role in {"", process.role}]
     if not found:
@@ -69,14 +69,14 @@ def living(arena: Arena, role: str = "") -> list[Process]:
     return found
 
 
-def one(arena: Arena, draw: random.Random, role: str = "") -> Process:
+def one(arena: Arena, draw: random.Random, role: str = "") -> ArenaProcess:
     """Draws a process of the role whose turn it is."""
     everybody = living(arena, role)
     role = role or turn(everybody, draw)
     return draw.choice([process for process in everybody if process.role == role])
 
 
-def turn(everybody: Sequence[Process], draw: random.Random) -> str:
+def turn(everybody: Sequence[ArenaProcess], draw: random.Random) -> str:
     """Returns mostly the role without a restart for the longest time, so that every role has its turn during a run."""
     roles = sorted({process.role for process in everybody})
     if draw.random() >= _TURNS:
@@ -104,7 +104,7 @@ def _fields(pid: int) -> list[str]:
         return []
 
 
-def called(process: Process) -> str:
+def called(process: ArenaProcess) -> str:
     """Returns its name for reports."""
     return f"{process.role} {process.name}"
 

@@ -9,13 +9,21 @@ import msgspec
 
 from holdfast_lab.history.files import Writer, now_us
 from holdfast_lab.history.records import TERMINAL, Answered, Asked, Lost, Refused, Seen, Wanted
-from holdfast_lab.torture.load.interfaces import DEADLINE_S, LostError, Order, Page, RefusedError, StrangeError, Told
+from holdfast_lab.torture.load.interfaces import (
+    DEADLINE_S,
+    JobOrder,
+    LostError,
+    Page,
+    RefusedError,
+    StrangeError,
+    SubmitReply,
+)
 
 T = TypeVar("T")
 _STRANGE_MAX = 50
 
 
-class Tally(msgspec.Struct):
+class CallTally(msgspec.Struct):
     """Counters over all clients."""
 
     #: Jobs that were acknowledged, and jobs that a client saw ended.
@@ -34,14 +42,14 @@ class Tally(msgspec.Struct):
 class Notebook:
     """The records of one client; `call` is a name as in `Run.calls`."""
 
-    def __init__(self, client: str, via: str, writer: Writer, tally: Tally) -> None:
+    def __init__(self, client: str, via: str, writer: Writer, tally: CallTally) -> None:
         self._client = client
         self._via = via
         self._writer = writer
         self._tally = tally
         self._count = 0
 
-    async def submit(self, orders: Sequence[Order], asked: Awaitable[Told]) -> Told | None:
+    async def submit(self, orders: Sequence[JobOrder], asked: Awaitable[SubmitReply]) -> SubmitReply | None:
         """Returns the response to a submit; None if all of it was refused; `LostError` if the outcome is unknown."""
         op = self._ask("submit", asked, [order.wanted for order in orders])
         told = await self._outcome("submit", op, asked)

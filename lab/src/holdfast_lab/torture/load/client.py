@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast_lab.history.records import QUEUED, Seen
 from holdfast_lab.torture.load.call_log import Notebook
-from holdfast_lab.torture.load.interfaces import Face, LostError, Order, Told
+from holdfast_lab.torture.load.interfaces import Face, JobOrder, LostError, SubmitReply
 from holdfast_lab.torture.load.random_orders import PAUSED_QUEUE, QUEUES, Drawer
 
 #: Jobs of one client that it has not seen ended.
@@ -41,7 +41,7 @@ class Options(msgspec.Struct, frozen=True):
     has_pause: bool = False
 
 
-class Client:
+class TortureClient:
     """`run` until stopped, then `settle`; `known` has every id that it received."""
 
     def __init__(
@@ -59,8 +59,8 @@ class Client:
         self.known: dict[str, bool] = {}
         self._open: list[str] = []
         self._ended: list[str] = []
-        self._keyed: list[Order] = []
-        self._unknown: list[list[Order]] = []
+        self._keyed: list[JobOrder] = []
+        self._unknown: list[list[JobOrder]] = []
         self._is_paused = False
         self._deeds: list[tuple[Deed, int]] = [
             (self._submit, 45),
@@ -156,7 +156,7 @@ class Client:
         is_other = self._other is not None and self._draw.random() < 0.5 and all(one.wanted.key for one in orders)  # noqa: PLR2004 - a share
         await self._ask_for(orders, self._other if is_other else None)
 
-    async def _ask_for(self, orders: list[Order], other: Other | None = None) -> None:
+    async def _ask_for(self, orders: list[JobOrder], other: Other | None = None) -> None:
         is_again = all(order.is_repeatable for order in orders)
         face, book = other or (self._face, self._book)
         try:
@@ -173,7 +173,7 @@ class Client:
             self._unknown.append(orders)
         self._take(orders, told)
 
-    def _take(self, orders: list[Order], told: Told) -> None:
+    def _take(self, orders: list[JobOrder], told: SubmitReply) -> None:
         for order, job_id in zip(orders, told.ids, strict=True):
             if not job_id:
                 continue

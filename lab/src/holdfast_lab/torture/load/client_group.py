@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast_lab.history.files import Writer, now_us
 from holdfast_lab.history.records import Schedule
-from holdfast_lab.torture.load.call_log import Notebook, Tally
-from holdfast_lab.torture.load.client import Client, Options
+from holdfast_lab.torture.load.call_log import CallTally, Notebook
+from holdfast_lab.torture.load.client import Options, TortureClient
 from holdfast_lab.torture.load.frozen_interface import FrozenFace
 from holdfast_lab.torture.load.grpc_calls import Channels, owner_of
 from holdfast_lab.torture.load.grpc_interface import GrpcFace
@@ -46,19 +46,19 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     has_true_clocks: bool = True
 
 
-class Load:
+class TortureLoad:
     """Call `begin`, `run`, `settle`, `look_again`, `close`, in this order."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self.tally = Tally()
+        self.tally = CallTally()
         #: Calls that the topology does not support, and why.
         self.left_out: dict[str, str] = {}
         #: Some of the jobs that had not ended at the last check, including jobs whose id no client received.
         self.left: Sequence[str] = []
         self.calls = ["submit", "get", "result", "cancel", "list", "retry"]
         self._writers: list[Writer] = []
-        self._clients: list[Client] = []
+        self._clients: list[TortureClient] = []
         self._ticking: Ticking | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
@@ -104,13 +104,13 @@ class Load:
         finally:
             await face.close()
 
-    def _client(self, name: str, kind: str, *, has_pause: bool = False, is_reader: bool = False) -> Client:
+    def _client(self, name: str, kind: str, *, has_pause: bool = False, is_reader: bool = False) -> TortureClient:
         face = self._face(kind)
         nodes = len(self._place.grpc.split(","))
         drawer = Drawer(self._place.seed, name, lambda key: owner_of(key, nodes))
         options = Options(has_retry=kind != "frozen", has_pause=has_pause)
         other = None if is_reader else _OTHERS.get(kind)
-        return Client(
+        return TortureClient(
             name,
             face,
             drawer,
@@ -215,7 +215,7 @@ class Load:
         self._writers.clear()
 
 
-async def _look(reader: Client, job_ids: list[str]) -> None:
+async def _look(reader: TortureClient, job_ids: list[str]) -> None:
     for job_id in job_ids:
         for _ in range(3):
             try:

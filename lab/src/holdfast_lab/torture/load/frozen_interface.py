@@ -8,7 +8,7 @@ from holdfast.proto import taskqueue_public_pb2_grpc as rpc
 from holdfast_lab.history.records import Seen
 from holdfast_lab.torture.jobs import run_of
 from holdfast_lab.torture.load.grpc_calls import Channels, called
-from holdfast_lab.torture.load.interfaces import Order, Page, RefusedError, Told
+from holdfast_lab.torture.load.interfaces import JobOrder, Page, RefusedError, SubmitReply
 
 
 class FrozenFace:
@@ -23,7 +23,7 @@ class FrozenFace:
         self._stubs = channels.stubs(rpc.TaskQueuePublicServiceStub)
         self._turns = itertools.count()
 
-    async def submit(self, orders: Sequence[Order]) -> Told:
+    async def submit(self, orders: Sequence[JobOrder]) -> SubmitReply:
         """Submits one job; there are no batches."""
         (order,) = orders
         spec = pb.JobSpec(
@@ -36,7 +36,7 @@ class FrozenFace:
         node = self.channels.owner(key) if key else next(self._turns) % len(self._stubs)
         request = pb.SubmitJobRequest(spec=spec, client_request_id=key)
         reply = await called(self._stubs[node].SubmitJob, request)
-        return Told([reply.job_id])
+        return SubmitReply([reply.job_id])
 
     async def get(self, job_id: str) -> Seen:
         """Reads the status."""

@@ -9,7 +9,7 @@ from holdfast.proto import taskqueue_public_pb2 as public
 from holdfast_lab.history.records import Seen
 from holdfast_lab.torture.jobs import payload_of, run_of
 from holdfast_lab.torture.load.grpc_calls import UNKNOWN, Channels, called
-from holdfast_lab.torture.load.interfaces import BACKOFF_MS, Order, Page, Told
+from holdfast_lab.torture.load.interfaces import BACKOFF_MS, JobOrder, Page, SubmitReply
 
 _UNKNOWN = frozenset(code.value for code in UNKNOWN)
 
@@ -27,14 +27,14 @@ class GrpcFace:
         self._admin = channels.stubs(rpc.AdminServiceStub)
         self._turns = itertools.count()
 
-    async def submit(self, orders: Sequence[Order]) -> Told:
+    async def submit(self, orders: Sequence[JobOrder]) -> SubmitReply:
         """Submits all as one request, to the node that owns the first."""
         first = orders[0].wanted
         key = first.key or first.id
         node = self.channels.owner(key) if key else next(self._turns) % len(self._jobs)
         reply = await called(self._jobs[node].SubmitJobs, _request(orders))
         refusals = {one.index: one.reason or one.code for one in reply.refusals if one.code not in _UNKNOWN}
-        return Told(list(reply.job_ids), refusals, list(reply.existing))
+        return SubmitReply(list(reply.job_ids), refusals, list(reply.existing))
 
     async def get(self, job_id: str) -> Seen:
         """Reads the job with its output."""
@@ -109,7 +109,7 @@ def seen_of(job: pb.Job) -> Seen:
     )
 
 
-def _request(orders: Sequence[Order]) -> pb.SubmitJobsRequest:
+def _request(orders: Sequence[JobOrder]) -> pb.SubmitJobsRequest:
     templates = [
         pb.JobTemplate(
             type=order.wanted.type,

@@ -14,12 +14,12 @@ from holdfast_lab.torture.load.http_connection import HttpAnswer, HttpLine
 from holdfast_lab.torture.load.interfaces import (
     BACKOFF_MS,
     DEADLINE_S,
+    JobOrder,
     LostError,
-    Order,
     Page,
     RefusedError,
     StrangeError,
-    Told,
+    SubmitReply,
 )
 
 _STATES = {"QUEUED": QUEUED, "RUNNING": RUNNING, "DONE": DONE, "FAILED": FAILED, "CANCELED": CANCELED}
@@ -38,18 +38,18 @@ class HttpFace:
     def __init__(self, address: str) -> None:
         self._line = HttpLine(address)
 
-    async def submit(self, orders: Sequence[Order]) -> Told:
+    async def submit(self, orders: Sequence[JobOrder]) -> SubmitReply:
         """Submits one job, with an Idempotency-Key if it has a key, or several as a batch."""
         if len(orders) == 1:
             key = orders[0].wanted.key
             body = await self._asked("POST", _JOBS, _body(orders[0], ""), {"Idempotency-Key": key} if key else {})
-            return Told([body["id"]], {}, [0] if body["existing"] else [])
+            return SubmitReply([body["id"]], {}, [0] if body["existing"] else [])
         body = await self._asked("POST", _JOBS, {"jobs": [_body(one, one.wanted.key) for one in orders]})
         rows = list(enumerate(body["jobs"]))
         problems = {index: row["problem"] for index, row in rows if row.get("problem")}
         refusals = {index: one["reason"] for index, one in problems.items() if one["code"] not in _UNKNOWN}
         existing = [index for index, row in rows if row.get("existing")]
-        return Told([row.get("id", "") for _, row in rows], refusals, existing)
+        return SubmitReply([row.get("id", "") for _, row in rows], refusals, existing)
 
     async def get(self, job_id: str) -> Seen:
         """Reads the job without its output."""
@@ -118,7 +118,7 @@ def _read(answer: HttpAnswer) -> Any:  # noqa: ANN401 - JSON of many shapes
     raise StrangeError(code or f"HTTP_{answer.status}", f"{reason} {problem.get('detail', '')}")
 
 
-def _body(order: Order, key: str) -> dict[str, object]:
+def _body(order: JobOrder, key: str) -> dict[str, object]:
     wanted = order.wanted
     body: dict[str, object] = {
         "type": wanted.type,

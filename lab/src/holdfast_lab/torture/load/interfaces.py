@@ -14,7 +14,7 @@ DEADLINE_S = 5.0
 BACKOFF_MS = 100
 
 
-class Order(msgspec.Struct, frozen=True):
+class JobOrder(msgspec.Struct, frozen=True):
     """One job to submit, with its instructions."""
 
     wanted: Wanted
@@ -26,7 +26,7 @@ class Order(msgspec.Struct, frozen=True):
         return bool(self.wanted.id or self.wanted.key)
 
 
-class Told(msgspec.Struct, frozen=True):
+class SubmitReply(msgspec.Struct, frozen=True):
     """The outcome of each order: an id, a refusal, or neither if it is unknown."""
 
     ids: list[str]
@@ -77,7 +77,7 @@ class Face(Protocol):
     has_ids: bool
     has_options: bool
 
-    async def submit(self, orders: Sequence[Order]) -> Told:
+    async def submit(self, orders: Sequence[JobOrder]) -> SubmitReply:
         """Submits these jobs as one request."""
         ...
 

@@ -14,7 +14,7 @@ import msgspec
 from holdfast import limits
 from holdfast_lab.history.records import Wanted
 from holdfast_lab.torture.jobs import POISON, WORK, Task
-from holdfast_lab.torture.load.interfaces import Order
+from holdfast_lab.torture.load.interfaces import JobOrder
 
 #: The queues of most jobs.
 QUEUES = ("default", "torture-a", "torture-b")
@@ -43,7 +43,7 @@ class Drawer:
         self._keys = _Stream(seed, client, "key-")
         self._owner = owner
 
-    def orders(self, *, has_ids: bool, has_options: bool) -> list[Order]:
+    def orders(self, *, has_ids: bool, has_options: bool) -> list[JobOrder]:
         """Draws one job or sometimes a batch; either all of them can be repeated, or none."""
         draw = self._orders.draw
         count = draw.randint(2, _BATCH_MAX) if has_options and draw.random() < 0.2 else 1  # noqa: PLR2004 - a share
@@ -63,12 +63,12 @@ class Drawer:
             made.append(order)
         return made
 
-    def waiting(self) -> Order:
+    def waiting(self) -> JobOrder:
         """Draws a job that is not due for some seconds."""
         name, delay_ms = self._waiting.name(), self._waiting.draw.randint(2_000, 5_000)
         return _with_digest(Wanted(name, type=WORK, priority=limits.PRIORITY_DEFAULT, delay_ms=delay_ms), Task())
 
-    def other_under(self, used: Order) -> Order:
+    def other_under(self, used: JobOrder) -> JobOrder:
         """Draws other content under a used key."""
         is_frozen = used.wanted.type == FROZEN_TYPE
         order = self._others.frozen() if is_frozen else self._others.order(QUEUES[0])
@@ -102,7 +102,7 @@ class _Stream:
         self._count += 1
         return f"{self._names}{self._count}"
 
-    def order(self, queue: str) -> Order:
+    def order(self, queue: str) -> JobOrder:
         """Draws an order with all options."""
         draw = self.draw
         times_ms = (0, draw.randint(1, 30), draw.randint(100, 600), draw.randint(*_LONG_MS))
@@ -124,14 +124,14 @@ class _Stream:
         )
         return _with_digest(wanted, Task(takes_ms, 0 if kind == POISON else fails, output_bytes))
 
-    def frozen(self) -> Order:
+    def frozen(self) -> JobOrder:
         """Draws an order that the frozen contract supports."""
         wanted = Wanted(self.name(), type=FROZEN_TYPE, priority=limits.PRIORITY_DEFAULT, max_attempts=1)
         return _with_digest(wanted, Task(self.draw.randint(0, 50), 0, self.draw.choice((0, 100))))
 
 
-def _with_digest(wanted: Wanted, task: Task) -> Order:
+def _with_digest(wanted: Wanted, task: Task) -> JobOrder:
     """Adds a digest of the content, by which orders are compared."""
     content = msgspec.json.encode([wanted, task])
     digest = hashlib.sha256(content).hexdigest()[:12]
-    return Order(msgspec.structs.replace(wanted, digest=digest), task)
+    return JobOrder(msgspec.structs.replace(wanted, digest=digest), task)
