@@ -5,7 +5,8 @@ from pathlib import Path
 
 from tests.unit.test_layers import EVERYTHING, RESERVED, RULES
 
-LINES_MAX = 105
+LINES_MAX = 110
+QUESTIONS = 10
 _ROW = re.compile(r"^\| (?P<folders>`.*?) \| (?P<ours>.*?) \| (?P<never>.*?)\|$", re.MULTILINE)
 
 
@@ -48,6 +49,12 @@ def test_every_path_that_is_named_exists(root: Path) -> None:
     assert len(patterns) > 50
     package = root / "src" / "holdfast"
     assert [path for path in patterns if not (any(package.rglob(path)) or any(root.glob(path)))] == []
+
+
+def test_ten_questions_have_an_answer(root: Path) -> None:
+    """The table "Where do I change …?" has ten rows."""
+    table = (root / "ARCHITECTURE.md").read_text().split("## Where do I change …?")[1].split("## Contracts")[0]
+    assert len(re.findall(r"^\| (?!change ).*\|$", table, re.MULTILINE)) == QUESTIONS
 
 
 def test_architecture_stays_on_a_page(root: Path) -> None:
