@@ -79,6 +79,7 @@ class ShelfMachine(RuleBasedStateMachine):
     def lease(self, routes: set[str], queues: set[str], count: int) -> None:
         wish = Wish(frozenset(routes), frozenset(queues))
         found = self.shelf.lease(wish, "w", count, 100, self.now_ms)
+        self.settle()  # a lease drops tickets that were put back after their time
         free = [
             known
             for known in self.model.values()
