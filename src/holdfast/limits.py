@@ -116,6 +116,7 @@ URL_BYTES_MAX: Final = 8 * _KIB
 HTTP_HEAD_BYTES_MAX: Final = 32 * _KIB
 # Connections of workers, clients and nodes. Never more than half of the process's descriptors, whatever is configured.
 GRPC_CONNECTIONS_MAX: Final = 16_384
+WIRE_CONNECTIONS_MAX: Final = 16_384
 # Of these, connections without an admitted call: real clients send a call as soon as they have connected.
 GRPC_STRANGERS_MAX: Final = 1_000
 # Time limit of the HTTP/2 handshake, after the TLS handshake if there is one; and time after which a connection

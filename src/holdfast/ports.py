@@ -7,7 +7,7 @@ administration) have ports of their own; a backend declares which of them it lac
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 import msgspec
 
@@ -21,12 +21,12 @@ from holdfast.core.overview import QueueView as QueueView  # noqa: PLC0414 - par
 from holdfast.core.progress import Progress as Progress  # noqa: PLC0414 - part of this port
 
 
-class JobDraft(msgspec.Struct, frozen=True, gc=False):
+class JobDraft(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A job to submit. It is due after `delay_ms` or at `not_before_ms`, whichever is later."""
 
     template: int = 0
     payload: bytes = b""
-    delay_ms: int = 0
+    delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     not_before_ms: int = 0
     extra: Extra | None = None
     #: A UUID that the client generates, so that a retry finds the first submission; empty: the backend generates it.
@@ -304,7 +304,7 @@ class ScheduleApi(Protocol):
         ...
 
 
-class Assignment(msgspec.Struct, frozen=True, gc=False):
+class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One lease, as a worker runs it."""
 
     token: int
@@ -323,7 +323,7 @@ class Assignment(msgspec.Struct, frozen=True, gc=False):
     retries_left: int = 0
 
 
-class Introduction(msgspec.Struct, frozen=True):
+class Introduction(msgspec.Struct, frozen=True, array_like=True):
     """A worker's id, the jobs it can run, and the leases it still holds from an earlier session.
 
     `instance` identifies this run of the worker's program among others with the same id. `dies_with_server` is true if
@@ -339,7 +339,7 @@ class Introduction(msgspec.Struct, frozen=True):
     dies_with_server: bool = False
 
 
-class Directive(msgspec.Struct, frozen=True):
+class Directive(msgspec.Struct, frozen=True, array_like=True):
     """A message from the backend to a worker. `reported` acknowledges reports up to that number as durable."""
 
     leases: list[Assignment] = []

@@ -128,7 +128,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: Annotated[Host, _purpose("Address to listen on")] = "127.0.0.1"
     port: Annotated[Port, _purpose("gRPC port to listen on; 0: any free port")] = 50_051
     http_port: Annotated[Port, _purpose("Port for HTTP and the dashboard; 0: any free port")] = 8_080
-    no_http: Annotated[Switch, _purpose("Serve gRPC only, without HTTP and the dashboard")] = False
+    no_http: Annotated[Switch, _purpose("Serve no HTTP and no dashboard, only gRPC and Holdfast's own clients")] = False
     metrics_port: Annotated[MetricsPort, _purpose("Port for /metrics, /livez and /readyz; 0: none")] = 0
     slots: Annotated[Slots, _purpose("Number of jobs that the worker of holdfast up runs at a time")] = 8
     lease_ms: Annotated[
@@ -215,6 +215,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_in_memory(self) -> bool:
         return self.data == MEMORY
+
+    @property
+    def wire_port(self) -> int:
+        """The port of the wire: that of HTTP; without HTTP, any free one unless a port was set."""
+        is_unset = self.http_port == FIELDS["http_port"].default
+        return 0 if self.no_http and is_unset else self.http_port
 
     @property
     def failed_retention_ms(self) -> int:

@@ -31,6 +31,7 @@ BACKENDS = (
     "ledger-memory",
     "ledger-grpc",
     "ledger-socket",
+    "ledger-tcp",
     "microservices",
     "monolith",
     "pipeline",
@@ -93,7 +94,7 @@ def harness_named(backend: str, processes: Processes, folder: Path) -> Harness: 
         return LedgerHere(folder / "data")
     if backend == "ledger-memory":
         return LedgerHere(None)
-    return LedgerThere(processes.servers, Carried.SOCKET if backend == "ledger-socket" else Carried.GRPC)
+    return LedgerThere(processes.servers, Carried(backend))
 
 
 @pytest.fixture

@@ -1,26 +1,29 @@
-"""The ledger in a server process, reached over gRPC or over the socket of its directory."""
+"""The ledger in a server process, reached over the wire (its socket, or TCP) or over gRPC as other languages do it."""
 
 import asyncio
 from enum import Enum
 from pathlib import Path
 
-from holdfast.client.grpc_transport import GrpcCarrier
+from holdfast.client.endpoints import Endpoint, TcpEndpoint, UnixEndpoint
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.socket_transport import SocketCarrier
-from holdfast.client.socket_work import SocketWork
-from holdfast.client.work_stream import StreamWork
+from holdfast.client.wire_transport import LastingCarrier, WireCarrier
+from holdfast.client.wire_work import WireWork
 from holdfast.core.capabilities import LEDGER, Capabilities
 from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.testing.conformance.harness import Control, Need, Terms
 from tests.backends.process_pool import Lender
 from tests.e2e.fleet import Fleet, Program, stable_port
+from tests.grpc_v1.grpc_transport import GrpcCarrier
+from tests.grpc_v1.remote import RemoteJobs as GrpcJobs
+from tests.grpc_v1.work_stream import StreamWork
 
 
 class Carried(Enum):
     """The transports of the calls."""
 
-    GRPC = "grpc"
-    SOCKET = "socket"
+    SOCKET = "ledger-socket"
+    TCP = "ledger-tcp"
+    GRPC = "ledger-grpc"
 
 
 class Server:
@@ -67,7 +70,7 @@ class LedgerThere:
         self._servers = servers
         self._carried = carried
         self._server: Server
-        self._remote: RemoteJobs
+        self._remote: RemoteJobs | GrpcJobs
         self._terms = Terms()
 
     @property
@@ -88,7 +91,9 @@ class LedgerThere:
 
     @property
     def work(self) -> WorkApi:
-        return SocketWork(self._socket) if self._carried is Carried.SOCKET else StreamWork(self._server.target)
+        if self._carried is Carried.GRPC:
+            return StreamWork(self._server.target)
+        return WireWork(self._endpoint)
 
     @property
     def admin(self) -> AdminApi:
@@ -103,8 +108,11 @@ class LedgerThere:
         return self._remote.schedules
 
     @property
-    def _socket(self) -> Path:
-        return self._server.data / "holdfast.sock"
+    def _endpoint(self) -> Endpoint:
+        """The place of the wire; over TCP, the gRPC port redirects to it."""
+        if self._carried is Carried.SOCKET:
+            return UnixEndpoint(self._server.data / "holdfast.sock")
+        return TcpEndpoint(self._server.target)
 
     async def start(self, terms: Terms) -> None:
         self._terms = terms
@@ -112,10 +120,12 @@ class LedgerThere:
         await self._connect()
 
     async def _connect(self) -> None:
-        if self._carried is Carried.SOCKET:
-            self._remote = RemoteJobs(await SocketCarrier.connect(self._socket))
+        if self._carried is Carried.GRPC:
+            self._remote = GrpcJobs(GrpcCarrier(self._server.target))
+        elif self._carried is Carried.SOCKET:
+            self._remote = RemoteJobs(await WireCarrier.connect(self._endpoint))
         else:
-            self._remote = RemoteJobs(GrpcCarrier(self._server.target))
+            self._remote = RemoteJobs(LastingCarrier(self._endpoint))
 
     async def stop(self) -> None:
         await self._remote.close()

@@ -44,6 +44,7 @@ EXPECTED: dict[str, tuple[Capabilities, set[Need]]] = {
     "ledger-memory": (LEDGER, {Control.CLOCK}),
     "ledger-grpc": (LEDGER, {Control.RESTART}),
     "ledger-socket": (LEDGER, {Control.RESTART}),
+    "ledger-tcp": (LEDGER, {Control.RESTART}),
     "microservices": (MICROSERVICES, {Control.RESTART}),
     "monolith": (MONOLITH, {Control.RESTART}),
     "pipeline": (PIPELINE, {Control.RESTART, Capability.ORDER}),

@@ -1,17 +1,20 @@
 """The client's deadlines, as its carrier receives them."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
 
 import pytest
-from google.protobuf.message import Message
 
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.transport import Response
 from holdfast.core.model import QueueMode, Template
 from holdfast.errors import FailedPreconditionError
 from holdfast.ports import JobDraft, JobQuery
+from holdfast.wire.methods import WireMethod
 
 Use = Callable[[RemoteJobs], Awaitable[object]]
+
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 
 class Clockwatcher:
@@ -20,12 +23,12 @@ class Clockwatcher:
     def __init__(self) -> None:
         self.deadlines_s: list[float | None] = []
 
-    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
+    async def call(self, method: WireMethod[Q, R], request: Q, deadline_s: float | None) -> R:
         self.deadlines_s.append(deadline_s)
         raise FailedPreconditionError("seen")
 
-    async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
-        yield await self.call(method, request, response, None)
+    async def stream(self, method: WireMethod[Q, R], request: Q) -> AsyncGenerator[R, None]:
+        yield await self.call(method, request, None)
 
     async def close(self) -> None:
         """Does nothing."""

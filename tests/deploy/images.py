@@ -96,7 +96,8 @@ def _mirror(release: str) -> str:
 def wheelhouse(root: Path, python: str) -> Path:
     """Returns a folder with all packages that pip needs to install the checkout under this Python."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
-    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    extra = project["project"]["optional-dependencies"]["server"]
+    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"], *extra]
 
     def make(path: Path) -> None:
         machine = platform.machine()

@@ -8,7 +8,7 @@ from tests.e2e.fleet import Fleet, Program, stable_port
 from tests.e2e.grpc_client import Wire
 from tests.e2e.wait_until import DEADLINE_S
 
-_DEADLINES = ("_SUBMIT_S", "_CANCEL_S", "_STATUS_S", "_RESULT_S", "_LIST_S")
+_DEADLINES = ("SUBMIT_S", "_CANCEL_S", "_STATUS_S", "_RESULT_S", "_LIST_S")
 
 
 def wait_for_the_slow(monkeypatch: pytest.MonkeyPatch) -> None:

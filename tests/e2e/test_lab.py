@@ -165,7 +165,7 @@ async def test_messages_of_an_embedded_job_are_counted() -> None:
     messages = await count_messages(TOPOLOGIES["embedded"], 30)
     assert messages.refusal == ""
     assert messages.by_method["/taskqueue.v1.TaskQueuePublicService/SubmitJob"] == 60
-    assert messages.by_method["/holdfast.v1.WorkService/Work"] >= 4
+    assert messages.by_method["wire/work"] >= 4
 
 
 async def test_processes_of_a_topology_are_known_by_their_roles_and_end_with_it() -> None:

@@ -58,7 +58,7 @@ def test_resets_of_a_healthy_workers_connection_cost_nothing(fleet: Fleet, tmp_p
     """A worker whose connection is reset four times during a job finishes it in its first attempt, without a loss."""
     # Longer than the default, because a busy machine may delay the reconnect by more than a second.
     server, wire = fleet.server("--reconnect-grace-ms", "20000")
-    with resetting_proxy(wire.target) as proxy:
+    with resetting_proxy(server.ready()["http"]) as proxy:
         worker = fleet.worker(proxy.address, "--slots", "1", "--log-format", "json")
         job_id = wire.running(ms=3_000)
         for number in range(4):
@@ -95,7 +95,8 @@ def test_resets_between_a_worker_and_its_nodes_cost_nothing(fleet: Fleet, tmp_pa
     nodes = NodeSet(fleet, tmp_path, nodes=2)
     nodes.start()
     first, second = nodes.connect()
-    with resetting_proxy(nodes.addresses[0]) as one, resetting_proxy(nodes.addresses[1]) as other:
+    ports = [program.ready()["wire"] for program in nodes.programs]
+    with resetting_proxy(ports[0]) as one, resetting_proxy(ports[1]) as other:
         fleet.worker(f"{one.address},{other.address}", "--slots", "2")
         jobs = [(wire, wire.running(ms=3_000)) for wire in (first, second)]
         for _ in range(4):

@@ -8,11 +8,12 @@ from uuid import uuid4
 import grpc
 import pytest
 
-from holdfast.client.grpc_transport import GrpcCarrier
+from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.routed import RoutedJobs
 from holdfast.client.routed_work import RoutedWork
-from holdfast.client.work_stream import StreamWork
+from holdfast.client.wire_transport import tcp_carrier
+from holdfast.client.wire_work import WireWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED
 from holdfast.core.model import Extra, Template
@@ -125,7 +126,7 @@ async def test_raw_submits_are_kept_where_they_are_sent(nodes: NodeSet) -> None:
 async def test_id_of_another_owner_is_refused_by_itself(nodes: NodeSet) -> None:
     """A node refuses a draft with an id of another owner and accepts the rest of the batch."""
     foreign = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
-    async with RemoteJobs(GrpcCarrier(nodes.addresses[0])) as one:
+    async with RemoteJobs(tcp_carrier(nodes.addresses[0])) as one:
         submitted = await one.submit(TEMPLATES, [JobDraft(), JobDraft(id=foreign), JobDraft(payload=b"last")])
         kept = [await one.payload(job_id) for job_id in submitted.job_ids if job_id]
     assert [bool(job_id) for job_id in submitted.job_ids] == [True, False, True]
@@ -138,7 +139,7 @@ async def test_id_of_another_owner_is_refused_by_itself(nodes: NodeSet) -> None:
 
 async def test_node_that_is_asked_for_a_job_of_another_says_whose_it_is(nodes: NodeSet) -> None:
     """A node answers NOT_FOUND for a job of another node and names the owner, and an id of its own is just unknown."""
-    async with RemoteJobs(GrpcCarrier(nodes.addresses[0])) as one:
+    async with RemoteJobs(tcp_carrier(nodes.addresses[0])) as one:
         for call in (one.get, one.result, one.explain, lambda job_id: one.cancel(job_id, "")):
             with pytest.raises(NotFoundError, match="belongs to node 1 of 3, and this is node 0; connect to all"):
                 await call("f47ac10b-58cc-4372-a567-0e02b2c3d479")
@@ -240,8 +241,10 @@ async def test_one_worker_works_for_all_nodes(nodes: NodeSet, jobs: RoutedJobs) 
 async def test_room_that_was_recalled_is_not_filled(nodes: NodeSet) -> None:
     """A worker that recalls its credit gets no lease until it sends credit again."""
     kind = f"kind-{uuid4().hex}"
-    session = await StreamWork(nodes.addresses[0]).open(Introduction(f"w-{kind}", frozenset({kind}), slots=5))
-    async with RemoteJobs(GrpcCarrier(nodes.addresses[0])) as one:
+    session = await WireWork(TcpEndpoint(nodes.addresses[0])).open(
+        Introduction(f"w-{kind}", frozenset({kind}), slots=5)
+    )
+    async with RemoteJobs(tcp_carrier(nodes.addresses[0])) as one:
         try:
             await session.next()
             await session.want(5)
@@ -259,7 +262,7 @@ async def test_room_that_was_recalled_is_not_filled(nodes: NodeSet) -> None:
 async def test_worker_of_one_node_is_drained_through_all(nodes: NodeSet, jobs: RoutedJobs) -> None:
     """A drain through all nodes reaches a worker that only one node knows, and fails if no node knows it."""
     name = f"w-{uuid4().hex}"
-    session = await StreamWork(nodes.addresses[1]).open(Introduction(name, frozenset({"brew"})))
+    session = await WireWork(TcpEndpoint(nodes.addresses[1])).open(Introduction(name, frozenset({"brew"})))
     try:
         await session.next()
         await jobs.drain_worker(name)

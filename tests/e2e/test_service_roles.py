@@ -85,7 +85,8 @@ def test_service_alone_is_ready_healthy_and_ends_in_good_order(fleet: Fleet, rol
     """A service prints one ready line, answers health checks by name, and exits with 0 on SIGTERM."""
     program = service(fleet, role)
     ready = program.ready()
-    assert ready == {"event": "ready", "service": role, "grpc": ready["grpc"], "pid": program.pid}
+    ports = ("grpc", "wire") if role == "gateway" else ("grpc",)
+    assert ready == {"event": "ready", "service": role, **{port: ready[port] for port in ports}, "pid": program.pid}
     wire = fleet.wire(ready["grpc"])
     assert [wire.health(), wire.health(PRIVATE[role])] == [SERVING, SERVING]
     assert [line["grpc"] for line in eventually(lambda: program.lines("ready"))] == [ready["grpc"]]

@@ -23,6 +23,7 @@ from holdfast.server.grpc.calls import CalledServices
 from holdfast.server.grpc.guard import GuardedServer, rights
 from holdfast.server.grpc.public_service import PublicService
 from holdfast.server.grpc.request_decoder import UnknownMethods
+from holdfast.server.grpc.server import _welcome
 from holdfast.server.grpc.status import DETAILS_KEY
 from holdfast.server.grpc.work_service import CoordinatorService, WorkService
 from tests.fuzz.world import PATIENCE_S, World, settle
@@ -119,10 +120,10 @@ class Gateway:
             ours.add_registered_method_handlers(service, handlers)
         work = world.backend.work
         assert work is not None
-        beat = beat_ms(world.welcome.heartbeat_ms, world.welcome.lease_ms)
+        beat = beat_ms(world.terms.heartbeat_ms, world.terms.lease_ms)
         coordinator = CoordinatorService(work, beat)
         taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(coordinator, ours)
-        holdfast_pb2_grpc.add_WorkServiceServicer_to_server(WorkService(work, world.welcome), ours)
+        holdfast_pb2_grpc.add_WorkServiceServicer_to_server(WorkService(work, _welcome(world.terms)), ours)
         ours.add_last(UnknownMethods())
 
     def add_generic_rpc_handlers(self, handlers: tuple[Any, ...]) -> None:

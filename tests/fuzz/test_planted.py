@@ -10,22 +10,25 @@ from hypothesis import Phase, find
 from hypothesis.errors import NoSuchExample
 
 from holdfast import settings_sources
+from holdfast.client import wire_line, wire_redirect, wire_transport
 from holdfast.core import cron, cron_days, cursors, events, failure, image, trace_context
+from holdfast.errors import HoldfastError, InvalidArgumentError
 from holdfast.journal import backup, recovery, snapshot, survey
 from holdfast.journal.disk import File
-from holdfast.proto.frames import FrameReader
 from holdfast.sdk import codec
-from holdfast.server import unix_socket
-from holdfast.server.auth import tokens
+from holdfast.server.auth import permissions, tokens
 from holdfast.server.grpc import public_service
 from holdfast.server.http import request, strict_json
 from holdfast.server.http.request_parser import Arrivals
+from holdfast.server.wire import connection
+from holdfast.server.wire.conversation import Conversation
 from holdfast.topologies import backup_archive
 from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
 from holdfast.topologies.pipeline.backend import port_rpc
 from holdfast.topologies.pipeline.roles import coordinator
 from holdfast.topologies.zookeeper import ensemble_url
 from holdfast.topologies.zookeeper.backend import records as zookeeper_records
+from holdfast.wire.frames import FrameReader
 from holdfast.worker.executors import frames
 from holdfast_lab.history import files
 from tests.fuzz.campaign import failure_of
@@ -74,6 +77,18 @@ def _piece_by_piece(reader: FrameReader, data: bytes) -> list[bytes]:
     return reader._cut(data)
 
 
+def _late_refusal(
+    talk: Conversation,
+    call_id: int,
+    opened: Any,  # noqa: ANN401 - a call in progress
+    reply: object,
+    request: object = None,
+    answer: Callable[..., None] = Conversation._answer,
+) -> None:
+    is_late = opened.method.name == "jobs.retry" and not isinstance(reply, HoldfastError)
+    answer(talk, call_id, opened, InvalidArgumentError("it has begun") if is_late else reply, request)
+
+
 def _unchecked_chunks(file: File, _name: str) -> Iterator[bytes]:
     offset, size = snapshot._HEADER_BYTES, snapshot._CHUNK.size
     while mark := file.read_at(offset, size):
@@ -100,7 +115,6 @@ PLANTED: dict[str, tuple[str, object, str, object]] = {
     "a cursor of another query": ("cursors", cursors, "_checksum", lambda _: 0),
     "an envelope that is no text": ("envelopes", envelopes, _TEXT, _MISSED),
     "text that is not UTF-8": ("events", events, "decode", events._decoder.decode),
-    "a frame in two pieces": ("frames", FrameReader, "feed", _piece_by_piece),
     "a refusal that is a bug": ("grpc", public_service, "checked_id", _unchecked),
     "a history that is no text": ("history", files, "_UNREADABLE", msgspec.MsgspecError),
     "a body that does not fit": ("http_json", request, "converted", msgspec.convert),
@@ -110,16 +124,22 @@ PLANTED: dict[str, tuple[str, object, str, object]] = {
     "sealed segments are not read": ("journal", survey, "_verify_sealed", lambda *_: None),
     "a ticket that is no text": ("line", waiting_jobs, _TEXT, _MISSED),
     "an output without an end": ("outputs", failure, _DEPTH, _MISSED),
+    "an answer that is no text": ("port_rpc", port_rpc, _TEXT, _MISSED),
     "a record that is no text": ("records", records, _TEXT, _MISSED),
     "a worker that no database can hold": ("roles", coordinator, "check_name", lambda *_: None),
     "a setting without an end": ("settings", settings_sources, _DEPTH, _MISSED),
     "chunks that nobody checks": ("snapshot", snapshot, "_read_chunks", _unchecked_chunks),
-    "a frame that is no message": ("socket_talks", unix_socket, "DecodeError", _MISSED),
     "a name twice in an object": ("strict_json", strict_json, "_NAMES", strict_json._DECODER),
     "any token will do": ("tokens", tokens.TokenTable, "find", _anybody),
     "a trace of zeros": ("trace_context", trace_context, "_FORM", _ANY_PARENT),
     "a password in a message": ("urls", ensemble_url, "masked", lambda text: text),
-    "an answer that is no text": ("wire", port_rpc, _TEXT, _MISSED),
+    "a reply that is no text": ("wire_client", wire_transport, "MALFORMED", msgspec.DecodeError),
+    "a directive that is no text": ("wire_client", wire_line, "MALFORMED", msgspec.DecodeError),
+    "a port that does not exist": ("wire_client", wire_redirect, "_PORT_MAX", 1 << 32),
+    "a frame in two pieces": ("wire_frames", FrameReader, "feed", _piece_by_piece),
+    "a message that is no text": ("wire_server", connection, "MALFORMED", msgspec.DecodeError),
+    "a scope that no call needs": ("wire_server", permissions.Caller, "require", lambda *_: None),
+    "a refusal after the effect": ("wire_server", Conversation, "_answer", _late_refusal),
     "a node that is no text": ("zookeeper_records", zookeeper_records, _TEXT, _MISSED),
 }
 

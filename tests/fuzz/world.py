@@ -46,7 +46,7 @@ class World:
         self._core.prepare()
         core = self._core
         self.backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules)
-        self.welcome = core.welcome()
+        self.terms = core.terms()
 
     async def begin(self) -> None:
         """Starts the ledger."""
@@ -87,7 +87,7 @@ def _runner() -> asyncio.Runner:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Runs one input to its end and leaves no task behind; fails if a bug was logged."""
+    """Runs one input to its end and leaves no task behind; fails if a bug was logged, or raised in a callback."""
     with capture_logs() as lines:
         try:
             _runner().run(_alone(main))
@@ -104,6 +104,8 @@ def _check(lines: Iterable[MutableMapping[str, Any]]) -> None:
 
 
 async def _alone(main: Coroutine[Any, Any, None]) -> None:
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     try:
         await main
     finally:
@@ -111,3 +113,7 @@ async def _alone(main: Coroutine[Any, Any, None]) -> None:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+    for context in unhandled:
+        error = context.get("exception")
+        assert not isinstance(error, BaseException), "".join(traceback.format_exception(error))
+    assert unhandled == []

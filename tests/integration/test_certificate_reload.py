@@ -1,4 +1,4 @@
-"""Certificates that change while a server runs: new connections get the new ones, over gRPC and HTTP."""
+"""Certificates that change while a server runs: new connections get the new ones, over the wire, gRPC and HTTP."""
 
 import asyncio
 import shutil
@@ -9,14 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast.client.access import access_of
-from holdfast.client.grpc_transport import GrpcCarrier
-from holdfast.client.remote import RemoteJobs
 from holdfast.errors import HoldfastError
 from holdfast.server.ledger_server import LedgerServer
 from tests.integration.conftest import Start
 from tests.integration.http_client import request
 from tests.integration.made_certificates import Authority
-from tests.integration.transports import Hearing, Patient
+from tests.integration.transports import NETWORKS, Hearing, Remote, lasting_remote
+
+EVERYWHERE, NOWHERE = [True] * 3, [False] * 3
 
 
 class Files:
@@ -56,17 +56,17 @@ def look(server: LedgerServer) -> None:
 
 
 async def is_trusted(server: LedgerServer, authority: Authority, *, shown: tuple[str, str] | None = None) -> list[bool]:
-    """Whether gRPC and HTTP each answer a client that trusts only this authority."""
+    """Whether the wire, gRPC and HTTP each answer a client that trusts only this authority."""
     query = f"?ca={authority.path}" + (f"&cert={shown[0]}&key={shown[1]}" if shown else "")
     access = access_of(f"holdfasts://{server.address}{query}")
-    client = RemoteJobs(Patient(GrpcCarrier(server.address, access)), Hearing())
     context = ssl.create_default_context(cafile=authority.path)
     if shown:
         context.load_cert_chain(*shown)
-    return [await _asked(client), await _requested(server, context)]
+    asked = [await _asked(lasting_remote(server, kind, access, Hearing())) for kind in NETWORKS]
+    return [*asked, await _requested(server, context)]
 
 
-async def _asked(client: RemoteJobs) -> bool:
+async def _asked(client: Remote) -> bool:
     try:
         await client.stats()
     except HoldfastError:
@@ -95,16 +95,17 @@ async def test_changed_certificate_is_shown_to_new_connections(start: Start, fil
     """New connections get the changed certificate, and an open connection continues."""
     server = await start(tls_cert=files.cert, tls_key=files.key, no_http=False, http_port=0)
     access = access_of(f"holdfasts://{server.address}?ca={files.old.path}")
-    staying = RemoteJobs(Patient(GrpcCarrier(server.address, access)), Hearing())
-    assert (await staying.stats()).epoch == 1
-    assert await is_trusted(server, files.old) == [True, True]
-    assert await is_trusted(server, files.new) == [False, False]
+    staying = [lasting_remote(server, kind, access, Hearing()) for kind in NETWORKS]
+    assert [(await client.stats()).epoch for client in staying] == [1, 1]
+    assert await is_trusted(server, files.old) == EVERYWHERE
+    assert await is_trusted(server, files.new) == NOWHERE
     files.put(files.new)
     look(server)
-    assert await is_trusted(server, files.new) == [True, True]
-    assert await is_trusted(server, files.old) == [False, False]
-    assert (await staying.stats()).epoch == 1
-    await staying.close()
+    assert await is_trusted(server, files.new) == EVERYWHERE
+    assert await is_trusted(server, files.old) == NOWHERE
+    assert [(await client.stats()).epoch for client in staying] == [1, 1]
+    for client in staying:
+        await client.close()
 
 
 async def test_server_notices_the_change_by_itself(start: Start, files: Files) -> None:
@@ -127,11 +128,11 @@ async def test_unusable_files_leave_the_old_certificate(start: Start, files: Fil
         look(server)
     assert [log["event"] for log in logs] == ["certificates_unusable"]
     assert (certificates.reloads, certificates.failures) == (0, 1)
-    assert await is_trusted(server, files.old) == [True, True]
+    assert await is_trusted(server, files.old) == EVERYWHERE
     files.put(files.new)
     look(server)
     assert (certificates.reloads, certificates.failures) == (1, 1)
-    assert await is_trusted(server, files.new) == [True, True]
+    assert await is_trusted(server, files.new) == EVERYWHERE
 
 
 async def test_authority_of_clients_changes_too(start: Start, files: Files) -> None:
@@ -139,9 +140,9 @@ async def test_authority_of_clients_changes_too(start: Start, files: Files) -> N
     told = {"tls_cert": files.cert, "tls_key": files.key, "tls_client_ca": files.client_ca}
     server = await start(**told, no_http=False, http_port=0)
     old, new = files.old.sign("client"), files.new.sign("client")
-    assert await is_trusted(server, files.old, shown=old) == [True, True]
-    assert await is_trusted(server, files.old, shown=new) == [False, False]
+    assert await is_trusted(server, files.old, shown=old) == EVERYWHERE
+    assert await is_trusted(server, files.old, shown=new) == NOWHERE
     files.put(files.new)
     look(server)
-    assert await is_trusted(server, files.new, shown=new) == [True, True]
-    assert await is_trusted(server, files.new, shown=old) == [False, False]
+    assert await is_trusted(server, files.new, shown=new) == EVERYWHERE
+    assert await is_trusted(server, files.new, shown=old) == NOWHERE

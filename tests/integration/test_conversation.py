@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import cast
 from uuid import uuid4
 
 import pytest
-from google.protobuf.message import Message
 
+from holdfast.client.blocking_transport import BlockingCarrier
+from holdfast.client.endpoints import TcpEndpoint, UnixEndpoint
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.socket_transport import SocketCarrier
+from holdfast.client.wire_transport import WireCarrier, tcp_carrier
+from holdfast.client.wire_work import WireWork
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.lifecycle import State
 from holdfast.core.model import FIXED, BackoffRule, Extra, QueueMode, Template
@@ -23,26 +24,30 @@ from holdfast.errors import (
     UnavailableError,
     UnimplementedError,
 )
-from holdfast.ports import JobDraft, JobQuery
-from holdfast.proto import holdfast_pb2 as pb
+from holdfast.ledger.directives import LeaseTerms
+from holdfast.ports import Introduction, JobDraft, JobQuery
 from holdfast.server.backend import Backend
 from holdfast.server.unix_socket import SocketServer
+from holdfast.wire.methods import NOTHING, STATS
 from tests.e2e.fleet import stable_port
-from tests.e2e.wait_until import DEADLINE_S
 from tests.integration.conftest import Start
-from tests.integration.transports import CARRIERS, CONVERSATIONS, Patient, carrier_to, remote_to, socket_of
+from tests.integration.transports import (
+    CARRIERS,
+    CONVERSATIONS,
+    REACHED,
+    Remote,
+    WireCalls,
+    calls_to,
+    endpoint_of,
+    lasting_remote,
+    remote_to,
+    socket_of,
+)
 
 EVERY_CARRIER = pytest.mark.parametrize("kind", CARRIERS)
 EVERY_CONVERSATION = pytest.mark.parametrize("kind", CONVERSATIONS)
 
 FULL = Template("brew", "teas", 7, 4, 0, 5_000, BackoffRule(FIXED, 0, 9_000))
-
-
-class Nonsense:
-    """An object that is sent like a message."""
-
-    def SerializeToString(self) -> bytes:  # noqa: N802 - as protobuf names it
-        return b"\xff" * 10
 
 
 async def end_of(stream: AsyncIterator[object]) -> None:
@@ -51,7 +56,7 @@ async def end_of(stream: AsyncIterator[object]) -> None:
         pass
 
 
-async def one(remote: RemoteJobs, template: Template | None = None, **draft: object) -> str:
+async def one(remote: Remote, template: Template | None = None, **draft: object) -> str:
     """Submits one job and returns its id."""
     submitted = await remote.submit([template or Template("brew")], [JobDraft(**draft)])  # type: ignore[arg-type]
     assert not submitted.refusals
@@ -222,22 +227,22 @@ async def test_errors_keep_code_and_reason(
 @EVERY_CARRIER
 async def test_unknown_methods_are_unimplemented(start: Start, kind: str) -> None:
     """A call of an unknown method is UNIMPLEMENTED."""
-    carrier = await carrier_to(await start(), kind)
+    calls = await calls_to(await start(), kind)
     with pytest.raises(UnimplementedError) as caught:
-        await carrier.call("JobService/Dance", pb.GetJobRequest(), pb.Job, DEADLINE_S)
+        await calls.unknown()
     assert caught.value.reason == "METHOD_UNKNOWN"
-    await carrier.close()
+    await calls.remote.close()
 
 
 @EVERY_CARRIER
 async def test_body_that_is_no_message_is_refused(start: Start, kind: str) -> None:
     """A body that is no valid message is INVALID_ARGUMENT, and the connection stays open."""
-    carrier = await carrier_to(await start(), kind)
+    calls = await calls_to(await start(), kind)
     with pytest.raises(InvalidArgumentError) as caught:
-        await carrier.call("JobService/GetJob", cast("Message", Nonsense()), pb.Job, DEADLINE_S)
+        await calls.malformed()
     assert caught.value.reason == "MESSAGE_MALFORMED"
-    assert (await RemoteJobs(Patient(carrier)).stats()).epoch == 1
-    await carrier.close()
+    assert (await calls.remote.stats()).epoch == 1
+    await calls.remote.close()
 
 
 @EVERY_CONVERSATION
@@ -270,16 +275,17 @@ async def test_request_that_no_message_holds_is_refused_before_it_is_sent(start:
 async def test_call_that_is_given_up_leaves_nothing_behind(start: Start, kind: str) -> None:
     """A canceled wait and one past its deadline end at the server too."""
     server = await start()
-    carrier = await carrier_to(server, kind)
-    remote = RemoteJobs(Patient(carrier))
+    calls = await calls_to(server, kind)
+    remote = calls.remote
     job_id = await one(remote)
     waiting = asyncio.create_task(remote.settled(job_id))
     await one(remote)  # sent after it on the same connection, so the wait has arrived
+    assert server.jobs._waiters._ends
     waiting.cancel()
     with pytest.raises(DeadlineExceededError):
-        await carrier.call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, 0.01)
+        await calls.settled(job_id, 0.01)
     await one(remote)
-    assert server.jobs._waiters._futures == {}
+    assert server.jobs._waiters._ends == {}
     await remote.close()
 
 
@@ -301,16 +307,15 @@ async def test_stream_that_is_left_ends_at_the_server(start: Start, kind: str) -
 async def test_stopping_server_answers_those_who_wait(start: Start, kind: str) -> None:
     """A server that stops fails waits and streams with UNAVAILABLE instead of waiting for them."""
     server = await start()
-    carrier = await carrier_to(server, kind)
-    remote = RemoteJobs(Patient(carrier))
+    calls = await calls_to(server, kind)
+    remote = calls.remote
     job_id = await one(remote)
-    call = carrier.call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, None)
-    waiting = asyncio.create_task(call)
+    waiting = asyncio.create_task(calls.settled(job_id, None))
     watch, feed = aiter(remote.watch(job_id)), aiter(remote.feed(None))
     await anext(watch)
     await anext(feed)
     async with asyncio.timeout(30):
-        while not server.jobs._waiters._futures:
+        while not server.jobs._waiters._ends:
             await remote.get(job_id)
         await server.stop()
         for pending in (waiting, end_of(watch), end_of(feed)):
@@ -319,42 +324,75 @@ async def test_stopping_server_answers_those_who_wait(start: Start, kind: str) -
     await remote.close()
 
 
-async def test_lost_connection_fails_calls_under_way_and_later_ones(start: Start) -> None:
+@pytest.mark.parametrize("kind", ["socket", "tcp"])
+async def test_lost_connection_fails_calls_under_way_and_later_ones(start: Start, kind: str) -> None:
     """When the connection drops, a waiting call gets CONNECTION_LOST and a later one UNREACHABLE."""
     server = await start()
-    carrier = await SocketCarrier.connect(socket_of(server))
-    job_id = await one(RemoteJobs(Patient(carrier)))
-    request = pb.AwaitJobRequest(job_id=job_id)
-    waiting = asyncio.create_task(carrier.call("JobService/AwaitJob", request, pb.Job, None))
-    await one(RemoteJobs(Patient(carrier)))
-    for connection in list(server._socket._connections):
-        connection.drop()
+    carrier = await WireCarrier.connect(endpoint_of(server, kind))
+    calls = WireCalls(carrier)
+    job_id = await one(calls.remote)
+    waiting = asyncio.create_task(calls.settled(job_id, None))
+    await one(calls.remote)
+    for service in (server._socket._service, server.face._wire):
+        for connection in list(service._connections):
+            connection.drop()
     with pytest.raises(UnavailableError) as lost:
         await waiting
     with pytest.raises(UnavailableError) as later:
-        await carrier.call("JobService/AwaitJob", request, pb.Job, None)
+        await calls.settled(job_id, None)
     assert (lost.value.reason, later.value.reason) == ("CONNECTION_LOST", "UNREACHABLE")
     assert not carrier.is_connected
 
 
-async def test_conversation_over_grpc_is_opened_anew_after_a_restart(start: Start) -> None:
-    """A client's next call after a restart of the server over gRPC reaches the new server."""
-    port = stable_port()
-    server = await start(port=port)
-    async with remote_to(server, "converse") as remote:
-        job_id = await one(remote)
-        await server.stop()
-        await start(port=port)
-        assert (await remote.get(job_id)).state == State.QUEUED
+@pytest.mark.parametrize("kind", REACHED)
+async def test_conversation_is_opened_anew_after_a_restart(start: Start, kind: str) -> None:
+    """A client's next call after a restart of the server reaches the new server."""
+    port, http_port = stable_port(), stable_port()
+    server = await start(port=port, http_port=http_port)
+    remote = lasting_remote(server, kind)
+    job_id = await one(remote)
+    await server.stop()
+    await start(port=port, http_port=http_port)
+    assert (await remote.get(job_id)).state == State.QUEUED
+    await remote.close()
+
+
+async def test_client_with_the_address_of_grpc_finds_the_wire(start: Start) -> None:
+    """The gRPC port of a server names its port of the wire, and calls, streams and workers connect there."""
+    server = await start()
+    async with RemoteJobs(await WireCarrier.connect(TcpEndpoint(server.address))) as remote:
+        assert (await remote.stats()).epoch == 1
+    async with RemoteJobs(tcp_carrier(server.address)) as remote:
+        feed = remote.feed(0)
+        assert (await anext(feed)).position == 0
+        await server.jobs.submit([Template("brew")], [JobDraft()])
+        while not (await anext(feed)).entries:
+            pass
+        await feed.aclose()
+    session = await WireWork(TcpEndpoint(server.address)).open(Introduction("w", frozenset({"brew"})))
+    assert (await session.next()).lease_ms == server._settings.lease_ms
+    await session.close()
+    blocking = await asyncio.to_thread(BlockingCarrier.connect, TcpEndpoint(server.address))
+    assert (await asyncio.to_thread(blocking.call, STATS, NOTHING, None)).epoch == 1
+    blocking.drop()
+
+
+async def test_wire_is_on_the_port_of_http(start: Start) -> None:
+    """A server with HTTP serves the wire on the same port."""
+    server = await start(no_http=False, http_port=0)
+    async with RemoteJobs(tcp_carrier(server.http_address)) as remote:
+        assert (await remote.stats()).epoch == 1
+    assert "wire" not in server.addresses
 
 
 async def test_capability_that_a_backend_lacks_is_named(start: Start) -> None:
     """A call for a capability that the backend lacks is UNIMPLEMENTED and names the backend."""
     server = await start()
-    poor = SocketServer(Backend(server.jobs, server.work, declared=Capabilities("poor", frozenset())), pb.Welcome())
+    backend = Backend(server.jobs, server.work, declared=Capabilities("poor", frozenset()))
+    poor = SocketServer(backend, LeaseTerms(0, 0))
     path = socket_of(server).with_name("poor.sock")
     await poor.start(path)
-    async with RemoteJobs(await SocketCarrier.connect(path)) as remote:
+    async with RemoteJobs(await WireCarrier.connect(UnixEndpoint(path))) as remote:
         with pytest.raises(UnimplementedError, match="the poor backend has no administration"):
             await remote.stats()
         with pytest.raises(UnimplementedError, match="the poor backend has no feed"):

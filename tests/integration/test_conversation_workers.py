@@ -1,20 +1,24 @@
-"""Workers' sessions over the socket and over gRPC, with the same behaviour."""
+"""Workers' sessions over the wire and over gRPC, with the same behaviour."""
 
 import asyncio
 
 import pytest
 
-from holdfast.client.work_session import StreamSession
+from holdfast.client.wire_work import WireSession
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, Note, Template
 from holdfast.errors import AbortedError, InvalidArgumentError, UnavailableError
 from holdfast.ports import Directive, Introduction, JobDraft, JobView, WorkSession
 from holdfast.server.ledger_server import LedgerServer
+from tests.grpc_v1.work_session import StreamSession
 from tests.integration.conftest import Start
 from tests.integration.transports import CONVERSATIONS, work_of
 
 pytestmark = pytest.mark.parametrize("kind", CONVERSATIONS)
+
+#: More pairs of a type and a queue than a worker may wait for.
+NAMES = frozenset(str(number) for number in range(101))
 
 
 async def submitted(server: LedgerServer, count: int = 1, payload: bytes = b"leaf") -> list[str]:
@@ -160,7 +164,8 @@ async def state_after_running(server: LedgerServer, job_id: str) -> JobView:
 
 def drop(session: WorkSession) -> None:
     """Cuts the connection of a session."""
-    assert isinstance(session, StreamSession)
+    assert isinstance(session, StreamSession | WireSession)
+    assert session._line is not None
     session._line.drop()
 
 
@@ -215,6 +220,92 @@ async def test_introduction_that_is_wrong_is_refused_for_good(start: Start, kind
     with pytest.raises(InvalidArgumentError) as caught:
         await session.next()
     assert caught.value.reason == "NAME_INVALID"
+    await session.close()
+
+
+@pytest.mark.parametrize(
+    "introduction",
+    [
+        Introduction("", frozenset({"brew"})),
+        Introduction("w", frozenset({"../x"})),
+        Introduction("w", frozenset({"brew"}), frozenset({""})),
+        Introduction("w" * 1_000, frozenset({"brew"})),
+        Introduction("w", NAMES, NAMES),
+    ],
+    ids=["no-id", "type", "queue", "long", "too-many-pairs"],
+)
+async def test_introduction_with_bad_names_is_refused(start: Start, kind: str, introduction: Introduction) -> None:
+    """An introduction with malformed ids, types or queues, or with too many pairs of them, is INVALID_ARGUMENT."""
+    session = await work_of(await start(), kind).open(introduction)
+    with pytest.raises(InvalidArgumentError):
+        await session.next()
+    await session.close()
+
+
+async def test_outcome_that_is_none_ends_the_session(start: Start, kind: str) -> None:
+    """A report of an outcome that is not terminal is INVALID_ARGUMENT."""
+    server = await start()
+    session = await opened(server, kind)
+    await session.report(1, [ReportRow("x", 1, State.RUNNING)])
+    with pytest.raises(InvalidArgumentError):
+        await until(session, "reported")
+    await session.close()
+
+
+async def test_stale_outcome_is_acknowledged_and_changes_nothing(start: Start, kind: str) -> None:
+    """A report with an unknown token is acknowledged, so that the worker does not repeat it, and ignored."""
+    server = await start()
+    (job_id,) = await submitted(server)
+    session = await opened(server, kind)
+    await session.want(1)
+    (lease,) = (await until(session, "leases")).leases
+    await session.report(4, [ReportRow(job_id, lease.token + 7, State.DONE)])
+    assert (await until(session, "reported")).reported == 4
+    assert (await server.jobs.get(job_id)).state == State.RUNNING
+    await session.close()
+
+
+async def test_released_lease_costs_nothing(start: Start, kind: str) -> None:
+    """A job that is released unrun is queued again without a loss."""
+    server = await start()
+    (job_id,) = await submitted(server)
+    session = await opened(server, kind)
+    await session.want(1)
+    (lease,) = (await until(session, "leases")).leases
+    await session.release([lease.token])
+    assert (await state_after_running(server, job_id)).state == State.QUEUED
+    await session.close()
+
+
+async def test_cancel_is_pushed_to_the_holder(start: Start, kind: str) -> None:
+    """The holder of a job receives its cancel without a request."""
+    server = await start()
+    (job_id,) = await submitted(server)
+    session = await opened(server, kind)
+    await session.want(1)
+    (lease,) = (await until(session, "leases")).leases
+    await server.jobs.cancel(job_id, "")
+    assert (await until(session, "cancels")).cancels == [lease.token]
+    await session.close()
+
+
+async def test_token_that_no_server_granted_is_revoked(start: Start, kind: str) -> None:
+    """A worker that names a lease which the server does not know is told that it is revoked."""
+    server = await start()
+    session = await work_of(server, kind).open(Introduction("w", frozenset({"brew"}), held={999: "made-up"}))
+    assert (await until(session, "revoked")).revoked == [999]
+    await session.close()
+
+
+async def test_recalled_credit_brings_no_lease(start: Start, kind: str) -> None:
+    """After the server has confirmed a recall, the worker gets no lease for the credit that it has taken back."""
+    server = await start()
+    session = await opened(server, kind)
+    await session.want(2)
+    await session.recall()  # type: ignore[attr-defined]  # not in the port: only these sessions have it
+    assert (await until(session, "is_recalled")).leases == []
+    (job_id,) = await submitted(server)
+    assert (await server.jobs.get(job_id)).state == State.QUEUED
     await session.close()
 
 

@@ -11,10 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from holdfast.client.grpc_transport import GrpcCarrier
-from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Once
-from holdfast.client.work_stream import StreamWork
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
 from holdfast.journal.errors import DirectoryLockedError, JournalDamagedError
@@ -28,6 +25,7 @@ from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
 from holdfast_lab.faults.stalling_disk import Gate, StallingDisk
 from tests.integration.http_client import ask
+from tests.integration.transports import REACHED, lasting_remote, work_of
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -87,27 +85,31 @@ async def test_http_answers_probes_and_asks_others_to_come_again(tmp_path: Path)
     await server.stop()
 
 
-async def test_grpc_says_not_serving_and_unavailable(tmp_path: Path) -> None:
-    """During recovery gRPC health is NOT_SERVING, and calls are UNAVAILABLE with the progress."""
+@pytest.mark.parametrize("kind", REACHED)
+async def test_health_is_not_serving_and_calls_are_unavailable(tmp_path: Path, kind: str) -> None:
+    """During recovery gRPC health is NOT_SERVING, and calls are UNAVAILABLE with the progress, over every protocol."""
     async with starting(tmp_path / "data") as (server, start, _):
         channel = grpc.aio.insecure_channel(server.address)
         answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
         assert answer.status == NOT_SERVING
-        async with RemoteJobs(GrpcCarrier(server.address), Once()) as jobs:
-            with pytest.raises(UnavailableError, match="reading the snapshot") as caught:
-                await jobs.submit([Template("x")], [JobDraft()])
+        early = lasting_remote(server, kind, retrying=Once())
+        with pytest.raises(UnavailableError, match="reading the snapshot") as caught:
+            await early.submit([Template("x")], [JobDraft()])
+        await early.close()
         assert caught.value.reason == "SERVER_STARTING"
         assert not start.done()
     answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
-    async with RemoteJobs(GrpcCarrier(server.address)) as jobs:
-        assert (await jobs.submit([Template("x")], [JobDraft()])).job_ids
+    jobs = lasting_remote(server, kind)
+    assert (await jobs.submit([Template("x")], [JobDraft()])).job_ids
+    await jobs.close()
     await channel.close(None)
     await server.stop()
 
 
+@pytest.mark.parametrize("kind", REACHED)
 async def test_worker_that_came_early_works_once_the_server_serves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """A worker that connects during the recovery retries, and runs jobs once the server serves."""
     ran, refused, refusal = asyncio.Event(), asyncio.Event(), Startup.error
@@ -123,12 +125,11 @@ async def test_worker_that_came_early_works_once_the_server_serves(
     monkeypatch.setattr(Startup, "error", error)
 
     async with starting(tmp_path / "data") as (server, _, _gate):
-        worker = Worker(StreamWork(server.address), {"x": Handler(handle)}, WorkerConfig(worker_id="w"))
+        worker = Worker(work_of(server, kind), {"x": Handler(handle)}, WorkerConfig(worker_id="w"))
         working = asyncio.create_task(worker.run())
         await refused.wait()
-    async with RemoteJobs(GrpcCarrier(server.address)) as jobs:
-        await jobs.submit([Template("x")], [JobDraft()])
-        await ran.wait()
+    await server.jobs.submit([Template("x")], [JobDraft()])
+    await ran.wait()
     worker.stop()
     await working
     await server.stop()

@@ -12,9 +12,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from holdfast import limits
 from holdfast.client.access import Access
-from holdfast.client.grpc_transport import GrpcCarrier
-from holdfast.client.remote import RemoteJobs
-from holdfast.client.work_stream import StreamWork
 from holdfast.core.model import Template
 from holdfast.ports import Introduction, JobDraft
 from holdfast.server.auth import tokens
@@ -22,6 +19,9 @@ from holdfast.server.auth.permissions import Scope
 from holdfast.server.grpc.connections import ConnectionTable, grpc_peer
 from holdfast.server.ledger_server import LedgerServer
 from holdfast_lab.faults.http2 import Http2Attacker
+from tests.grpc_v1.grpc_transport import GrpcCarrier
+from tests.grpc_v1.remote import RemoteJobs
+from tests.grpc_v1.work_stream import StreamWork
 from tests.integration.conftest import Start
 from tests.integration.transports import Hearing, Patient
 

@@ -1,6 +1,8 @@
 """Attacks on a server: smuggled and repeated headers, malformed tokens, pages of other sites, floods."""
 
 import asyncio
+from contextlib import AsyncExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +11,31 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast.client.access import Access
-from holdfast.client.grpc_transport import GrpcCarrier
-from holdfast.client.remote import RemoteJobs
-from holdfast.client.retry_policy import Once
-from holdfast.client.socket_transport import SocketCarrier
-from holdfast.client.work_session import StreamSession
-from holdfast.client.work_stream import StreamWork
-from holdfast.errors import ResourceExhaustedError, UnauthenticatedError
-from holdfast.ports import Introduction
+from holdfast.client.retry_policy import Once, Retrying
+from holdfast.core.model import Template
+from holdfast.errors import InvalidArgumentError, ResourceExhaustedError, UnauthenticatedError
+from holdfast.ports import Introduction, JobDraft, WorkSession
 from holdfast.proto import taskqueue_internal_pb2 as internal
 from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
 from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import Scope
+from holdfast.server.http import protocol
 from holdfast.server.ledger_server import LedgerServer
+from holdfast.wire.frames import framed
+from holdfast.wire.messages import CALLS, MAGIC, VERSION, WORK, Opening, decode_opened, encode
+from holdfast.wire.methods import SUBMIT, Submission
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask, connected, request
-from tests.integration.transports import Hearing, Patient
+from tests.integration.transports import (
+    NETWORKS,
+    Hearing,
+    Remote,
+    lasting_remote,
+    remote_to,
+    work_of,
+)
 
 UNKNOWN_METHOD = "/holdfast.v1.JobService/GetJob"
 
@@ -43,8 +52,8 @@ class Secured:
     def http(self) -> str:
         return self.server.http_address
 
-    def client(self, token: str = "") -> RemoteJobs:
-        return RemoteJobs(Patient(GrpcCarrier(self.server.address, Access(token=token or self.token))), Hearing())
+    def client(self, kind: str, token: str = "") -> Remote:
+        return lasting_remote(self.server, kind, Access(token=token or self.token), Hearing())
 
     def look(self) -> None:
         """Reloads the tokens now instead of within a second."""
@@ -115,6 +124,10 @@ async def test_bodies_of_two_lengths_are_refused(secured: Secured, lines: tuple[
     assert not said or said.startswith((b"HTTP/1.1 400", b"HTTP/1.1 415", b"HTTP/1.1 501"))
 
 
+#: The client of the wire does not send a token that is longer than an opening may be.
+TOO_LONG = InvalidArgumentError
+
+
 async def test_strange_tokens_are_unknown_and_never_logged(secured: Secured) -> None:
     """A huge, foreign or binary token is refused, and neither the error nor the log contains it."""
     strange = ["x" * 20_000, "é" * 20, "\x80\xff", secured.token.upper(), f"{secured.token} x", "secret-in-a-header"]
@@ -125,10 +138,11 @@ async def test_strange_tokens_are_unknown_and_never_logged(secured: Secured) -> 
             assert token[:20] not in reply.body.decode()
         target = f"GET /api/v1/stats?token={secured.token} HTTP/1.1"
         assert (await raw(secured.http, target, HOST)).status == 401
-        for shown in ("x" * 7_000, secured.token[:-1], "secret-in-metadata"):
-            client = secured.client(shown)
-            with pytest.raises(UnauthenticatedError):
+        for kind, shown in product(NETWORKS, ("x" * 7_000, "x" * 3_000, secured.token[:-1], "secret-in-metadata")):
+            client = secured.client(kind, shown)
+            with pytest.raises(TOO_LONG if (kind, len(shown)) == ("tcp", 7_000) else UnauthenticatedError) as caught:
                 await client.stats()
+            assert shown[:20] not in caught.value.message
             await client.close()
     written = str(logs)
     assert not [token for token in (*strange, secured.token, "secret-in-metadata") if token[:20] in written]
@@ -184,16 +198,60 @@ async def test_page_of_another_site_changes_nothing_on_an_open_server(start: Sta
     assert not [queue for queue in await server.admin.queues() if queue.mode.name != "OPEN"]
 
 
-async def test_revoked_token_ends_conversations_streams_and_sessions(secured: Secured) -> None:
+def wire_opening(token: str = "", purpose: str = CALLS) -> bytes:
+    return MAGIC + framed(encode(Opening(VERSION, VERSION, purpose, token)))
+
+
+async def test_nothing_is_read_before_the_token_of_a_connection_is_known(secured: Secured) -> None:
+    """A connection of the wire without a valid token is told why, and the calls after its opening have no effect."""
+    call = framed(encode((1, SUBMIT.name, Submission([Template("brew")], [JobDraft()]))))
+    for purpose, token in product((CALLS, WORK), ("", "hf_wrong")):
+        async with connected(secured.http) as line:
+            line.writer.write(wire_opening(token, purpose) + call)
+            opened = decode_opened((await line.end())[4:])
+        assert (opened.version, opened.code) == (0, "UNAUTHENTICATED")
+        assert opened.reason == ("TOKEN_UNKNOWN" if token else "TOKEN_MISSING")
+    assert secured.server.coordinator.ledger.book.jobs == {}
+
+
+@pytest.mark.parametrize("begun", [b"\0", wire_opening()[:-1]], ids=["magic", "opening"])
+async def test_openings_that_never_end_give_way(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    """Beside as many unfinished openings as connections are allowed, the oldest is closed and a client is answered."""
+    monkeypatch.setattr(secured.server.face._http._shared, "connections_max", 2)
+    async with AsyncExitStack() as stack:
+        silent = []
+        for count in (1, 2):
+            silent.append(await stack.enter_async_context(connected(secured.http)))
+            silent[-1].writer.write(begun)
+            while len(secured.server.face._wire._fresh) < count:  # noqa: ASYNC110 - within a few turns of the loop
+                await asyncio.sleep(0)
+        client = secured.client("tcp")
+        assert (await client.stats()).epoch == 1
+        assert await silent[0].end() == b""
+        assert len(secured.server.face._wire._fresh) == 1
+        await client.close()
+
+
+async def test_opening_that_takes_too_long_is_given_up(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server closes a connection of the wire whose opening takes too long."""
+    monkeypatch.setattr(protocol, "_HEAD_S", 0.0)
+    async with connected(secured.http) as line:
+        line.writer.write(wire_opening()[:-1])
+        assert await line.end() == b""
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+async def test_revoked_token_ends_conversations_streams_and_sessions(secured: Secured, kind: str) -> None:
     """A revoked token ends the open conversations, streams and sessions of its owner with the reason."""
     token = tokens.create(secured.path, "leaver", [Scope.READ, Scope.WORK], now_ms=1)
     secured.look()
-    # Unlike `Patient`, this client repeats a call whose stream has ended, and gets the reason.
-    client = RemoteJobs(GrpcCarrier(secured.server.address, Access(token=token)))
+    # Unlike with `Hearing`, this client repeats a call whose stream has ended, and gets the reason.
+    client = lasting_remote(secured.server, kind, Access(token=token), Retrying())
     assert (await client.stats()).epoch == 1
-    session = await StreamWork(secured.server.address, Access(token=token)).open(
-        Introduction("w", frozenset({"echo"}), frozenset(), 1)
-    )
+    work = work_of(secured.server, kind, Access(token=token))
+    session = await work.open(Introduction("w", frozenset({"echo"}), frozenset(), 1))
     assert (await session.next()).lease_ms > 0
     feed = asyncio.ensure_future(_drained(client))
     listening = asyncio.Event()
@@ -213,12 +271,12 @@ async def test_revoked_token_ends_conversations_streams_and_sessions(secured: Se
     await client.close()
 
 
-async def _worked(session: StreamSession) -> None:
+async def _worked(session: WorkSession) -> None:
     while True:
         await session.next()
 
 
-async def _drained(client: RemoteJobs) -> None:
+async def _drained(client: Remote) -> None:
     async for _ in client.feed(None):
         pass
 
@@ -239,9 +297,8 @@ async def _listened(secured: Secured, token: str, listening: asyncio.Event) -> b
 
 async def test_socket_of_the_directory_needs_no_token(secured: Secured) -> None:
     """The socket of the directory needs no token."""
-    client = RemoteJobs(Patient(await SocketCarrier.connect(secured.path.with_name("holdfast.sock"))), Once())
-    assert (await client.stats()).epoch == 1
-    await client.close()
+    async with remote_to(secured.server, "socket") as client:
+        assert (await client.stats()).epoch == 1
 
 
 async def test_flood_is_cut_off_and_what_workers_say_is_not(start: Start) -> None:
@@ -282,10 +339,11 @@ async def _submitted(jobs: Any, spec: public.JobSpec) -> grpc.StatusCode:  # noq
     return code
 
 
-async def test_calls_of_a_conversation_are_counted_one_by_one(start: Start) -> None:
+@pytest.mark.parametrize("kind", NETWORKS)
+async def test_calls_of_a_conversation_are_counted_one_by_one(start: Start, kind: str) -> None:
     """Each call of a conversation counts against the rate limit."""
     server = await start(rate_limit=5)
-    client = RemoteJobs(Patient(GrpcCarrier(server.address)), Once())
+    client = lasting_remote(server, kind, retrying=Once())
     with pytest.raises(ResourceExhaustedError, match="5 requests per second"):
         await asyncio.gather(*(client.stats() for _ in range(100)))
     await client.close()

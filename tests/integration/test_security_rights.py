@@ -9,6 +9,12 @@ from typing import Any
 import grpc
 import pytest
 
+from holdfast.client.access import Access
+from holdfast.client.endpoints import TcpEndpoint
+from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_work import WireWork
+from holdfast.errors import Code, HoldfastError, UnauthenticatedError
+from holdfast.ports import Introduction
 from holdfast.proto import holdfast_pb2, holdfast_pb2_grpc, taskqueue_internal_pb2, taskqueue_public_pb2
 from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import Open, OpenGuard, Right, Scope
@@ -20,9 +26,11 @@ from holdfast.server.http.application import Application
 from holdfast.server.http.routing import EVERYBODY, Route
 from holdfast.server.public_server import Face
 from holdfast.server.unix_socket import SOCKET_NAME
+from holdfast.server.wire.calls import table as wire_table
 from holdfast.settings import Settings
 from holdfast.topologies.microservices.gateway import Gateway
 from holdfast.topologies.microservices.services.environment import GatewayEnvironment
+from holdfast.wire.methods import WireMethod
 from tests.integration.conftest import Start
 from tests.integration.http_client import Reply, ask
 
@@ -32,6 +40,8 @@ NO_MESSAGE = b"\xff\xff"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 WORKERS = ("/holdfast.v1.WorkService/", "/taskqueue.internal.v1.")
 HEALTH = "/grpc.health.v1.Health/Check"
+#: Names the port of the wire to clients that have no token yet.
+WIRE_SERVICE = "holdfast.v1.WireService"
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 
 
@@ -134,7 +144,7 @@ def methods() -> Iterator[Any]:
     """Every method of Holdfast's services, from the descriptors."""
     for file in FILES:
         for service in file.services_by_name.values():
-            if service.full_name in SERVICES:
+            if service.full_name in (*SERVICES, WIRE_SERVICE):
                 yield from service.methods
 
 
@@ -184,6 +194,40 @@ async def test_every_call_of_a_conversation_asks_for_its_scope(guarded: Guarded)
                 assert (reply.id, reply.code) == (number, expected), (name, shown)
             call.cancel()
     assert guarded.journal() == before
+
+
+async def test_every_call_over_the_wire_asks_for_its_scope(guarded: Guarded) -> None:
+    """Over the wire each call needs its own scope, and a connection without a valid token is refused."""
+    before = guarded.journal()
+    methods_by_name = wire_table(guarded.backend)
+    for shown in Shown:
+        endpoint = TcpEndpoint(guarded.http, Access(token=guarded.shown[shown]))
+        if shown.scope is None:
+            with pytest.raises(UnauthenticatedError):
+                await WireCarrier.connect(endpoint)
+            continue
+        carrier = await WireCarrier.connect(endpoint)
+        for name, method in methods_by_name.items():
+            wrong: WireMethod[str, None] = WireMethod(name, str, None)
+            with pytest.raises(HoldfastError) as caught:
+                await carrier.call(wrong, "no array", None)
+            expected = Code.INVALID_ARGUMENT if shown.may(method.scope) else Code.PERMISSION_DENIED
+            assert caught.value.code is expected, (name, shown)
+        await carrier.close()
+    assert guarded.journal() == before
+
+
+async def test_session_of_a_worker_over_the_wire_needs_the_scope_of_workers(guarded: Guarded) -> None:
+    """Over the wire only a token with the scope `work` opens the session of a worker, if the server has work."""
+    for shown in Shown:
+        work = WireWork(TcpEndpoint(guarded.http, Access(token=guarded.shown[shown])))
+        if shown.may(Scope.WORK) and guarded.backend.work is not None:
+            await (await work.open(Introduction("w", frozenset({"brew"})))).close()
+            continue
+        with pytest.raises(HoldfastError) as caught:
+            await work.open(Introduction("w", frozenset({"brew"})))
+        refused = Code.UNAUTHENTICATED if shown.scope is None else Code.PERMISSION_DENIED
+        assert caught.value.code is (Code.UNIMPLEMENTED if shown.may(Scope.WORK) else refused), shown
 
 
 async def test_every_route_asks_for_its_scope(guarded: Guarded) -> None:
@@ -240,6 +284,42 @@ async def test_method_without_a_scope_cannot_be_served() -> None:
         server.add_registered_method_handlers("holdfast.v1.JobService", rows)
 
 
+def test_wire_has_every_method_of_holdfast_v1() -> None:
+    """Every call of `holdfast.v1` has its methods on the wire, which need the same scope, and there are no others."""
+    wire = {name: method.scope for name, method in wire_table(_no_backend()).items()}
+    calls = {name: method.scope for name, method in table(_no_backend()).items()}
+    assert {name: calls[call] for call, names in ON_THE_WIRE.items() for name in names} == wire
+    assert ON_THE_WIRE.keys() == calls.keys()
+
+
+ON_THE_WIRE = {
+    "JobService/SubmitJobs": ("jobs.submit",),
+    "JobService/FindJobs": ("jobs.find",),
+    "JobService/GetJob": ("jobs.get", "jobs.result", "jobs.payload"),
+    "JobService/AwaitJob": ("jobs.settled",),
+    "JobService/WatchJob": ("jobs.watch",),
+    "JobService/CancelJob": ("jobs.cancel",),
+    "JobService/RetryJob": ("jobs.retry",),
+    "JobService/GetHistory": ("jobs.history",),
+    "JobService/ExplainJob": ("jobs.explain",),
+    "JobService/Feed": ("feed",),
+    "AdminService/GetCapabilities": ("capabilities",),
+    "AdminService/GetStats": ("admin.stats",),
+    "AdminService/ListQueues": ("admin.queues",),
+    "AdminService/SetQueueMode": ("admin.set_queue_mode",),
+    "AdminService/PurgeQueue": ("admin.purge",),
+    "AdminService/ListWorkers": ("admin.workers",),
+    "AdminService/DrainWorker": ("admin.drain_worker",),
+    "ScheduleService/SetSchedule": ("schedules.set",),
+    "ScheduleService/GetSchedule": ("schedules.get",),
+    "ScheduleService/ListSchedules": ("schedules.all",),
+    "ScheduleService/DeleteSchedule": ("schedules.delete",),
+    "ScheduleService/PauseSchedule": ("schedules.pause",),
+    "ScheduleService/TriggerSchedule": ("schedules.trigger",),
+    "ScheduleService/PreviewSchedule": ("schedules.preview",),
+}
+
+
 def test_both_protocols_mean_the_same() -> None:
     """Equivalent gRPC methods and HTTP routes need the same scope."""
     calls = {name: method.scope for name, method in table(_no_backend()).items()}
@@ -273,8 +353,15 @@ SAME = {
 }
 
 
+class _Nobody:
+    """Jobs whose methods are never called."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
 def _no_backend() -> Any:  # noqa: ANN401 - never called
-    nobody: Any = None
+    nobody: Any = _Nobody()
     return Backend(nobody)
 
 

@@ -1,4 +1,4 @@
-"""TLS and client certificates over gRPC and HTTP: which clients connect, and the errors of the others."""
+"""TLS and client certificates over the wire, gRPC and HTTP: which clients connect, and the errors of the others."""
 
 import asyncio
 import ssl
@@ -9,20 +9,23 @@ from pathlib import Path
 import pytest
 
 from holdfast import limits
+from holdfast.client import wire_work
 from holdfast.client.access import access_of
-from holdfast.client.grpc_transport import GrpcCarrier
-from holdfast.client.remote import RemoteJobs
-from holdfast.client.work_stream import StreamWork
+from holdfast.core.lifecycle import State
+from holdfast.core.model import Template
 from holdfast.errors import FailedPreconditionError, HoldfastError
-from holdfast.ports import Introduction
+from holdfast.ports import Introduction, JobDraft
 from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.http import handshakes
 from holdfast.server.ledger_server import LedgerServer
+from tests.grpc_v1 import work_session
 from tests.integration.conftest import Start
 from tests.integration.http_client import Line, connected, request
 from tests.integration.made_certificates import Authority
-from tests.integration.transports import Hearing, Patient
+from tests.integration.transports import NETWORKS, REACHED, Hearing, address_of, lasting_remote, work_of
+
+EVERY_WAY = pytest.mark.parametrize("kind", REACHED)
 
 
 class Papers:
@@ -43,10 +46,9 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
     return Papers(tmp_path_factory.mktemp("papers"))
 
 
-async def reason_of(server: LedgerServer, scheme: str, query: str = "") -> str:
+async def reason_of(server: LedgerServer, kind: str, scheme: str, query: str = "") -> str:
     """The error of a client; empty if the server answers it."""
-    url = f"{scheme}://{server.address}{query}"
-    client = RemoteJobs(Patient(GrpcCarrier(server.address, access_of(url))), Hearing())
+    client = lasting_remote(server, kind, access_of(f"{scheme}://{address_of(server, kind)}{query}"), Hearing())
     try:
         await client.stats()
     except HoldfastError as error:
@@ -56,15 +58,16 @@ async def reason_of(server: LedgerServer, scheme: str, query: str = "") -> str:
     return ""
 
 
-async def test_both_protocols_speak_tls_and_nothing_else(start: Start, papers: Papers) -> None:
+@EVERY_WAY
+async def test_every_protocol_speaks_tls_and_nothing_else(start: Start, papers: Papers, kind: str) -> None:
     """With TLS, a client that trusts the authority is answered, and others get an error that says what to do."""
     certificate, key = papers.server
     server = await start(tls_cert=certificate, tls_key=key, no_http=False, http_port=0)
-    assert await reason_of(server, "holdfasts", f"?ca={papers.ours.path}") == ""
-    assert "unable to get local issuer certificate; set ?ca=FILE" in await reason_of(server, "holdfasts")
-    wrong = await reason_of(server, "holdfasts", f"?ca={papers.others.path}")
-    assert wrong.startswith(f"the certificate of the server at {server.address} is not trusted")
-    assert "may require TLS (holdfasts://)" in await reason_of(server, "holdfast")
+    assert await reason_of(server, kind, "holdfasts", f"?ca={papers.ours.path}") == ""
+    assert "unable to get local issuer certificate; set ?ca=FILE" in await reason_of(server, kind, "holdfasts")
+    wrong = await reason_of(server, kind, "holdfasts", f"?ca={papers.others.path}")
+    assert wrong.startswith(f"the certificate of the server at {address_of(server, kind)} is not trusted")
+    assert "may require TLS (holdfasts://)" in await reason_of(server, kind, "holdfast")
     trusting = ssl.create_default_context(cafile=papers.ours.path)
     async with tls_line(server, trusting) as line:
         line.writer.write(request("GET", "/api/v1/stats"))
@@ -91,29 +94,32 @@ async def tls_line(server: LedgerServer, context: ssl.SSLContext) -> AsyncIterat
         writer.transport.abort()
 
 
-async def test_certificate_that_has_run_out_is_named(start: Start, papers: Papers) -> None:
+@EVERY_WAY
+async def test_certificate_that_has_run_out_is_named(start: Start, papers: Papers, kind: str) -> None:
     """A client's error for an expired server certificate says so."""
     certificate, key = papers.expired
     server = await start(tls_cert=certificate, tls_key=key)
-    assert "certificate has expired" in await reason_of(server, "holdfasts", f"?ca={papers.ours.path}")
+    assert "certificate has expired" in await reason_of(server, kind, "holdfasts", f"?ca={papers.ours.path}")
 
 
-async def test_tls_to_a_server_without_it_is_named(start: Start, papers: Papers) -> None:
+@EVERY_WAY
+async def test_tls_to_a_server_without_it_is_named(start: Start, papers: Papers, kind: str) -> None:
     """A client that uses TLS with a server without TLS gets an error that says so."""
     server = await start()
-    assert "does not use TLS" in await reason_of(server, "holdfasts", f"?ca={papers.ours.path}")
+    assert "does not use TLS" in await reason_of(server, kind, "holdfasts", f"?ca={papers.ours.path}")
 
 
-async def test_clients_show_certificates_where_they_must(start: Start, papers: Papers) -> None:
+@EVERY_WAY
+async def test_clients_show_certificates_where_they_must(start: Start, papers: Papers, kind: str) -> None:
     """A server with a client authority refuses clients without a valid certificate of that authority."""
     certificate, key = papers.server
     server = await start(tls_cert=certificate, tls_key=key, tls_client_ca=papers.ours.path, no_http=False, http_port=0)
     ca = f"?ca={papers.ours.path}"
     good = f"{ca}&cert={papers.client[0]}&key={papers.client[1]}"
-    assert await reason_of(server, "holdfasts", good) == ""
-    assert "a client certificate" in await reason_of(server, "holdfasts", ca)
+    assert await reason_of(server, kind, "holdfasts", good) == ""
+    assert "a client certificate" in await reason_of(server, kind, "holdfasts", ca)
     for bad in (papers.foreign_client, papers.old_client):
-        assert "a client certificate" in await reason_of(server, "holdfasts", f"{ca}&cert={bad[0]}&key={bad[1]}")
+        assert "a client certificate" in await reason_of(server, kind, "holdfasts", f"{ca}&cert={bad[0]}&key={bad[1]}")
     assert await http_status(server, papers, papers.client) == 200
     for refused in (None, papers.foreign_client, papers.old_client):
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
@@ -129,23 +135,42 @@ async def http_status(server: LedgerServer, papers: Papers, shown: tuple[str, st
         return (await line.reply()).status
 
 
-async def test_certificates_are_no_tokens(start: Start, papers: Papers, tmp_path: Path) -> None:
+@EVERY_WAY
+async def test_certificates_are_no_tokens(start: Start, papers: Papers, tmp_path: Path, kind: str) -> None:
     """With tokens, a worker and a client need a token beside their certificate."""
     path = tmp_path / "data" / tokens.FILE_NAME
     token = tokens.create(path, "all", [Scope.READ, Scope.WORK], now_ms=1)
     certificate, key = papers.server
     server = await start(tls_cert=certificate, tls_key=key, tls_client_ca=papers.ours.path)
     query = f"?ca={papers.ours.path}&cert={papers.client[0]}&key={papers.client[1]}"
-    assert "expected a token" in await reason_of(server, "holdfasts", query)
-    url = f"holdfasts://{token}@{server.address}{query}"
-    client = RemoteJobs(Patient(GrpcCarrier(server.address, access_of(url))), Hearing())
+    assert "expected a token" in await reason_of(server, kind, "holdfasts", query)
+    access = access_of(f"holdfasts://{token}@{address_of(server, kind)}{query}")
+    client = lasting_remote(server, kind, access, Hearing())
     assert (await client.stats()).epoch == 1
     await client.close()
-    session = await StreamWork(server.address, access_of(url)).open(
-        Introduction("w", frozenset({"echo"}), frozenset(), 1)
-    )
+    session = await work_of(server, kind, access).open(Introduction("w", frozenset({"echo"}), frozenset(), 1))
     assert (await session.next()).lease_ms > 0
     await session.close()
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+async def test_worker_leaves_over_tls(start: Start, papers: Papers, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A worker that closes its session over TLS loses its lease at once, and the server ends the connection."""
+    for module in (wire_work, work_session):
+        monkeypatch.setattr(module, "_FAREWELL_S", 3_600.0)
+    certificate, key = papers.server
+    server = await start(tls_cert=certificate, tls_key=key, reconnect_grace_ms=3_600_000, lease_ms=3_600_000)
+    (job_id,) = (await server.jobs.submit([Template("brew")], [JobDraft()])).job_ids
+    access = access_of(f"holdfasts://{server.address}?ca={papers.ours.path}")
+    session = await work_of(server, kind, access).open(Introduction("w", frozenset({"brew"})))
+    await session.want(1)
+    while not (await session.next()).leases:
+        pass
+    await session.close()
+    async for job in server.jobs.watch(job_id):
+        if job.state != State.RUNNING:
+            break
+    assert job.state == State.QUEUED
 
 
 @pytest.mark.parametrize("broken", ["missing", "empty", "swapped", "other key", "bad authority"])

@@ -1,30 +1,122 @@
-"""Every transport to a server, so that each test of a conversation runs over all of them."""
+"""Every transport to a server, so that each test of a conversation runs over all of them.
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+`socket` and `tcp` are the wire, as our own clients and workers use it. `converse` and `unary` are gRPC with
+`holdfast.v1`, as other languages use it: many calls over one stream, or one gRPC call per call.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
 
-from holdfast.client.grpc_transport import GrpcCarrier
-from holdfast.client.refusals import explained
+from holdfast.client.access import ANYBODY, Access
+from holdfast.client.endpoints import Endpoint, TcpEndpoint, UnixEndpoint
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Retrying
-from holdfast.client.socket_transport import SocketCarrier
-from holdfast.client.socket_work import SocketWork
-from holdfast.client.transport import Carrier, Response
-from holdfast.client.work_stream import StreamWork
+from holdfast.client.transport import Carrier
+from holdfast.client.wire_transport import LastingCarrier, WireCarrier
+from holdfast.client.wire_work import WireWork
 from holdfast.errors import UnavailableError
-from holdfast.ports import WorkApi
+from holdfast.ports import AdminApi, CapabilityApi, FeedApi, FeedPart, JobApi, JobView, WorkApi
+from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.ledger_server import LedgerServer
 from holdfast.server.unix_socket import SOCKET_NAME
+from holdfast.topologies.microservices.grpc_errors import explained
+from holdfast.wire.methods import GET, SETTLED, OneJob, WireMethod
+from tests.grpc_v1.grpc_transport import GrpcCarrier
+from tests.grpc_v1.remote import RemoteJobs as GrpcJobs
+from tests.grpc_v1.transport import Response
+from tests.grpc_v1.work_stream import StreamWork
 
 T = TypeVar("T")
 
-CARRIERS = ("socket", "converse", "unary")
-CONVERSATIONS = ("socket", "converse")
+CARRIERS = ("socket", "tcp", "converse", "unary")
+#: Those with many calls over one connection, and with sessions of workers.
+CONVERSATIONS = ("socket", "tcp", "converse")
+#: Those for clients on other machines.
+NETWORKS = ("tcp", "converse")
+#: The same, and the wire of a client that was given the address of gRPC.
+REACHED = (*NETWORKS, "redirected")
+
+
+class Remote(JobApi, AdminApi, FeedApi, CapabilityApi, Protocol):
+    """A client of one server, whichever protocol it uses."""
+
+    def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
+        """Yields the job now and after each change."""
+        ...
+
+    def feed(self, after: int | None) -> AsyncGenerator[FeedPart, None]:
+        """Yields all events."""
+        ...
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        ...
+
+
+class Calls(Protocol):
+    """The calls of one connection that no `Remote` makes."""
+
+    #: The client over the same connection.
+    remote: Remote
+
+    async def settled(self, job_id: str, deadline_s: float | None) -> None:
+        """Waits for the end of a job, with a deadline."""
+        ...
+
+    async def unknown(self) -> None:
+        """Calls a method that no server has."""
+        ...
+
+    async def malformed(self) -> None:
+        """Calls a method with a request of another type."""
+        ...
+
+
+class WireCalls:
+    """Calls over the wire."""
+
+    def __init__(self, carrier: Carrier, retrying: Retrying | None = None) -> None:
+        self._carrier = carrier
+        self.remote: Remote = RemoteJobs(Patient(carrier), retrying)
+
+    async def settled(self, job_id: str, deadline_s: float | None) -> None:
+        await self._carrier.call(SETTLED, OneJob(job_id), deadline_s)
+
+    async def unknown(self) -> None:
+        dance: WireMethod[OneJob, JobView] = WireMethod("jobs.dance", OneJob, JobView)
+        await self._carrier.call(dance, OneJob("x"), None)
+
+    async def malformed(self) -> None:
+        await self._carrier.call(GET, cast("OneJob", {"no": "array"}), None)
+
+
+class GrpcCalls:
+    """Calls over gRPC."""
+
+    def __init__(self, carrier: GrpcCarrier, retrying: Retrying | None = None) -> None:
+        self._carrier = carrier
+        self.remote: Remote = GrpcJobs(Patient(carrier), retrying)
+
+    async def settled(self, job_id: str, deadline_s: float | None) -> None:
+        await self._carrier.call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, deadline_s)
+
+    async def unknown(self) -> None:
+        await self._carrier.call("JobService/Dance", pb.GetJobRequest(), pb.Job, None)
+
+    async def malformed(self) -> None:
+        await self._carrier.call("JobService/GetJob", cast("Message", _NoMessage()), pb.Job, None)
+
+
+class _NoMessage:
+    """An object that is sent like a message."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 - as protobuf names it
+        return b"\xff" * 10
 
 
 class UnaryCarrier(GrpcCarrier):
@@ -40,14 +132,16 @@ class UnaryCarrier(GrpcCarrier):
 
 
 class Patient:
-    """A carrier without deadlines, so that a slow machine fails no test."""
+    """A carrier of either kind without deadlines, so that a slow machine fails no test."""
 
-    def __init__(self, carrier: Carrier) -> None:
-        self._carrier = carrier
-        self.stream, self.close = carrier.stream, carrier.close
+    def __init__(self, carrier: Carrier | GrpcCarrier) -> None:
+        anything: Any = carrier
+        self._call = anything.call
+        self.stream, self.close = anything.stream, anything.close
 
-    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
-        return await self._carrier.call(method, request, response, None)
+    async def call(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the two kinds have different arguments
+        assert not named, "the deadline is the last argument"
+        return await self._call(*arguments[:-1], None)
 
 
 class Hearing(Retrying):
@@ -69,17 +163,49 @@ def socket_of(server: LedgerServer) -> Path:
     return Path(server._settings.data) / SOCKET_NAME
 
 
-async def carrier_to(server: LedgerServer, kind: str) -> Carrier:
-    if kind == "socket":
-        return await SocketCarrier.connect(socket_of(server))
-    return GrpcCarrier(server.address) if kind == "converse" else UnaryCarrier(server.address)
+def wire_address(server: LedgerServer) -> str:
+    """The address of the wire over TCP, which is that of HTTP if there is HTTP."""
+    return server.http_address or server.addresses["wire"]
+
+
+def endpoint_of(server: LedgerServer, kind: str) -> Endpoint:
+    return UnixEndpoint(socket_of(server)) if kind == "socket" else TcpEndpoint(wire_address(server))
+
+
+async def calls_to(server: LedgerServer, kind: str) -> Calls:
+    """Connects."""
+    if kind in ("socket", "tcp"):
+        return WireCalls(await WireCarrier.connect(endpoint_of(server, kind)))
+    return GrpcCalls(GrpcCarrier(server.address) if kind == "converse" else UnaryCarrier(server.address))
+
+
+def address_of(server: LedgerServer, kind: str) -> str:
+    """The address with which a client of this kind begins."""
+    return wire_address(server) if kind == "tcp" else server.address
+
+
+def lasting_remote(
+    server: LedgerServer, kind: str, access: Access = ANYBODY, retrying: Retrying | None = None
+) -> Remote:
+    """A client over the network, which connects at its first call and again after a loss."""
+    address = address_of(server, kind)
+    if kind == "converse":
+        return GrpcCalls(GrpcCarrier(address, access), retrying).remote
+    return WireCalls(LastingCarrier(TcpEndpoint(address, access)), retrying).remote
 
 
 @asynccontextmanager
-async def remote_to(server: LedgerServer, kind: str) -> AsyncIterator[RemoteJobs]:
-    async with RemoteJobs(Patient(await carrier_to(server, kind))) as remote:
+async def remote_to(server: LedgerServer, kind: str) -> AsyncIterator[Remote]:
+    remote = (await calls_to(server, kind)).remote
+    try:
         yield remote
+    finally:
+        await remote.close()
 
 
-def work_of(server: LedgerServer, kind: str) -> WorkApi:
-    return SocketWork(socket_of(server)) if kind == "socket" else StreamWork(server.address)
+def work_of(server: LedgerServer, kind: str, access: Access = ANYBODY) -> WorkApi:
+    if kind == "converse":
+        return StreamWork(server.address, access)
+    return WireWork(
+        UnixEndpoint(socket_of(server)) if kind == "socket" else TcpEndpoint(address_of(server, kind), access)
+    )

@@ -1,4 +1,4 @@
-"""No conversion drops an option of a job: over gRPC, HTTP, the internal contract and the output of the CLI.
+"""No conversion drops an option of a job: over the wire, gRPC, HTTP, the internal contract and the output of the CLI.
 
 After you have added a field to `Template` or `Extra` in `core/model.py`, add a value to `TEMPLATE` or `EXTRA` here. The
 tests then fail at each conversion that drops the field. A test whose conversion leaves a field out on purpose names it.
@@ -10,17 +10,19 @@ import msgspec
 import pytest
 
 from holdfast.cli.views import job_json
-from holdfast.client import views as client_views
 from holdfast.core.lifecycle import State
 from holdfast.core.model import FIXED, BackoffRule, Extra, Template
 from holdfast.core.validation import check_extra, check_template
 from holdfast.ledger.manual_retry import repeated
-from holdfast.ports import JobDraft, JobView
+from holdfast.ports import JobDraft, JobView, ScheduleSpec
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2 as internal_pb
 from holdfast.server import internal_messages, request_values
 from holdfast.server import views as server_views
 from holdfast.server.http import job_bodies, shapes
+from holdfast.wire import methods
+from holdfast.wire.messages import encode
+from tests.grpc_v1 import views as client_views
 
 #: A template and an extra in which no field has its default.
 TEMPLATE = Template("resize", "images", 7, 3, 2, 9_000, BackoffRule(FIXED, 50, 60), simulated=True)
@@ -87,16 +89,34 @@ def test_every_option_has_a_value_here(value: Template | Extra, default: Templat
     assert unset == [], "add a value of these fields to TEMPLATE or EXTRA"
 
 
+def test_submit_over_the_wire_keeps_every_option() -> None:
+    """The server receives the template and the draft that a client has sent, as the same values."""
+    draft = JobDraft(0, b"payload", 3, 4, EXTRA, "id")
+    submission = methods.Submission([TEMPLATE], [draft])
+    assert methods.SUBMIT.decode_request(encode(submission)) == submission
+
+
+def test_job_over_the_wire_has_every_option() -> None:
+    """A client reads a job as the server has it, as the same value."""
+    assert methods.GET.decode_response(encode(VIEW)) == VIEW
+
+
+def test_schedule_over_the_wire_keeps_every_option() -> None:
+    """The server receives the schedule that a client has sent, with the options of its jobs."""
+    spec = ScheduleSpec("nightly", TEMPLATE, b"payload", "0 3 * * *", labels=EXTRA.labels)
+    assert methods.SET_SCHEDULE.decode_request(encode(methods.ScheduleChange(spec))) == methods.ScheduleChange(spec)
+
+
 def test_submit_over_grpc_keeps_every_option() -> None:
     """The server receives the template and the extra that a client has sent."""
-    where = "an option is dropped in client/views.py or server/request_values.py"
+    where = "an option is dropped in server/request_values.py, or in the client of tests/grpc_v1/views.py"
     assert submitted_over_grpc(TEMPLATE, EXTRA) == without(*SIMULATED), where
 
 
 def test_job_over_grpc_has_every_option() -> None:
     """A client reads the options of a job as the server has them."""
     view = client_views.job_view(pb.Job.FromString(server_views.job_message(VIEW).SerializeToString()))
-    where = "an option is dropped in server/views.py or client/views.py"
+    where = "an option is dropped in server/views.py, or in the client of tests/grpc_v1/views.py"
     assert (view.template, view.extra) == without(*SIMULATED - {"simulated"}), where
 
 

@@ -37,7 +37,9 @@ class Rule:
 
 
 #: Modules that every layer above the core may use.
-BASIS = ("clock", "core", "errors", "limits", "ports", "proto", "settings")
+BASIS = ("clock", "core", "errors", "limits", "ports", "settings")
+#: A base install has neither: clients, workers and servers of the wire run without them.
+EXTRAS = frozenset({"google", "grpc"})
 
 RULES = (
     Rule("core/", ours=("core", "errors", "limits")),
@@ -54,6 +56,8 @@ RULES = (
     Rule("settings.py", ours=("errors", "limits", "topologies.table")),
     Rule("settings_sources.py", ours=("settings", "topologies.table")),
     Rule("proto/", ours=("proto",)),
+    Rule("wire/", ours=("wire", "core", "errors", "limits", "ports")),
+    Rule("wire/", not_others=EXTRAS | {"structlog", "uvloop"}),
     Rule("journal/", ours=("journal", "process.private_paths", "errors", "limits")),
     Rule("observe/", ours=("observe", "core", "errors", "limits")),
     Rule("observe/logs.py", ours=()),
@@ -74,8 +78,10 @@ RULES = (
     ),
     # Spans begin at the submit and at the run of a job.
     Rule("worker/", ours=("worker", "observe", "process", "ports", "core", "errors", "limits")),
-    Rule("client/", ours=("client", "observe.logs", "settings_sources", *BASIS)),
-    Rule("server/", ours=("server", "client.views", "journal", "ledger", "observe", "process", "__version__", *BASIS)),
+    Rule("client/", ours=("client", "wire", "observe.logs", "settings_sources", "__version__", *BASIS)),
+    *(Rule(f"{folder}/", not_others=EXTRAS) for folder in ("client", "sdk", "worker", "server/wire", "server/http")),
+    Rule("server/", ours=("server", "wire", "proto", "journal", "ledger", "observe", "process", "__version__", *BASIS)),
+    Rule("server/wire/", ours=("server", "wire", "ledger", "observe", "__version__", *BASIS)),
     Rule(
         "sdk/",
         ours=(
@@ -93,7 +99,7 @@ RULES = (
             f"topologies/{name}/",
             ours=(
                 *("client", "journal", "ledger", "observe", "process", "server", "settings_sources", "worker"),
-                *("cli", f"topologies.{name}", "topologies.fork_handlers", "topologies.table"),
+                *("cli", "proto", f"topologies.{name}", "topologies.fork_handlers", "topologies.table"),
                 *("topologies.worker_process", "__version__"),
                 *BASIS,
             ),
@@ -200,7 +206,14 @@ def test_production_code_does_not_know_how_it_is_tested(root: Path) -> None:
         ("worker/runtime.py", "from holdfast.cli import main"),
         ("worker/runtime.py", "import holdfast.testing"),
         ("worker/runtime.py", "from holdfast.ledger.coordinator import Lane"),
-        ("client/work_stream.py", "from holdfast.ledger.job_api import LedgerJobs"),
+        ("client/remote.py", "from holdfast.ledger.job_api import LedgerJobs"),
+        ("client/remote.py", "import grpc.aio"),
+        ("client/remote.py", "from holdfast.proto import holdfast_pb2"),
+        ("wire/methods.py", "from holdfast.server.backend import Backend"),
+        ("wire/messages.py", "from google.protobuf.message import Message"),
+        ("server/backend.py", "from holdfast.client.remote import RemoteJobs"),
+        ("server/wire/calls.py", "from holdfast.proto import holdfast_pb2"),
+        ("worker/runtime.py", "from holdfast.wire.messages import WorkerMessage"),
         ("ports.py", "from holdfast.ledger.coordinator import Lane"),
         ("server/grpc/public_service.py", "from holdfast.topologies import backup"),
         ("topologies/pipeline/up.py", "from holdfast.topologies.zookeeper.up import serve"),
@@ -224,6 +237,8 @@ def test_forbidden_import_is_found(file: str, text: str) -> None:
         ("cli/up.py", "from holdfast.cli import main"),
         ("testing/disk.py", "from holdfast.testing import clock"),
         ("worker/runtime.py", "import time\nfrom holdfast.ports import WorkApi"),
+        ("client/remote.py", "from holdfast import __version__\nfrom holdfast.wire import methods"),
+        ("server/wire/calls.py", "from holdfast.wire import methods"),
         ("topologies/worker_process.py", "import time, holdfast.client"),
     ],
 )

@@ -35,7 +35,7 @@ VARIANTS = (
     Variant(
         "replies-released-by-count",
         COMMIT,
-        "waiting and waiting[0][0] <= result",
+        "waiting and waiting[0][0] <= synced",
         "waiting",
         seed=1,
     ),
@@ -767,14 +767,14 @@ VARIANTS = (
     ),
     Variant(
         "submit-without-its-request-id",
-        "client/views.py",
-        "message.request_id, message.unique_key, message.retry_of = extra.request_id, extra.unique_key, extra.retry_of",
-        "message.unique_key, message.retry_of = extra.unique_key, extra.retry_of",
+        "client/remote.py",
+        "request = methods.Submission(list(templates), list(drafts))",
+        "request = methods.Submission(list(templates), [JobDraft(d.template, d.payload, id=d.id) for d in drafts])",
         seed=1,
     ),
     Variant(
         "reset-taken-for-a-goodbye",
-        "server/work_session.py",
+        "server/wire/worker_session.py",
         "is_leaving=self._is_leaving)",
         "is_leaving=True)",
         seed=81,

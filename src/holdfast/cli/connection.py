@@ -64,7 +64,7 @@ class ServerConnection:
         self._access = access_to(loaded.settings)
         if isinstance(self._place, Path):
             check_directory(self._place.parent, may_create=may_create)
-        # One event loop for all requests: gRPC does not support a second one in a process.
+        # One event loop for all requests: the connection belongs to it.
         self._runner = asyncio.Runner()
         self._client: Client | None = None
         #: The ledger that this command serves itself, because no other process does.
@@ -131,19 +131,20 @@ class ServerConnection:
         A command that waits for a job may not: a restarting server would find the directory locked.
         """
         if isinstance(self._place, str):
-            from holdfast.client.grpc_transport import GrpcCarrier
+            from holdfast.client.wire_transport import tcp_carrier
 
-            return GrpcCarrier(self._place, self._access)
+            return tcp_carrier(self._place, self._access)
         assert isinstance(self._place, Path)
         import asyncio
 
-        from holdfast.client.socket_transport import SocketCarrier
+        from holdfast.client.endpoints import UnixEndpoint
+        from holdfast.client.wire_transport import WireCarrier
         from holdfast.journal.errors import DirectoryLockedError
 
         until_s = time.monotonic() + _STARTING_S
         while True:
             try:
-                return await SocketCarrier.connect(self._place)
+                return await WireCarrier.connect(UnixEndpoint(self._place))
             except UnavailableError as error:  # no process serves it, or a killed process left its socket behind
                 if not may_open:
                     raise _not_served(self._place.parent) from error

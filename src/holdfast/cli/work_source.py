@@ -41,10 +41,11 @@ def source_of(loaded: Loaded[WorkerSettings], app: "App | None", *, may_serve: b
         return _own(own, url or loaded.settings.app, is_directory=bool(url) and "://" not in url)
     place = place_of(target, may_create=may_serve)
     if isinstance(place, str):
-        from holdfast.client.work_stream import StreamWork
+        from holdfast.client.endpoints import TcpEndpoint
+        from holdfast.client.wire_work import WireWork
 
         advice = _advice() if loaded.origins["connect"] == "default" else ""
-        return WorkSource(StreamWork(place, access_to(loaded.settings), advice=advice), place)
+        return WorkSource(WireWork(TcpEndpoint(place, access_to(loaded.settings), advice=advice)), place)
     if isinstance(place, list):
         from holdfast.client.nodes_link import tell
         from holdfast.client.routed_work import RoutedWork
@@ -92,18 +93,18 @@ async def reads_of(source: WorkSource, settings: WorkerSettings) -> AsyncIterato
 
 async def client_at(settings: WorkerSettings) -> "Client":
     """Returns a client of the place that was named for the worker."""
-    from holdfast.client.grpc_transport import GrpcCarrier
+    from holdfast.client.endpoints import UnixEndpoint
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
-    from holdfast.client.socket_transport import SocketCarrier
+    from holdfast.client.wire_transport import WireCarrier, tcp_carrier
 
     place, access = place_of(settings.connect), access_to(settings)
     if isinstance(place, list):
         return RoutedJobs(place, access)
     if isinstance(place, str):
-        return RemoteJobs(GrpcCarrier(place, access))
+        return RemoteJobs(tcp_carrier(place, access))
     if isinstance(place, Path):
-        return RemoteJobs(await SocketCarrier.connect(place))
+        return RemoteJobs(await WireCarrier.connect(UnixEndpoint(place)))
     return await place.client()
 
 
@@ -114,9 +115,10 @@ def is_same_directory(url: str, other: str) -> bool:
 
 def _directory(socket: Path, *, may_serve: bool) -> WorkSource:
     if not may_serve:
-        from holdfast.client.socket_work import SocketWork
+        from holdfast.client.endpoints import UnixEndpoint
+        from holdfast.client.wire_work import WireWork
 
-        return WorkSource(SocketWork(socket.absolute()), str(socket.parent.absolute()))
+        return WorkSource(WireWork(UnixEndpoint(socket.absolute())), str(socket.parent.absolute()))
     from holdfast.app import Holdfast
 
     where, opened = _announced(socket.parent), Holdfast(socket.parent)

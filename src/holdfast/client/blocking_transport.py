@@ -1,24 +1,24 @@
-"""A blocking conversation over the Unix socket of a directory, on the caller's own thread.
+"""Calls over the wire on the caller's own thread, which saves a sync caller two switches between threads.
 
-`call` is a coroutine, as in every carrier, but it never suspends: it completes in its first step. This saves a sync
-caller two switches between threads. A connection belongs to one thread and has one call at a time.
+A connection belongs to one thread and has one call at a time.
 """
 
 import contextlib
-import os
 import socket
-from collections.abc import AsyncGenerator
-from pathlib import Path
-from typing import Self
-
-from google.protobuf.message import Message
+from collections import deque
+from typing import Self, TypeVar
 
 from holdfast import limits
-from holdfast.client.socket_connection import unreachable
-from holdfast.client.transport import Response, raise_refusal
-from holdfast.errors import DeadlineExceededError, UnavailableError, UnimplementedError
-from holdfast.proto import holdfast_pb2 as pb
-from holdfast.proto.frames import CONVERSATION, FrameReader, MalformedFrameError, framed
+from holdfast.client.endpoints import CONNECT_S, REDIRECTS_MAX, Endpoint, closed_early
+from holdfast.client.wire_line import NotWireError, check_opened, not_wire, opening_bytes
+from holdfast.client.wire_transport import encoded_call, expired, response_of
+from holdfast.errors import UnavailableError
+from holdfast.wire.frames import FrameReader, MalformedFrameError, framed
+from holdfast.wire.messages import CALLS, ERROR, MALFORMED, OPENED_BYTES_MAX, Reply, decode_failure, decode_reply
+from holdfast.wire.methods import WireMethod
+
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 _READ_BYTES = 65_536
 
@@ -29,55 +29,69 @@ class BlockingCarrier:
     def __init__(self, line: socket.socket) -> None:
         self._line = line
         self._reader = FrameReader(limits.MESSAGE_BYTES_MAX)
+        #: The reply that is awaited, or an error of the connection after it.
+        self._unread: deque[bytes] = deque()
         self._last_id = 0
         self.is_open = True
-        #: The timeout of calls without a deadline; None means no timeout.
-        self.patience_s: float | None = None
+        self._waits_s: float | None = CONNECT_S
 
     @classmethod
-    def connect(cls, path: Path) -> Self:
-        """Connects to the socket; `UnavailableError` (UNREACHABLE) if no server listens there."""
-        line = socket.socket(socket.AF_UNIX)
-        try:
-            folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    def connect(cls, endpoint: Endpoint) -> Self:
+        """Connects; raises the server's refusal, or `UnavailableError` (UNREACHABLE) if no server listens there."""
+        redirects = 0
+        while True:
+            carrier = cls(endpoint.connect_blocking())
             try:
-                line.connect(f"/proc/self/fd/{folder}/{path.name}")
-            finally:
-                os.close(folder)
-            line.sendall(CONVERSATION)
-        except OSError as error:
-            line.close()
-            raise unreachable(path, error.strerror or str(error)) from error
-        return cls(line)
+                carrier._open(opening_bytes(CALLS, endpoint.token))
+            except NotWireError:
+                carrier.drop()
+                redirects += 1
+                if redirects > REDIRECTS_MAX or not endpoint.redirect():
+                    raise not_wire(endpoint) from None
+            except TimeoutError:
+                carrier.drop()
+                raise closed_early(endpoint, TimeoutError("it did not answer in time")) from None
+            except OSError as error:
+                carrier.drop()
+                raise closed_early(endpoint, error) from error
+            except BaseException:
+                carrier.drop()
+                raise
+            else:
+                return carrier
 
-    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
-        """Sends a request and blocks this thread until the response arrives."""
-        self._last_id += 1
-        call = pb.Call(id=self._last_id, method=method, body=request.SerializeToString())
+    def _open(self, opening: bytes) -> None:
+        self._line.settimeout(CONNECT_S)
+        self._line.sendall(opening)
         try:
-            self._line.settimeout(deadline_s if deadline_s is not None else self.patience_s)
-            self._line.sendall(framed(call.SerializeToString()))
-            reply = self._receive()
+            check_opened(self._message())
+        except MalformedFrameError:
+            raise NotWireError from None
+        except ConnectionResetError:
+            if self._reader.announced_bytes <= OPENED_BYTES_MAX:
+                raise
+            raise NotWireError from None  # a message of another protocol
+
+    def call(self, method: WireMethod[Q, R], request: Q, deadline_s: float | None) -> R:
+        """Sends a request and blocks this thread until the response arrives; without a deadline, for any time."""
+        self._last_id += 1
+        message = framed(encoded_call(self._last_id, method, request))
+        try:
+            if deadline_s != self._waits_s:
+                self._line.settimeout(deadline_s)
+                self._waits_s = deadline_s
+            self._line.sendall(message)
+            reply = self._reply()
         except TimeoutError:
             self.drop()
-            message = f"no response to {method} in time; whether it took effect is unknown"
-            raise DeadlineExceededError(message) from None
-        except (OSError, MalformedFrameError) as error:
+            raise expired(method) from None
+        except (OSError, MalformedFrameError, *MALFORMED) as error:
             self.drop()
             raise _lost(str(error)) from error
         except BaseException:  # such as KeyboardInterrupt, at any step
             self.drop()
             raise
-        raise_refusal(reply)
-        return response.FromString(reply.body)
-
-    def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
-        """Raises `UnimplementedError`: a blocking connection has no streams."""
-        raise UnimplementedError(f"{method} is a stream, and a blocking connection supports single calls only")
-
-    async def close(self) -> None:
-        """Closes the connection."""
-        self.drop()
+        return response_of(method, reply)
 
     def drop(self) -> None:
         """Closes the connection at once, even while a thread waits in it."""
@@ -89,15 +103,23 @@ class BlockingCarrier:
     def __del__(self) -> None:
         self._line.close()  # the thread that owned it has ended
 
-    def _receive(self) -> pb.Reply:
+    def _reply(self) -> Reply:
         while True:
+            reply = decode_reply(self._message())
+            if reply.id == self._last_id:
+                return reply
+            if not reply.id and reply.kind == ERROR:  # of the connection itself, which then ends
+                self.drop()
+                raise decode_failure(reply.body).error()
+
+    def _message(self) -> bytes:
+        """Receives one message."""
+        while not self._unread:
             data = self._line.recv(_READ_BYTES)
             if not data:
                 raise ConnectionResetError("the server closed the connection")
-            for message in self._reader.feed(data):
-                reply = pb.Reply.FromString(message)
-                if reply.id == self._last_id:
-                    return reply
+            self._unread += self._reader.feed(data)
+        return self._unread.popleft()
 
 
 def _lost(why: str) -> UnavailableError:

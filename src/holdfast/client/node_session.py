@@ -15,8 +15,7 @@ import msgspec
 
 from holdfast import limits
 from holdfast.client.node_tokens import Tokens
-from holdfast.client.work_session import StreamSession
-from holdfast.client.work_stream import StreamWork
+from holdfast.client.wire_work import WireSession, WireWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
 from holdfast.errors import FINAL, HoldfastError, UnavailableError
@@ -46,12 +45,12 @@ class NodeListener(Protocol):
 class NodeSession:
     """The connection to one node. `run` runs until it is canceled."""
 
-    def __init__(self, index: int, work: StreamWork, tokens: Tokens, listener: NodeListener) -> None:
+    def __init__(self, index: int, work: WireWork, tokens: Tokens, listener: NodeListener) -> None:
         self.index = index
         self._work = work
         self._tokens = tokens
         self._listener = listener
-        self._session: StreamSession | None = None
+        self._session: WireSession | None = None
         #: The job ids of the leases that this worker holds at the node, by token.
         self.held: dict[int, str] = {}
         #: Outcomes that are not durable yet, by report id.

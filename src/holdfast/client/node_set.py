@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 from holdfast.client.access import ANYBODY, Access
-from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import RETRYABLE, Once, Retrying
 from holdfast.client.transport import LineCarrier
+from holdfast.client.wire_transport import tcp_carrier
 from holdfast.core.owner import mint_owned, owner_index
 from holdfast.errors import (
     FailedPreconditionError,
@@ -89,7 +89,7 @@ class NodeSet:
         addresses: Sequence[str],
         access: Access = ANYBODY,
         *,
-        carry: Carry = GrpcCarrier,
+        carry: Carry = tcp_carrier,
         retrying: Retrying | None = None,
     ) -> None:
         """`carry` opens the connection to an address; `retrying` is the retry policy."""

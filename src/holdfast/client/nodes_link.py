@@ -1,4 +1,4 @@
-"""`holdfast://host:port,host:port`: a link to several nodes, over gRPC."""
+"""`holdfast://host:port,host:port`: a link to several nodes, over the wire."""
 
 from collections.abc import Sequence
 

@@ -14,11 +14,11 @@ import msgspec
 from holdfast import limits
 from holdfast.client import routed_search, routed_submits, routed_views
 from holdfast.client.access import ANYBODY, Access
-from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.client.node_set import Carry, Node, NodeSet, missing
 from holdfast.client.node_tokens import Tokens
 from holdfast.client.retry_policy import Retrying
 from holdfast.client.schedules import RemoteSchedules
+from holdfast.client.wire_transport import tcp_carrier
 from holdfast.core.capabilities import MONOLITH, Capabilities
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
@@ -50,7 +50,7 @@ class RoutedJobs:
         addresses: Sequence[str],
         access: Access = ANYBODY,
         *,
-        carry: Carry = GrpcCarrier,
+        carry: Carry = tcp_carrier,
         retrying: Retrying | None = None,
     ) -> None:
         """The addresses must be in their fixed order, which determines the owners."""

@@ -12,9 +12,10 @@ import msgspec
 
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.credit_balancer import CreditBalancer
+from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.node_session import NodeSession, closed
 from holdfast.client.node_tokens import Tokens
-from holdfast.client.work_stream import StreamWork
+from holdfast.client.wire_work import WireWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
 from holdfast.core.owner import owner_index
@@ -61,7 +62,7 @@ class RoutedSession:
         self._told = told
         self._away: set[int] = set()
         self._tokens = Tokens(len(addresses))
-        works = [StreamWork(address, access) for address in addresses]
+        works = [WireWork(TcpEndpoint(address, access)) for address in addresses]
         self._lines = [NodeSession(index, work, self._tokens, self) for index, work in enumerate(works)]
         self._tasks: list[asyncio.Task[None]] = []
         self._room = CreditBalancer(self._deliver, self._look_again)

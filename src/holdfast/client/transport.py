@@ -1,24 +1,22 @@
-"""The port of transports that carry calls to a server, and the decoding of the server's errors."""
+"""The port of transports that carry calls to a server."""
 
 from collections.abc import AsyncGenerator
 from typing import Protocol, TypeVar
 
-from google.protobuf.message import Message
+from holdfast.wire.methods import WireMethod
 
-from holdfast.errors import Code, HoldfastError, error_class
-from holdfast.proto import holdfast_pb2 as pb
-
-Response = TypeVar("Response", bound=Message)
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 
 class Carrier(Protocol):
-    """A transport to one server. Methods are named as on the wire, such as `JobService/SubmitJobs`."""
+    """A transport to one server."""
 
-    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
+    async def call(self, method: WireMethod[Q, R], request: Q, deadline_s: float | None) -> R:
         """Returns the response. After `UnavailableError` or `DeadlineExceededError` the call may have taken effect."""
         ...
 
-    def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
+    def stream(self, method: WireMethod[Q, R], request: Q) -> AsyncGenerator[R, None]:
         """Yields the responses as they arrive; a slow reader delays no other call. A failure ends the stream."""
         ...
 
@@ -34,15 +32,3 @@ class LineCarrier(Carrier, Protocol):
     def line(self) -> object | None:
         """The connection that is open now, if any; the next one may lead to another server."""
         ...
-
-
-def error_named(code: str, reason: str, message: str) -> HoldfastError:
-    """The exception that the server's own process would have raised."""
-    known = Code(code) if code in Code.__members__ else Code.INTERNAL
-    return error_class(known)(message, reason=reason)
-
-
-def raise_refusal(reply: pb.Reply) -> None:
-    """Raises the error in a reply, if there is one."""
-    if reply.code:
-        raise error_named(reply.code, reply.reason, reply.message)

@@ -116,7 +116,7 @@ class Heard(msgspec.Struct, frozen=True):
     cancels: list[int]
 
 
-class ReportRow(msgspec.Struct, frozen=True, gc=False):
+class ReportRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The outcome of one attempt, as its worker reports it. Token 0 means the worker's current lease on the job."""
 
     job_id: str

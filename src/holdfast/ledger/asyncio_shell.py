@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -51,16 +52,24 @@ class _Handover:
 class SyncingThread:
     """One thread that writes and syncs, fed through a queue. It ends with `close`.
 
-    Blocking work never runs on the loop's thread, because any sync may be slow. For the frame of a lone caller the loop
-    waits up to `_QUICK_S`: a fast disk finishes sooner than the loop could return to its sockets and be woken again.
+    Blocking work does not run on the loop's thread, because any sync may be slow. For the frame of a lone caller the
+    loop waits up to `_QUICK_S`: a fast disk finishes sooner than the loop could return to its sockets and be woken
+    again. A loop that serves its lone caller and nothing else (`is_alone`) does the work itself, unless the disk was
+    slow lately: there is nobody else whom a slow sync could keep waiting.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, is_blocking: bool = True, name: str = "holdfast-sync"
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        is_blocking: bool = True,
+        name: str = "holdfast-sync",
+        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
         """Without `is_blocking` (a journal in memory), the work for a lone caller runs on the loop's thread."""
         self._loop = loop
         self._is_blocking = is_blocking
+        self._is_alone = is_alone
         self._queue: SimpleQueue[_Handover | None] = SimpleQueue()
         self._wary = 0
         self._distrust = _WARY_FRAMES
@@ -72,19 +81,34 @@ class SyncingThread:
         if is_lone and not self._is_blocking:
             done(_attempted(work))
         elif is_lone and not self._wary:
-            self._run_quickly(_Handover(work, done))
+            if self._is_alone():
+                self._run_here(work, done)
+            else:
+                self._run_quickly(_Handover(work, done))
         else:
             self._wary = max(0, self._wary - 1)
             handover = _Handover(work, done)
             handover.settled.acquire()
             self._queue.put(handover)
 
+    def _run_here(self, work: Callable[[], int], done: Callable[[int | BaseException], None]) -> None:
+        begun_s = time.monotonic()
+        result = _attempted(work)
+        if time.monotonic() - begun_s > _QUICK_S:
+            self._be_wary()
+        else:
+            self._distrust = _WARY_FRAMES
+        done(result)
+
+    def _be_wary(self) -> None:
+        self._wary = self._distrust
+        self._distrust = min(2 * self._distrust, _WARY_FRAMES_MAX)
+
     def _run_quickly(self, handover: _Handover) -> None:
         handover.answered.acquire()
         self._queue.put(handover)
         if not handover.answered.acquire(timeout=_QUICK_S):
-            self._wary = self._distrust
-            self._distrust = min(2 * self._distrust, _WARY_FRAMES_MAX)
+            self._be_wary()
             if handover.settled.acquire(blocking=False):
                 return  # the thread will schedule the call of `done`
             handover.answered.acquire()

@@ -385,7 +385,7 @@ class Coordinator:
         """Decides an internal command inside a turn; returns the reply before it is durable, `done` gets it after."""
         reply = self._decide(command, now)
         if done is not None:
-            self.commit.answer(done, reply)
+            self.commit.answer(done, reply, is_first=True)
         return reply
 
     @property

@@ -100,6 +100,8 @@ class GroupCommit:
         self._frame: list[bytes] = []
         self.frame_bytes = 0
         self._waiting: deque[tuple[int, Done, object]] = deque()
+        #: Replies that are sent before those in `_waiting`: grants, because a worker has to run before a client waits.
+        self._first: deque[tuple[int, Done, object]] = deque()
         self.is_syncing = False
         self._is_failed = False
         #: The number of callers that wait at a time, smoothed over a few frames.
@@ -133,12 +135,12 @@ class GroupCommit:
         self.frame_bytes += size
         self.position += 1
 
-    def answer(self, done: Done, reply: object) -> None:
+    def answer(self, done: Done, reply: object, *, is_first: bool = False) -> None:
         """Calls `done` with the reply once everything that was applied so far is durable."""
         if self.position <= self.synced:
             done(reply)
         else:
-            self._waiting.append((self.position, done, reply))
+            (self._first if is_first else self._waiting).append((self.position, done, reply))
 
     def flush_or_linger(self) -> None:
         """Closes the frame now or, when many callers send commands, a little later.
@@ -174,7 +176,8 @@ class GroupCommit:
         if self._is_failed:
             return
         self._is_failed = True
-        unanswered = [done for _, done, _ in self._waiting]
+        unanswered = [done for _, done, _ in (*self._first, *self._waiting)]
+        self._first.clear()
         self._waiting.clear()
         self.writer.on_failed(error, unanswered)
 
@@ -191,12 +194,15 @@ class GroupCommit:
         self.writer.on_durable(result)
         if self.snapshots is not None:
             self.snapshots.durable(result)
-        waiting = self._waiting
-        self._crowd += (len(waiting) + self.writer.queued - self._crowd) / 4
-        while waiting and waiting[0][0] <= result:
+        self._crowd += (len(self._waiting) + self.writer.queued - self._crowd) / 4
+        self._reply_up_to(result, self._first)
+        self._reply_up_to(result, self._waiting)
+        self.writer.on_replied()
+
+    def _reply_up_to(self, synced: int, waiting: deque[tuple[int, Done, object]]) -> None:
+        while waiting and waiting[0][0] <= synced:
             position, done, reply = waiting.popleft()
             assert position <= self._storage.end_position, (
                 "a reply must not leave before what it is based on is durable"
             )
             done(reply)
-        self.writer.on_replied()

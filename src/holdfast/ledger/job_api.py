@@ -5,7 +5,7 @@ from typing import cast
 
 from holdfast import limits
 from holdfast.core import commands
-from holdfast.core.commands import CancelReply, Submitted
+from holdfast.core.commands import CancelReply, Refusal, Submitted
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.listing import Place
@@ -15,8 +15,9 @@ from holdfast.core.tasks import unknown_job
 from holdfast.core.why import why
 from holdfast.core.workers import WorkerInfo
 from holdfast.errors import InvalidArgumentError
-from holdfast.ledger.coordinator import STOPPING, CommandLane, Coordinator
+from holdfast.ledger.coordinator import STOPPING, CommandLane, Coordinator, Read
 from holdfast.ledger.coordinator_calls import CoordinatorCaller
+from holdfast.ledger.group_commit import Done
 from holdfast.ledger.job_ids import Mint, random_minter
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
 from holdfast.ledger.search import cursor_of, place_of, wanted_by
@@ -60,11 +61,9 @@ class LedgerJobs:
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Submits all drafts with one command, one event and one sync."""
-        return cast("Submitted", await self._caller.call(CommandLane.SUBMIT, self._submission(templates, drafts)))
+        return cast("Submitted", await self._caller.awaited(lambda done: self.submit_then(templates, drafts, done)))
 
-    def submit_then(
-        self, templates: Sequence[Template], drafts: Sequence[JobDraft], done: Callable[[object], None]
-    ) -> None:
+    def submit_then(self, templates: Sequence[Template], drafts: Sequence[JobDraft], done: Done) -> None:
         """Submits without awaiting: calls `done` with the reply or a refusal, on the coordinator's thread."""
         self._coordinator.call(CommandLane.SUBMIT, self._submission(templates, drafts), done)
 
@@ -110,11 +109,18 @@ class LedgerJobs:
         return cast("Explanation", await self._ask(job_id, about))
 
     async def _ask(self, job_id: str, about: About) -> object:
+        return await self._caller.read(CommandLane.SUBMIT, self._query(job_id, about))
+
+    def _query(self, job_id: str, about: About) -> Read:
         def query(ledger: Ledger, now: Now) -> object:
             job = ledger.job(job_id)
-            return unknown_job(job_id) if job is None else about(ledger, job, now)
+            return self._missing(job_id) if job is None else about(ledger, job, now)
 
-        return await self._caller.read(CommandLane.SUBMIT, query)
+        return query
+
+    def _missing(self, job_id: str) -> Refusal:
+        """Returns the refusal for a job that this ledger does not have."""
+        return unknown_job(job_id)
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Cancels a job. The coordinator decides it in order with grants and reports, so exactly one of them wins."""
@@ -148,11 +154,15 @@ class LedgerJobs:
 
     async def settled(self, job_id: str) -> Settled:
         """Waits for the event that ends the job; a running job costs the coordinator no queries."""
+        return cast("Settled", await self._caller.awaited(lambda done: self.settled_then(job_id, done)))
+
+    def settled_then(self, job_id: str, done: Done) -> Callable[[], None]:
+        """Calls `done` with the job and its result once it has ended; returns a function that gives the wait up."""
         job = self._coordinator.ledger.job(job_id)
-        if job is None or job.state in TERMINAL:  # perhaps not durable yet: `_ask` waits for that
-            end = await self._ask(job_id, lambda ledger, job, _: (job_view(ledger, job), result_view(job)))
-            return cast("Settled", end)
-        return await self._waiters.end_of(job_id)
+        if job is None or job.state in TERMINAL:  # perhaps not durable yet: a read waits for that
+            self._coordinator.read(CommandLane.SUBMIT, self._query(job_id, _end), done)
+            return _nothing
+        return self._waiters.end_then(job_id, done)
 
     async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
         """Searches the listing in slices; the coordinator handles other commands in between."""
@@ -192,6 +202,14 @@ class LedgerJobs:
         for refusal in submitted.refusals.values():
             raise refusal.error()
         return submitted.job_ids[0]
+
+
+def _end(ledger: Ledger, job: JobRecord, _now: Now) -> object:
+    return job_view(ledger, job), result_view(job)
+
+
+def _nothing() -> None:
+    """Does nothing: a read is answered soon, and a reply that arrives late is ignored."""
 
 
 _Again = tuple[Template, bytes, Extra | None]

@@ -6,19 +6,17 @@ them; the coordinator's messages are collected, and the worker's loop is woken.
 
 import asyncio
 import contextlib
-import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from holdfast import limits
-from holdfast.core.commands import GrantedLease, ReportRow
+from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import TERMINAL
-from holdfast.core.model import Extra, Note
+from holdfast.core.model import Note
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
+from holdfast.ledger.directives import LeaseTerms, directive_of, hello_of
 from holdfast.ledger.sessions import Hello, Session, SessionDispatcher, SessionPush
-from holdfast.ports import Assignment, Directive, Introduction
+from holdfast.ports import Directive, Introduction
 
-_NAME = re.compile(limits.NAME_PATTERN)
-_NO_EXTRA = Extra()
 #: The maximum of credits that one call may add, as over the network.
 _WANT_MAX = limits.LEASES_PER_GRANT_MAX * 10
 _STOPPED = "the coordinator of this process has stopped"
@@ -27,11 +25,11 @@ _STOPPED = "the coordinator of this process has stopped"
 class LocalWork:
     """Opens sessions with one coordinator, until `close`."""
 
-    def __init__(self, dispatcher: SessionDispatcher, *, lease_ms: int, heartbeat_ms: int) -> None:
+    def __init__(self, dispatcher: SessionDispatcher, terms: LeaseTerms) -> None:
         """Must be called on the coordinator's loop."""
         self._loop = asyncio.get_running_loop()
         self._dispatcher = dispatcher
-        self._terms = Directive(lease_ms=lease_ms, heartbeat_ms=heartbeat_ms, are_leases_renewed=True)
+        self._terms = terms
         self._sessions: set[LocalSession] = set()
         self._is_closed = False
 
@@ -39,7 +37,7 @@ class LocalWork:
         """Opens a session on the caller's loop."""
         if self._is_closed:
             raise UnavailableError(_STOPPED, reason="STOPPING")
-        session = LocalSession(self._loop, self._dispatcher, self._terms, _hello(introduction))
+        session = LocalSession(self._loop, self._dispatcher, self._terms, hello_of(introduction, is_local=True))
         session.on_end = self._sessions.discard
         session.tell(self._begin, session)
         return session
@@ -52,6 +50,11 @@ class LocalWork:
             self._sessions.add(session)
             session.attach()
 
+    @property
+    def is_used(self) -> bool:
+        """Whether there are sessions."""
+        return bool(self._sessions)
+
     def close(self) -> None:
         """Ends every session; workers keep their leases, and name them when they reconnect."""
         self._is_closed = True
@@ -63,7 +66,7 @@ class LocalSession:
     """The session of one worker with the coordinator of its process."""
 
     def __init__(
-        self, home: asyncio.AbstractEventLoop, dispatcher: SessionDispatcher, terms: Directive, hello: Hello
+        self, home: asyncio.AbstractEventLoop, dispatcher: SessionDispatcher, terms: LeaseTerms, hello: Hello
     ) -> None:
         self._home = home
         self._loop = asyncio.get_running_loop()
@@ -88,7 +91,7 @@ class LocalSession:
             if not self._inbox and self._ending is None:
                 await self._news.wait()
         inbox, self._inbox = self._inbox, []
-        return self._directive(inbox)
+        return directive_of(inbox, self._terms)
 
     async def want(self, count: int) -> None:
         """Adds credits."""
@@ -160,66 +163,3 @@ class LocalSession:
     def _refuse_if_ended(self) -> None:
         if self._ending is not None:
             raise self._ending
-
-    def _directive(self, inbox: Iterable[SessionPush]) -> Directive:
-        leases: list[Assignment] = []
-        cancels: list[int] = []
-        revoked: list[int] = []
-        reported, is_welcome, is_drained, is_drain_asked = 0, False, False, False
-        for push in inbox:
-            leases += [assignment(lease) for lease in push.leases]
-            cancels += push.cancels
-            revoked += push.revoked
-            reported = max(reported, push.reported)
-            is_welcome |= push.is_welcome
-            is_drained |= push.is_drained
-            is_drain_asked |= push.is_drain_asked
-        return Directive(
-            leases,
-            cancels,
-            revoked,
-            reported,
-            self._terms.lease_ms if is_welcome else 0,
-            self._terms.heartbeat_ms if is_welcome else 0,
-            is_drained=is_drained,
-            is_drain_asked=is_drain_asked,
-            are_leases_renewed=is_welcome and self._terms.are_leases_renewed,
-        )
-
-
-def assignment(lease: GrantedLease) -> Assignment:
-    """Converts a lease into an assignment for a worker."""
-    template, extra = lease.template, lease.extra or _NO_EXTRA
-    return Assignment(
-        lease.token,
-        lease.job_id,
-        template.type,
-        lease.payload,
-        lease.attempt,
-        template.timeout_ms,
-        template.simulated,
-        extra.work_duration_ms,
-        extra.payload_size_bytes,
-        dict(extra.labels),
-        dict(extra.headers),
-        template.queue,
-        lease.retries_left,
-    )
-
-
-def _hello(introduction: Introduction) -> Hello:
-    """Validates an introduction as the server does for remote workers. The worker dies with the serving process."""
-    types, queues = introduction.types, introduction.queues
-    for what, names in (("worker_id", [introduction.worker_id]), ("types", types), ("queues", queues)):
-        for name in names:
-            if not _NAME.fullmatch(name):
-                rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits, '.', '_' or '-'"
-                raise InvalidArgumentError(f"{what} must be {rule}, got {name[:80]!r}", reason="NAME_INVALID")
-    if len(types) * max(1, len(queues)) > limits.LANES_MAX:
-        raise InvalidArgumentError(
-            f"types times queues must be at most {limits.LANES_MAX}, got {len(types)} times {len(queues)};"
-            " name no queue to serve all of them",
-            reason="HELLO_TOO_LARGE",
-        )
-    held = frozenset(introduction.held)
-    return Hello(introduction.worker_id, types, queues, introduction.slots, held, introduction.instance, is_local=True)

@@ -5,6 +5,8 @@ Invariant: every job here has an id that this node owns, so that a client can fi
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from holdfast.core.commands import CancelReply, Refusal, Submitted
 from holdfast.core.model import Template
 from holdfast.core.owner import Ownership, owner_index
@@ -13,7 +15,8 @@ from holdfast.core.validation import is_given_id
 from holdfast.core.workers import WorkerInfo
 from holdfast.errors import Code, NotFoundError
 from holdfast.ledger.coordinator import Coordinator
-from holdfast.ledger.job_api import About, LedgerJobs
+from holdfast.ledger.group_commit import Done
+from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.job_ids import owned_minter
 from holdfast.ports import JobDraft
 
@@ -32,7 +35,7 @@ class OwnedJobs(LedgerJobs):
         super().__init__(coordinator, workers, owned_minter(ownership), progress=progress)
         self._ownership = ownership
 
-    async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
+    def submit_then(self, templates: Sequence[Template], drafts: Sequence[JobDraft], done: Done) -> None:
         """Submits the drafts that this node owns with one command; refuses each draft with another owner."""
         foreign = {
             index: _not_the_owner(draft.id, self._ownership)
@@ -40,30 +43,31 @@ class OwnedJobs(LedgerJobs):
             if draft.id and is_given_id(draft.id) and not self._ownership.owns(draft.id)
         }
         if not foreign:
-            return await super().submit(templates, drafts)
+            super().submit_then(templates, drafts, done)
+            return
         kept = [index for index in range(len(drafts)) if index not in foreign]
         if not kept:
-            return Submitted([""] * len(drafts), 0, foreign)
-        return spread(await super().submit(templates, [drafts[index] for index in kept]), kept, foreign)
+            done(Submitted([""] * len(drafts), 0, foreign))
+            return
 
-    async def _ask(self, job_id: str, about: About) -> object:
-        try:
-            return await super()._ask(job_id, about)
-        except NotFoundError as error:
-            raise self._unknown(job_id, error) from None
+        def merged(reply: object) -> None:
+            done(spread(reply, kept, foreign) if isinstance(reply, Submitted) else reply)
+
+        super().submit_then(templates, [drafts[index] for index in kept], merged)
+
+    def _missing(self, job_id: str) -> Refusal:
+        """Returns a refusal that names the owner, if the job belongs to another node."""
+        unknown = super()._missing(job_id)
+        if not is_given_id(job_id) or self._ownership.owns(job_id):
+            return unknown
+        return msgspec.structs.replace(unknown, message=f"no such job here: {_whose(job_id, self._ownership)}")
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Cancels a job; the error for a job of another node names the owner."""
         try:
             return await super().cancel(job_id, reason)
-        except NotFoundError as error:
-            raise self._unknown(job_id, error) from None
-
-    def _unknown(self, job_id: str, error: NotFoundError) -> NotFoundError:
-        """Returns an error that names the owner, if the job belongs to another node."""
-        if not is_given_id(job_id) or self._ownership.owns(job_id):
-            return error
-        return NotFoundError(f"no such job here: {_whose(job_id, self._ownership)}", reason=error.reason)
+        except NotFoundError:
+            raise self._missing(job_id).error() from None
 
 
 def spread(part: Submitted, places: Sequence[int], refusals: dict[int, Refusal]) -> Submitted:

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from holdfast import limits
 from holdfast.clock import system_clock
@@ -28,6 +27,7 @@ from holdfast.ledger.admin_api import LedgerAdmin
 from holdfast.ledger.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.ledger.clock_log import log_doubts
 from holdfast.ledger.coordinator import Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.directives import LeaseTerms
 from holdfast.ledger.event_window import JournalPast
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_api import LedgerJobs
@@ -50,9 +50,6 @@ from holdfast.process.memory import memory_for_jobs, resident_bytes
 from holdfast.process.private_paths import prepare_directory
 from holdfast.settings import Settings
 
-if TYPE_CHECKING:
-    from holdfast.proto.holdfast_pb2 import Welcome
-
 Fatal = Callable[[BaseException], None]
 OpenDisk = Callable[[Path], Disk]
 
@@ -67,6 +64,7 @@ class LedgerCore:
         clock: Clock | None = None,
         ownership: Ownership | None = None,
         open_disk: OpenDisk = OsDisk,
+        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
         """`fatal` is called when the journal has failed; no reply may follow. `ownership` is None without nodes."""
         self.settings = settings
@@ -76,6 +74,7 @@ class LedgerCore:
         self._fatal = fatal
         self._clock = clock or system_clock()
         self._open_disk = open_disk
+        self._is_alone = is_alone
         self._disk: Disk | None = None
         self._maker: HelperProcess | None = None
         self._indexer: HelperProcess | None = None
@@ -135,7 +134,7 @@ class LedgerCore:
     def prepare(self, storage: Storage | None = None) -> Coordinator:
         """Creates the coordinator over `storage` (by default the journal), and its ports; it decides nothing yet."""
         loop = asyncio.get_running_loop()
-        sync = SyncingThread(loop, is_blocking=not self.settings.is_in_memory)
+        sync = SyncingThread(loop, is_blocking=not self.settings.is_in_memory, is_alone=self._is_alone)
         self._threads.append(sync)
         previous = read_mark(self._disk) if self._disk is not None else None
         world = CoordinatorWorld(self._clock, AsyncioScheduler(loop), sync, self._fatal, previous, resident_bytes)
@@ -224,17 +223,10 @@ class LedgerCore:
             return JournalPast(self.journal, self._disk, index)
         return None
 
-    def welcome(self) -> "Welcome":
-        """Returns the first message to every worker."""
-        from holdfast.proto.holdfast_pb2 import Welcome  # noqa: PLC0415 - a ledger without ports needs no protobuf
-
-        return Welcome(
-            lease_ms=self.settings.lease_ms,
-            heartbeat_ms=self.settings.heartbeat_ms,
-            epoch=self.journal.epoch,
-            cluster_id=self.journal.cluster_id.hex(),
-            renews_leases=True,
-        )
+    def terms(self) -> LeaseTerms:
+        """Returns what every worker is told first."""
+        settings, journal = self.settings, self.journal
+        return LeaseTerms(settings.lease_ms, settings.heartbeat_ms, journal.epoch, journal.cluster_id.hex())
 
     def _keep_snapshots(self) -> None:
         if isinstance(self.journal, FileJournal):

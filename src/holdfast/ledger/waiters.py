@@ -6,6 +6,7 @@ event itself: they are copied when the event is applied, because the job may be 
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import TypeVar
 
 from holdfast.core.events import AnyEvent, Noted
@@ -17,6 +18,8 @@ from holdfast.ports import JobView, ResultView
 
 T = TypeVar("T")
 Settled = tuple[JobView, ResultView]
+#: Called with the job and its result when the job has ended, or with the error of a coordinator that stops.
+Ended = Callable[[Settled | HoldfastError], None]
 
 
 class Waiters:
@@ -24,7 +27,7 @@ class Waiters:
 
     def __init__(self) -> None:
         self._watchers: dict[str, list[asyncio.Event]] = {}
-        self._futures: dict[str, list[asyncio.Future[Settled]]] = {}
+        self._ends: dict[str, list[Ended]] = {}
         self._touched: deque[tuple[int, str, Settled | None]] = deque()
         self.failure: HoldfastError | None = None
 
@@ -38,23 +41,24 @@ class Waiters:
         """Stops setting this event."""
         _remove(self._watchers, job_id, changed)
 
-    async def end_of(self, job_id: str) -> Settled:
-        """Waits for the end of a job that has not ended yet."""
+    def end_then(self, job_id: str, ended: Ended) -> Callable[[], None]:
+        """Calls `ended` at the end of a job that has not ended yet; returns a function that gives the wait up."""
         self.refuse_if_closed()
-        future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        self._futures.setdefault(job_id, []).append(future)
-        try:
-            return await future
-        finally:
-            _remove(self._futures, job_id, future)
+        self._ends.setdefault(job_id, []).append(ended)
+
+        def give_up() -> None:
+            if ended in self._ends.get(job_id, ()):
+                _remove(self._ends, job_id, ended)
+
+        return give_up
 
     def close(self, failure: HoldfastError) -> None:
         """Fails all waits, and all that begin later, because nothing more becomes durable here."""
         self.failure = failure
-        for futures in self._futures.values():
-            for future in futures:
-                if not future.done():
-                    future.set_exception(failure)
+        ends, self._ends = self._ends, {}
+        for waiting in ends.values():
+            for ended in waiting:
+                ended(failure)
         for watchers in self._watchers.values():
             for changed in watchers:
                 changed.set()
@@ -66,14 +70,14 @@ class Waiters:
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Records the changes of jobs that have waiters."""
-        watchers, futures = self._watchers, self._futures
-        if not watchers and not futures:
+        watchers, ends = self._watchers, self._ends
+        if not watchers and not ends:
             return
         if isinstance(event, Noted):  # changes no state, but watchers see the progress
             self._touched += [(position, note.job_id, None) for note in event.notes if note.job_id in watchers]
             return
         for job, _ in ledger.book.moves:
-            if job.id in futures and job.state in TERMINAL:
+            if job.id in ends and job.state in TERMINAL:
                 self._touched.append((position, job.id, (job_view(ledger, job), result_view(job))))
             elif job.id in watchers:
                 self._touched.append((position, job.id, None))
@@ -84,9 +88,8 @@ class Waiters:
         while touched and touched[0][0] <= position:
             _, job_id, end = touched.popleft()
             if end is not None:
-                for future in self._futures.get(job_id, ()):
-                    if not future.done():
-                        future.set_result(end)
+                for ended in self._ends.pop(job_id, ()):
+                    ended(end)
             for changed in self._watchers.get(job_id, ()):
                 changed.set()
 

@@ -22,6 +22,6 @@ def few(names: Collection[str]) -> str:
 
 def places(addresses: Mapping[str, str], *, is_secure: bool) -> str:
     """Returns a sentence on how to connect. `addresses` are by protocol; that of gRPC may be a list."""
-    secure, grpc = "s" if is_secure else "", addresses["grpc"]
+    secure, address = "s" if is_secure else "", addresses.get("grpc") or addresses["wire"]
     page = f"; http{secure}://{addresses['http']}/ shows them" if "http" in addresses else ""
-    return f'Holdfast("holdfast{secure}://{grpc}"), or --connect {grpc}{page}'
+    return f'Holdfast("holdfast{secure}://{address}"), or --connect {address}{page}'

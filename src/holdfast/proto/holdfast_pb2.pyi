@@ -546,6 +546,18 @@ class Capabilities(_message.Message):
     missing: _containers.ScalarMap[str, str]
     def __init__(self, backend: _Optional[str] = ..., version: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., missing: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class GetWirePortRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WirePort(_message.Message):
+    __slots__ = ("port", "grpc_port")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    GRPC_PORT_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    grpc_port: int
+    def __init__(self, port: _Optional[int] = ..., grpc_port: _Optional[int] = ...) -> None: ...
+
 class WorkerMessage(_message.Message):
     __slots__ = ("hello", "credits", "outcomes", "heartbeat", "released", "draining", "report_id", "notes", "recalling", "leaving")
     HELLO_FIELD_NUMBER: _ClassVar[int]

@@ -1209,6 +1209,79 @@ class ScheduleService:
             _registered_method=True)
 
 
+class WireServiceStub:
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.GetPort = channel.unary_unary(
+                '/holdfast.v1.WireService/GetPort',
+                request_serializer=holdfast__pb2.GetWirePortRequest.SerializeToString,
+                response_deserializer=holdfast__pb2.WirePort.FromString,
+                _registered_method=True)
+
+
+class WireServiceServicer:
+    """Missing associated documentation comment in .proto file."""
+
+    def GetPort(self, request, context):
+        """The port on which this server speaks the wire, the protocol of Holdfast's own clients and workers. Needs no token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_WireServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'GetPort': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPort,
+                    request_deserializer=holdfast__pb2.GetWirePortRequest.FromString,
+                    response_serializer=holdfast__pb2.WirePort.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'holdfast.v1.WireService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('holdfast.v1.WireService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class WireService:
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def GetPort(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.v1.WireService/GetPort',
+            holdfast__pb2.GetWirePortRequest.SerializeToString,
+            holdfast__pb2.WirePort.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class WorkServiceStub:
     """Missing associated documentation comment in .proto file."""
 

@@ -48,7 +48,7 @@ class Outlet(Protocol):
         ...
 
 
-class Conversation:
+class GrpcConversation:
     """The calls in progress of one client, each in its own task."""
 
     def __init__(self, table: Table, outlet: Outlet, peer: str, visit: Visit | None = None) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from holdfast import limits
 from holdfast.server.descriptors import allow_many
-from holdfast.server.grpc.server import GrpcServer
 from holdfast.server.protection import Protection
+from holdfast.server.rpc_port import rpc_port
 from holdfast.server.startup import Startup
+from holdfast.server.wire.connection import RefusingService, WireService
 from holdfast.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,14 +24,8 @@ class EarlyPorts:
     def __init__(self, settings: Settings, protection: Protection, startup: Startup) -> None:
         self._settings = settings
         self.startup = startup
-        self.grpc = GrpcServer(
-            has_reflection=settings.reflection,
-            guard=protection.guard,
-            certificates=protection.certificates,
-            connections_max=settings.grpc_connections,
-            startup=startup,
-        )
-        self.http = None if settings.no_http else http_server(_application(settings, startup), protection)
+        self.rpc = rpc_port(settings, protection, startup)
+        self.http = http_server(_application(settings, startup), protection, RefusingService(startup.error))
         self.metrics = metrics_server(_application(settings, startup)) if settings.metrics_port else None
         #: The addresses by protocol.
         self.addresses: dict[str, str] = {}
@@ -38,24 +33,22 @@ class EarlyPorts:
     async def open(self) -> None:
         """Listens on every port; `UnavailableError` if one is not available, with none left open."""
         allow_many()
-        settings, http, metrics = self._settings, "", ""
+        settings, metrics = self._settings, ""
         try:
             if self.metrics is not None:
                 metrics = await self.metrics.start(settings.host, settings.metrics_port)
-            if self.http is not None:
-                http = await self.http.start(settings.host, settings.http_port)
-            grpc = await self.grpc.listen(settings.host, settings.port)
+            http = await self.http.start(settings.host, settings.wire_port)
+            self.rpc.wire_port = port_of(http)
+            rpc = await self.rpc.listen(settings.host, settings.port)
         except BaseException:
             await self.close()
             raise
-        named = {"grpc": grpc, "http": http, "metrics": metrics}
-        self.addresses = {name: address for name, address in named.items() if address}
+        self.addresses = addresses_of(settings, {self.rpc.name: rpc, "http": http, "metrics": metrics})
 
     async def close(self) -> None:
         """Closes all ports at once."""
-        await self.grpc.stop(0)
-        if self.http is not None:
-            await self.http.stop(0)
+        await self.rpc.stop(0)
+        await self.http.stop(0)
         if self.metrics is not None:
             await self.metrics.stop(0)
 
@@ -68,11 +61,24 @@ def _application(settings: Settings, startup: Startup) -> "Handling":
     return StartingApplication(startup, BrowserShield(settings.host, settings.allowed_hosts.split(",")))
 
 
-def http_server(application: "Handling", protection: Protection) -> "HttpServer":
-    """Makes the server of the HTTP port."""
+def addresses_of(settings: Settings, listening: dict[str, str]) -> dict[str, str]:
+    """Returns the addresses by protocol; the port of HTTP is that of the wire alone if there is no HTTP."""
+    if settings.no_http:
+        http = listening.pop("http")
+        listening.setdefault("wire", http)
+    return {name: address for name, address in listening.items() if address}
+
+
+def port_of(address: str) -> int:
+    """Returns the port of an address."""
+    return int(address.rpartition(":")[2])
+
+
+def http_server(application: "Handling", protection: Protection, wire: WireService) -> "HttpServer":
+    """Makes the server of the HTTP port, which also serves the wire."""
     from holdfast.server.http.server import HttpServer  # noqa: PLC0415 - as above
 
-    return HttpServer(application, tls=protection.certificates)
+    return HttpServer(application, tls=protection.certificates, wire=wire.connection)
 
 
 def metrics_server(application: "Handling") -> "HttpServer":

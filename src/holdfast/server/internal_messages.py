@@ -7,9 +7,13 @@ their defaults.
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
 
 from holdfast import limits
-from holdfast.client.views import sendable
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import RUNNING, State
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Extra, Template
@@ -18,6 +22,8 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.ports import Assignment, JobDraft, JobView
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
+
+Request = TypeVar("Request", bound=Message)
 
 UINT32_MAX = (1 << 32) - 1
 
@@ -28,6 +34,21 @@ _KINDS_BACK: dict[int, int] = {
 }
 
 # -- submissions
+
+
+def made(kind: type[Request], **fields: Any) -> Request:  # noqa: ANN401 - the fields of the message
+    """Builds a message; `InvalidArgumentError` for values that protobuf cannot hold, such as a negative size."""
+    with sendable():
+        return kind(**fields)
+
+
+@contextmanager
+def sendable() -> Iterator[None]:
+    """Converts protobuf's errors about values that it cannot hold into `InvalidArgumentError`."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"the request cannot be encoded: {error}", reason="REQUEST_INVALID") from error
 
 
 def create_request(template: Template, draft: JobDraft, now_ms: int) -> pb.CreateJobRequest:

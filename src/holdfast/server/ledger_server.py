@@ -15,6 +15,7 @@ from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.ledger.admin_api import LedgerAdmin
 from holdfast.ledger.coordinator import Coordinator
+from holdfast.ledger.directives import LeaseTerms
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.ports import Storage
@@ -65,8 +66,8 @@ class LedgerServer:
 
     @property
     def address(self) -> str:
-        """The address of gRPC."""
-        return self.addresses.get("grpc", "")
+        """The address for calls: gRPC, or the wire without gRPC."""
+        return self.addresses.get("grpc", "") or self.addresses.get("wire", "")
 
     @property
     def http_address(self) -> str:
@@ -99,6 +100,11 @@ class LedgerServer:
         return self._core.admin
 
     @property
+    def terms(self) -> LeaseTerms:
+        """What every worker is told first."""
+        return self._core.terms()
+
+    @property
     def feed(self) -> LedgerFeed:
         """The feed of all events."""
         return self._core.feed
@@ -129,18 +135,20 @@ class LedgerServer:
             self._settings,
             protection=protection,
             measures=self._metrics,
-            welcome=core.welcome(),
+            terms=self.terms,
             conditions=core.conditions,
             early=early,
         )
-        self._socket = SocketServer(self.face.backend, core.welcome())
+        self._socket = SocketServer(self.face.backend, self.terms)
         try:
             await self._listen()
         except BaseException:
             await self._socket.stop(0)
             raise
         jobs = len(core.ledger.book.jobs)
-        self._log.info("serving", grpc=self.address, http=self.http_address, epoch=core.journal.epoch, jobs=jobs)
+        self._log.info(
+            "serving", grpc=self.addresses.get("grpc", ""), http=self.http_address, epoch=core.journal.epoch, jobs=jobs
+        )
         return self.address
 
     def give_up(self) -> None:

@@ -21,24 +21,27 @@ import msgspec
 from holdfast import __version__
 from holdfast.clock import system_clock
 from holdfast.core.condition import Conditions, no_conditions
-from holdfast.proto.holdfast_pb2 import Welcome
+from holdfast.ledger.directives import LeaseTerms
 from holdfast.server.backend import Backend
 from holdfast.server.descriptors import allow_many
-from holdfast.server.early_ports import http_server, metrics_server
-from holdfast.server.grpc.server import GrpcServer
+from holdfast.server.early_ports import addresses_of, http_server, metrics_server, port_of
 from holdfast.server.protection import Protection, protect
+from holdfast.server.rpc_port import RpcPort, rpc_port
+from holdfast.server.wire.connection import WireService
 from holdfast.settings import Settings
 
 if TYPE_CHECKING:
     from holdfast.server.early_ports import EarlyPorts
-    from holdfast.server.http.application import Application
     from holdfast.server.http.browser_security import BrowserShield
     from holdfast.server.http.metrics_application import MetricsApplication
+    from holdfast.server.http.request_handler import Handling
     from holdfast.server.http.server import HttpServer
     from holdfast.server.http.system import Probes, Totals
 
 #: How long calls in progress may take when a server stops.
 GRACE_S = 2.0
+#: For a server without workers of its own.
+NO_TERMS = LeaseTerms(0, 0)
 #: The metrics of the network front in Prometheus format, the same for every topology.
 _FRONT_PAGE = """\
 # HELP holdfast_certificate_reloads_total Changed certificates, by whether they could be used.
@@ -74,14 +77,14 @@ class Face:
         *,
         protection: Protection | None = None,
         measures: Measures | None = None,
-        welcome: Welcome | None = None,
+        terms: LeaseTerms = NO_TERMS,
         has_grpc: bool = True,
         conditions: Conditions = no_conditions,
         early: "EarlyPorts | None" = None,
     ) -> None:
         """Without a `protection` it is loaded; `FailedPreconditionError` if protection is missing or damaged.
 
-        Without `measures` the calls through this face are counted; without a `welcome` no workers connect here.
+        Without `measures` the calls through this face are counted; without `terms` no workers connect here.
         `early` are ports that already listen.
         """
         allow_many()
@@ -102,9 +105,12 @@ class Face:
         self.backend = msgspec.structs.replace(backend, declared=declared)
         self.addresses: dict[str, str] = {}
         self.is_ready = False
-        self._grpc = self._grpc_server(welcome or Welcome()) if has_grpc else None
-        self._application = None if settings.no_http else self._http_application()
-        self._http = self._http_server(self._application) if self._application is not None else None
+        self._wire = WireService(
+            self.backend, terms, guard=self.protection.guard, connections_max=settings.grpc_connections
+        )
+        self._rpc = self._rpc_port(terms) if has_grpc else None
+        self._application = self._http_application()
+        self._http = self._http_server(self._application)
         self._metrics_application = self._make_metrics_application() if settings.metrics_port else None
         self._metrics = self._metrics_server(self._metrics_application) if self._metrics_application else None
 
@@ -123,25 +129,23 @@ class Face:
         if self._early is not None:
             await self._take_over(self._early)
             return
-        settings, metrics, http, grpc = self._settings, "", "", ""
+        settings, metrics, rpc = self._settings, "", {}
         if self._metrics is not None:
             metrics = await self._metrics.start(settings.host, settings.metrics_port)
-        if self._http is not None:
-            http = await self._http.start(settings.host, settings.http_port)
-        if self._grpc is not None:
-            grpc = await self._grpc.start(settings.host, settings.port)
-        named = {"grpc": grpc, "http": http, "metrics": metrics}
-        self.addresses = {name: address for name, address in named.items() if address}
+        http = await self._http.start(settings.host, settings.wire_port)
+        if self._rpc is not None:
+            self._rpc.wire_port = port_of(http)
+            rpc = {self._rpc.name: await self._rpc.start(settings.host, settings.port)}
+        self.addresses = addresses_of(settings, {**rpc, "http": http, "metrics": metrics})
 
     async def _take_over(self, early: "EarlyPorts") -> None:
         """Serves the backend on the ports that already listen."""
         early.startup.is_over = True
-        if self._http is not None and self._application is not None:
-            self._http.serve(self._application)
+        self._http.serve(self._application, self._wire.connection)
         if self._metrics is not None and self._metrics_application is not None:
             self._metrics.serve(self._metrics_application)
-        if self._grpc is not None:
-            await self._grpc.start(self._settings.host, self._settings.port)
+        if self._rpc is not None:
+            await self._rpc.start(self._settings.host, self._settings.port)
         self.addresses = early.addresses
 
     @property
@@ -152,43 +156,40 @@ class Face:
     async def drain(self) -> None:
         """Reports that the server will stop soon, and continues to serve."""
         self.is_ready = False
-        if self._grpc is not None:
-            await self._grpc.drain()
+        if self._rpc is not None:
+            await self._rpc.drain()
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
         """Accepts no more requests, answers those in progress, and closes everything."""
         await self.drain()
-        stopping: list[Awaitable[None]] = [one.stop(grace_s) for one in (self._grpc, self._http) if one is not None]
+        stopping: list[Awaitable[None]] = [self._http.stop(grace_s), self._wire.stop(grace_s)]
+        if self._rpc is not None:
+            stopping.append(self._rpc.stop(grace_s))
         await asyncio.gather(*stopping)
         self.protection.stop()
         if self._metrics is not None:
             await self._metrics.stop(0)
 
-    def _grpc_server(self, welcome: Welcome) -> GrpcServer:
-        server = self._early.grpc if self._early is not None else None
-        if server is None:
-            server = GrpcServer(
-                has_reflection=self._settings.reflection,
-                guard=self.protection.guard,
-                certificates=self.protection.certificates,
-                connections_max=self._settings.grpc_connections,
-            )
-        server.add(self.backend, welcome)
-        return server
+    def _rpc_port(self, terms: LeaseTerms) -> RpcPort:
+        port = self._early.rpc if self._early is not None else rpc_port(self._settings, self.protection)
+        port.add(self.backend, terms)
+        return port
 
-    def _http_server(self, application: "Application") -> "HttpServer":
-        if self._early is not None and self._early.http is not None:
-            return self._early.http
-        return http_server(application, self.protection)
+    def _http_server(self, application: "Handling") -> "HttpServer":
+        return self._early.http if self._early is not None else http_server(application, self.protection, self._wire)
 
     def _metrics_server(self, application: "MetricsApplication") -> "HttpServer":
         if self._early is not None and self._early.metrics is not None:
             return self._early.metrics
         return metrics_server(application)
 
-    def _http_application(self) -> "Application":
-        """Makes the HTTP application over the same backend."""
-        # A server with gRPC alone does not import HTTP.
+    def _http_application(self) -> "Handling":
+        """Makes the HTTP application over the same backend; with --no-http, one that serves nothing."""
+        if self._settings.no_http:
+            from holdfast.server.http.request_handler import Handling  # noqa: PLC0415
+
+            return Handling([], "HTTP is turned off by --no-http", self.protection.guard, self._shield())
+        # A server without HTTP does not import its routes.
         from holdfast.server.http.application import Application  # noqa: PLC0415
 
         return Application(self.backend, self.protection.guard, self._shield(), self._probes())
@@ -219,11 +220,11 @@ class Face:
     async def _page(self) -> bytes:
         """Returns the metrics of the backend and of the network front in Prometheus format."""
         assert self._measures is not None, "a server with HTTP or metrics has measures"
-        certificates, grpc = self.protection.certificates, self._grpc
+        certificates, rpc = self.protection.certificates, self._rpc
         own = _front_page(
             certificates_taken=certificates.reloads if certificates is not None else 0,
             certificates_refused=certificates.failures if certificates is not None else 0,
-            connections_ended=grpc.connections_ended if grpc is not None else 0,
+            connections_ended=rpc.connections_ended if rpc is not None else 0,
         )
         return await self._measures.page() + own
 

@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from holdfast.client.access import Access
-from holdfast.client.grpc_transport import GrpcCarrier
+from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.link import Client, DirectPlace
-from holdfast.client.reconnecting_transport import LastingCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Once
 from holdfast.client.routed import RoutedJobs
+from holdfast.client.wire_transport import LastingCarrier, tcp_carrier
 from holdfast.core.capabilities import LEDGER, MONOLITH, Capabilities, Capability
 from holdfast.errors import FailedPreconditionError, UnavailableError, UnimplementedError
 from holdfast.observe.logs import get_logger
@@ -66,7 +66,7 @@ def _refuse_to_lend(protection: Protection, settings: Settings, access: Access) 
 async def connected(settings: Settings, place: Place, access: Access) -> AsyncIterator[Client]:
     """Connects a client to the place; it repeats no calls, because HTTP callers are told when to retry."""
     if isinstance(place, Path):
-        async with _opened(settings), RemoteJobs(LastingCarrier(place / SOCKET_NAME), Once()) as near:
+        async with _opened(settings), RemoteJobs(LastingCarrier(UnixEndpoint(place / SOCKET_NAME)), Once()) as near:
             yield near
         return
     async with await _far(place, access) as far:
@@ -75,7 +75,7 @@ async def connected(settings: Settings, place: Place, access: Access) -> AsyncIt
 
 async def _far(place: str | list[str] | DirectPlace, access: Access) -> Client:
     if isinstance(place, str):
-        return RemoteJobs(GrpcCarrier(place, access), Once())
+        return RemoteJobs(tcp_carrier(place, access), Once())
     if isinstance(place, list):
         return RoutedJobs(place, access, retrying=Once())
     return await place.client()

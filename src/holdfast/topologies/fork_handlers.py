@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from holdfast.server.unix_socket import SOCKET_NAME
+from holdfast.wire.keepalive import USER_TIMEOUT_MS
 
 #: The address of one end of a connection, as the operating system gives it.
 _Name = object
@@ -26,7 +27,14 @@ def let_go_of_sockets() -> None:
 def let_go_in_children(addresses: Collection[str]) -> None:
     """Makes every forked child of this process drop its connections to these servers, `host:port` each."""
     peers = frozenset(place for address in addresses for place in _resolved(address) if place)
-    os.register_at_fork(after_in_child=lambda: _let_go(lambda end: _place(_peer(end)) in peers))
+    os.register_at_fork(after_in_child=lambda: _let_go(lambda end: _is_of_wire(end) or _place(_peer(end)) in peers))
+
+
+def _is_of_wire(end: socket.socket) -> bool:
+    """Returns whether the socket is a client's end of the wire, which may lead to another port than the given one."""
+    if end.family not in {socket.AF_INET, socket.AF_INET6}:
+        return _is_of_directory(end)
+    return end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == USER_TIMEOUT_MS
 
 
 def _resolved(address: str) -> Iterator[tuple[str, int] | None]:

@@ -8,14 +8,12 @@ import asyncio
 import time
 
 from holdfast import limits
-from holdfast.client.work_session import StreamSession
+from holdfast.client.wire_work import WireSession, WireWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, TERMINAL
 from holdfast.core.model import Note, Template
-from holdfast.errors import UnavailableError
 from holdfast.ports import Assignment, Introduction, JobDraft, JobView
-from holdfast.proto import holdfast_pb2 as pb
-from holdfast.server.work_session import ServedSession
+from holdfast.server.wire.connection import WireService
 from holdfast.worker.context import JobContext
 from holdfast.worker.executors.child_process import ChildProcess
 from holdfast.worker.executors.frames import LENGTH_BYTES, FromChild, Over, Ready, Said, framed
@@ -25,6 +23,7 @@ from holdfast.worker.handlers import Handler, Mode
 from holdfast.worker.notes import Notes
 from holdfast.worker.outbox import Outbox
 from tests.fuzz.depth import DEEP
+from tests.fuzz.wire_ends import joined
 from tests.fuzz.world import LOOKS, World, run, settle
 
 EXAMPLES = 80
@@ -53,6 +52,7 @@ def seeds() -> list[bytes]:
         Note(_JOB, _TOKEN, 500, "half", ("line",)),
         Note(_JOB, _TOKEN, _BITS_64, "x"),
         Note(_JOB, _TOKEN, -1, "", ("x" * 2_000,) * 120),
+        Note(_JOB, _TOKEN, 1, "x" * (limits.MESSAGE_BYTES_MAX + 1)),
     )
     words: list[list[FromChild]] = [[Said(note), Over(row, 1_000)] for row in rows for note in notes[:2]]
     words += [[Said(note)] for note in notes]
@@ -70,19 +70,18 @@ async def _fuzz(data: bytes) -> None:
     world = World()
     await world.begin()
     await world.backend.jobs.submit([Template("echo", max_attempts=1)], [JobDraft(id=_JOB)])
-    line = _Line(world)
-    session = StreamSession(line)
-    await session.start(Introduction("w1", frozenset({"echo"})))
+    session = await WireWork(joined(WireService(world.backend, world.terms))).open(
+        Introduction("w1", frozenset({"echo"}))
+    )
     outcomes = await _outcomes(data, await _lease(session), session)
     assert len(outcomes) == 1, f"one attempt has {len(outcomes)} outcomes"
     view, said = await _ended(world), outcomes[0].state
     # No cancel was requested, so a report of CANCELED counts as a failure.
     assert view.state == (FAILED if said == CANCELED else said), f"{view.state} came of {outcomes[0]}"
     assert view.state in TERMINAL
+    # A server ends the session for a message that is too large or invalid.
+    assert session._is_open, f"the session was ended: {session._ended()}"
     await session.close()
-    assert line.largest_bytes <= limits.MESSAGE_BYTES_MAX, f"no server takes {line.largest_bytes} bytes at once"
-    assert line.served.ending is None, f"the session was ended: {line.served.ending}"
-    line.served.leave()
     await world.end()
 
 
@@ -97,7 +96,7 @@ async def _ended(world: World) -> JobView:
     return view
 
 
-async def _lease(session: StreamSession) -> Assignment:
+async def _lease(session: WireSession) -> Assignment:
     await session.want(1)
     while True:
         directive = await session.next()
@@ -106,7 +105,7 @@ async def _lease(session: StreamSession) -> Assignment:
             return directive.leases[0]
 
 
-async def _outcomes(data: bytes, assignment: Assignment, session: StreamSession) -> list[ReportRow]:
+async def _outcomes(data: bytes, assignment: Assignment, session: WireSession) -> list[ReportRow]:
     """Sends the notes and outcomes that the worker makes of the child's messages; returns the outcomes."""
     notes, outbox, rows = Notes(), Outbox(), list[ReportRow]()
 
@@ -143,36 +142,3 @@ class _Child(ChildProcess):
 
     async def end(self) -> int:
         return 0
-
-
-class _Line:
-    """A worker's connection that calls a server's session directly."""
-
-    def __init__(self, world: World) -> None:
-        assert world.backend.work is not None
-        self._woken = asyncio.Event()
-        self._is_over = False
-        self.largest_bytes = 0
-        self.served = ServedSession(world.backend.work, world.welcome, self._woken.set)
-
-    async def send(self, message: pb.WorkerMessage) -> None:
-        data = message.SerializeToString()
-        self.largest_bytes = max(self.largest_bytes, len(data))
-        self.served.take(pb.WorkerMessage.FromString(data))
-
-    async def receive(self) -> pb.CoordinatorMessage:
-        while not self._is_over:
-            self._woken.clear()
-            for message in self.served.messages():
-                return message
-            await self._woken.wait()
-        raise UnavailableError("there is no more")
-
-    async def finish(self) -> None:
-        self._is_over = True
-
-    def drop(self) -> None:
-        """Does nothing: there is no connection to break."""
-
-    async def close(self) -> None:
-        """Does nothing: it holds no resources."""

@@ -3,36 +3,40 @@
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import cast
+from typing import TypeVar, cast
 from uuid import uuid4
 
 import pytest
-from google.protobuf.message import Message
 
 from holdfast import limits
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Retrying
-from holdfast.client.transport import Response, error_named
+from holdfast.client.wire_transport import encoded_call
 from holdfast.core.model import Extra, Template
 from holdfast.errors import Code, InvalidArgumentError, UnavailableError
 from holdfast.ports import JobDraft, JobQuery
+from holdfast.wire.messages import error_named
+from holdfast.wire.methods import WireMethod
 
+Q = TypeVar("Q")
+R = TypeVar("R")
 Use = Callable[[RemoteJobs], Awaitable[object]]
 TEMPLATES = [Template("brew")]
 
 
 class Deaf:
-    """A carrier without a server, which records the calls."""
+    """A carrier without a server, which encodes and records the calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, float | None]] = []
 
-    async def call(self, method: str, request: Message, response: type[Response], deadline_s: float | None) -> Response:
-        self.asked.append((method, deadline_s))
+    async def call(self, method: WireMethod[Q, R], request: Q, deadline_s: float | None) -> R:
+        encoded_call(1, method, request)
+        self.asked.append((method.name, deadline_s))
         raise UnavailableError("nobody is there")
 
-    async def stream(self, method: str, request: Message, response: type[Response]) -> AsyncGenerator[Response, None]:
-        yield await self.call(method, request, response, None)
+    async def stream(self, method: WireMethod[Q, R], request: Q) -> AsyncGenerator[R, None]:
+        yield await self.call(method, request, None)
 
     async def close(self) -> None:
         pass
@@ -80,23 +84,17 @@ async def test_only_safe_calls_are_repeated() -> None:
     assert len(await asked(lambda remote: remote.purge("q", ""))) == 1
 
 
-async def test_simulated_work_is_not_submitted_as_something_else() -> None:
-    """The client refuses simulated work before it sends anything, because the message has no field for it."""
-    with pytest.raises(InvalidArgumentError):
-        await RemoteJobs(Deaf()).submit([Template("brew", simulated=True)], [JobDraft()])
-
-
 @pytest.mark.parametrize(
     "use",
     [
-        lambda remote: remote.submit([Template("brew", priority=-1)], [JobDraft()]),
-        lambda remote: remote.submit(TEMPLATES, [JobDraft(template=-1)]),
+        lambda remote: remote.submit([Template("brew", priority=1 << 64)], [JobDraft()]),
         lambda remote: remote.submit(TEMPLATES, [JobDraft(payload=cast("bytes", object()))]),
+        lambda remote: remote.submit(TEMPLATES, [JobDraft(payload=b"x" * limits.MESSAGE_BYTES_MAX)]),
         lambda remote: remote.get("\ud800"),
         lambda remote: remote.find(JobQuery(), "", -1),
-        lambda remote: anext(remote.feed(-1)),
+        lambda remote: anext(remote.feed(-(1 << 64))),
     ],
-    ids=["priority", "template", "payload", "half-a-character", "size", "position"],
+    ids=["priority", "payload", "message", "half-a-character", "size", "position"],
 )
 async def test_what_no_message_can_hold_is_refused(use: Use) -> None:
     """A value that no message can hold is refused as INVALID_ARGUMENT, and nothing is sent."""
@@ -118,9 +116,15 @@ def test_code_that_nobody_knows_is_internal() -> None:
     assert error_named("BRAND_NEW", "", "").code == Code.INTERNAL
 
 
-def test_client_of_a_directory_does_not_import_grpc() -> None:
-    """A client of a directory does not import gRPC."""
-    modules = "holdfast.client.remote, holdfast.client.socket_transport, holdfast.client.socket_work"
-    server = "holdfast.server.unix_socket"
-    program = f"import sys, {modules}, {server}; sys.exit(any(name.split('.')[0] == 'grpc' for name in sys.modules))"
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "holdfast.client.remote_link, holdfast.client.nodes_link, holdfast.client.wire_work",
+        "holdfast.server.unix_socket, holdfast.server.http.server",
+    ],
+    ids=["client", "server"],
+)
+def test_wire_needs_neither_grpc_nor_protobuf(modules: str) -> None:
+    """The clients of a server and of nodes, workers, and the servers of the wire import neither gRPC nor protobuf."""
+    program = f"import sys, {modules}; sys.exit(not {{'grpc', 'google.protobuf'}}.isdisjoint(sys.modules))"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -11,7 +11,7 @@ from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server import conversation as module
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.calls import CallMethod
-from holdfast.server.conversation import PENDING_BYTES_MAX, Conversation
+from holdfast.server.conversation import PENDING_BYTES_MAX, GrpcConversation
 
 
 class Outlet:
@@ -72,9 +72,9 @@ class Handlers:
             self.given_up += 1
 
 
-def talk() -> tuple[Conversation, Outlet, Handlers]:
+def talk() -> tuple[GrpcConversation, Outlet, Handlers]:
     handlers, outlet = Handlers(), Outlet()
-    return Conversation(handlers.table, outlet, "test"), outlet, handlers
+    return GrpcConversation(handlers.table, outlet, "test"), outlet, handlers
 
 
 async def test_refusal_is_answered_and_logged_with_its_job() -> None:

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any, Self
 
-from holdfast.client.channel import open_channel
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
+from holdfast.topologies.microservices.grpc_channel import open_channel
 from holdfast_lab.bench.grpc_echo_server import METHOD
 from holdfast_lab.measure.timing import rate
 

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2_grpc as rpc
-from holdfast.server.grpc.message_counters import EVENT
+from holdfast.server.message_counts import EVENT
 from holdfast_lab.compare.idle_wait import quieten
 from holdfast_lab.compare.topologies import Started, Topology, TopologyError, started
 

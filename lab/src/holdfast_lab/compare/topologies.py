@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from holdfast.server.grpc.message_counters import VARIABLE
+from holdfast.server.message_counts import VARIABLE
 from holdfast_lab.compare.ingress import addresses
 from holdfast_lab.measure.process_tree import argv, tree
 from holdfast_lab.measure.processes import default_environment, last_words, module, spawned

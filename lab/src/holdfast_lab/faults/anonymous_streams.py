@@ -1,9 +1,10 @@
-"""Memory of a server that requires tokens, while calls without one send it large bodies.
+"""Memory of a server that requires tokens, while callers without one send it large bodies, over gRPC and the wire.
 
     python -m holdfast_lab.faults.anonymous_streams --streams 500 --mib 4.9 --connections 1
 
-Every call announces a message, sends as much of it as the server's windows allow, and never sends its last byte. Memory
-is the peak of the server's resident size.
+Every call of gRPC announces a message, sends as much of it as the server's windows allow, and never sends its last
+byte. On the wire each of them is a connection with an opening and a body. Memory is the peak of the server's resident
+size.
 """
 
 import threading
@@ -12,6 +13,7 @@ import msgspec
 
 from holdfast_lab.faults.http2 import Http2Attacker
 from holdfast_lab.faults.secured_server import secured_server
+from holdfast_lab.faults.wire_openings import OPENINGS, WireAttacker
 from holdfast_lab.measure.command import parser, show
 from holdfast_lab.measure.process_tree import peak_bytes, resident_bytes
 from holdfast_lab.measure.processes import ServerProcess
@@ -73,6 +75,26 @@ def attack(server: ServerProcess, call: str, *, streams: int, body_bytes: int, c
             one.close()
 
 
+def attack_wire(server: ServerProcess, opening: str, *, connections: int, body_bytes: int) -> StreamFigures:
+    """Opens connections of the wire; returns when the server takes no more. The server needs HTTP."""
+    before = resident_bytes(server.pid)
+    host, _, port = server.http.rpartition(":")
+    attacker = WireAttacker(host, int(port), opening, count=connections, body_bytes=body_bytes)
+    try:
+        attacker.push(_QUIET_S)
+        return StreamFigures(
+            call=f"wire: {opening}",
+            connections=connections,
+            streams=connections,
+            refused=attacker.refused,
+            sent_bytes=attacker.sent_bytes,
+            before_bytes=before,
+            peak_bytes=peak_bytes(server.pid),
+        )
+    finally:
+        attacker.close()
+
+
 def _push(attacker: Http2Attacker, path: str, streams: int, body_bytes: int) -> None:
     for _ in range(streams):
         attacker.open(path, body_bytes)
@@ -80,17 +102,20 @@ def _push(attacker: Http2Attacker, path: str, streams: int, body_bytes: int) -> 
 
 
 def main() -> None:
-    """Measures each kind of call on a separate server."""
+    """Measures each kind of call, and each kind of opening, on a separate server."""
     options = parser(__doc__)
     options.add_argument("--streams", type=int, default=500, help="calls on each connection")
     options.add_argument("--mib", type=float, default=4.9, help="size of each body; the server takes up to 5")
     options.add_argument("--connections", type=int, default=1)
     given = options.parse_args()
-    rows = []
+    rows, size = [], int(given.mib * _MIB)
     for call in PATHS:
         with secured_server("--no-http") as server:
-            size = int(given.mib * _MIB)
             rows.append(attack(server, call, streams=given.streams, body_bytes=size, connections=given.connections))
+    for opening in OPENINGS:
+        with secured_server() as server:
+            count = given.streams * given.connections
+            rows.append(attack_wire(server, opening, connections=count, body_bytes=size))
     heads = ("call", "connections", "streams", "refused", "sent MiB", "before MiB", "added MiB")
     cells = [
         (row.call, row.connections, row.streams, row.refused, *(size // _MIB for size in row.sizes)) for row in rows

@@ -2,8 +2,9 @@
 
     python -m holdfast_lab.faults.idle_connections --connections 25000
 
-One client and one worker connect before the idle connections. Then jobs are submitted until the journal has closed
-several files, and run; finally another worker connects, and more jobs are run.
+The connections are those of the gRPC port, and on another server those of the port of HTTP and the wire. One client
+and one worker connect before them. Then jobs are submitted until the journal has closed several files, and run; finally
+another worker connects, and more jobs are run.
 """
 
 import threading
@@ -19,8 +20,9 @@ from holdfast_lab.faults.secured_server import secured_server
 from holdfast_lab.measure.command import parser, show
 from holdfast_lab.measure.process_tree import descriptors
 from holdfast_lab.measure.processes import ServerProcess, noop_worker
-from holdfast_lab.measure.tables import fields
+from holdfast_lab.measure.tables import columns
 
+PORTS = ("grpc", "wire")
 _JOBS = 40
 _PAYLOAD = "x" * 200_000
 _PATIENCE_S = 60.0
@@ -31,6 +33,8 @@ _SEGMENT_BYTES = 1 << 20
 class ConnectionFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The server's figures with the idle connections."""
 
+    #: The port with the idle connections.
+    port: str
     connections: int
     descriptors_before: int
     descriptors_peak: int
@@ -65,19 +69,21 @@ class _Gauge:
             self.peak = max(self.peak, descriptors(self._server.pid))
 
 
-def measure(count: int) -> ConnectionFigures:
-    """Runs all phases on one server."""
+def measure(count: int, port: str) -> ConnectionFigures:
+    """Runs all phases on one server, with idle connections to one of `PORTS`."""
     with ExitStack() as stack:
-        server = stack.enter_context(secured_server("--no-http", "--segment-bytes", str(_SEGMENT_BYTES)))
+        server = stack.enter_context(secured_server("--segment-bytes", str(_SEGMENT_BYTES)))
+        host, _, number = (server.grpc if port == "grpc" else server.http).rpartition(":")
         stack.enter_context(noop_worker(server.url, slots=1))
         app = Holdfast(server.url)
         stack.callback(app.close)
         app.stats()
         before, segments = descriptors(server.pid), _segments(server)
         gauge = stack.enter_context(_Gauge(server))
-        opened = stack.enter_context(idle_crowd(*server.place, count))
+        opened = stack.enter_context(idle_crowd(host, int(number), count))
         submitted, done, workers = _worked(app, server, stack)
         return ConnectionFigures(
+            port=port,
             connections=opened,
             descriptors_before=before,
             descriptors_peak=gauge.peak,
@@ -121,12 +127,14 @@ def _segments(server: ServerProcess) -> int:
 
 
 def main() -> None:
-    """Measures once and prints the figures."""
+    """Measures once for each port and prints the figures."""
     options = parser(__doc__)
     options.add_argument("--connections", type=int, default=25_000)
     given = options.parse_args()
-    figures = measure(given.connections)
-    show(figures, fields(msgspec.to_builtins(figures)), as_json=given.json)
+    figures = [measure(given.connections, port) for port in PORTS]
+    names = [field.name for field in msgspec.structs.fields(ConnectionFigures)][1:]
+    rows = [(name.replace("_", " "), *(getattr(one, name) for one in figures)) for name in names]
+    show(figures, columns(("idle connections to the port of", *PORTS), rows), as_json=given.json)
 
 
 if __name__ == "__main__":

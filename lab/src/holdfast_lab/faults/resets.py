@@ -19,7 +19,7 @@ async def measure(resets: int, over_s: float) -> Fate:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-resets-")))
         _, ready = stack.enter_context(program(folder, *server_arguments(0)))
-        host, _, port = ready["grpc"].rpartition(":")
+        host, _, port = ready["wire"].rpartition(":")
         proxy = await TcpProxy.open(host, int(port))
         stack.push_async_callback(proxy.close)
         # In a thread: the worker is ready once it has connected through the proxy, which needs the event loop.

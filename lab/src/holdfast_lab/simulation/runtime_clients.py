@@ -7,10 +7,11 @@ from typing import TypeVar
 
 from msgspec import structs
 
+from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.reconnect_policy import patiently
-from holdfast.client.reconnecting_transport import LastingCarrier
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Once, Retrying
+from holdfast.client.wire_transport import LastingCarrier
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Extra, Template
 from holdfast.core.owner import uuid4
@@ -74,7 +75,7 @@ class RuntimeClient:
 
     async def _live(self) -> None:
         retrying = Once() if self._is_patient else Retrying(draw=self._rng.uniform)
-        jobs = RemoteJobs(LastingCarrier(SOCKET), retrying, joins=self._rng.random() < _HALF)
+        jobs = RemoteJobs(LastingCarrier(UnixEndpoint(SOCKET)), retrying, joins=self._rng.random() < _HALF)
         while not self.is_stopped:
             await asyncio.sleep(self._rng.uniform(0, 2 * self._settings.think_ms) / 1_000)
             if self._claims.backlog <= _BACKLOG_MAX:

@@ -4,7 +4,8 @@ import asyncio
 import random
 from pathlib import Path
 
-from holdfast.client.socket_work import SocketWork
+from holdfast.client.endpoints import UnixEndpoint
+from holdfast.client.wire_work import WireWork
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.errors import HoldfastError
 from holdfast.ports import Assignment
@@ -64,7 +65,9 @@ class RuntimeWorker:
             drain_ms=_DRAIN_MS,
             child_memory_bytes=0,
         )
-        worker = self._worker = Worker(SocketWork(SOCKET), dict.fromkeys(self._routes, Handler(self._run)), config)
+        worker = self._worker = Worker(
+            WireWork(UnixEndpoint(SOCKET)), dict.fromkeys(self._routes, Handler(self._run)), config
+        )
         asyncio.get_running_loop().call_later(self._rng.expovariate(1) * _SERVES_US / _US, self._redeploy, worker)
         with program.loop.judging():
             try:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from holdfast.core.owner import mint as mint_uuids
 from holdfast.ledger.coordinator import Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.directives import LeaseTerms
 from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.log_clock import ClockMark, ClockTrust
 from holdfast.ledger.recovery import RecoveredLedger
 from holdfast.ledger.sessions import SessionConfig
 from holdfast.ledger.tick_timer import Ticker
 from holdfast.ledger.work_api import LedgerWork
-from holdfast.proto.holdfast_pb2 import Welcome
 from holdfast.server.backend import Backend
 from holdfast.server.unix_socket import SocketServer
 from holdfast_lab.simulation.clockwork import Clockwork
@@ -49,16 +49,8 @@ class SimulatedServer:
             self.dispatcher = self.work.dispatcher
             jobs = LedgerJobs(self.coordinator, mint_ids=lambda count: mint_uuids(rng.randbytes, count))
             backend = Backend(jobs=jobs, work=self.work)
-            self.sockets = SocketServer(backend, self._welcome(settings))
+            self.sockets = SocketServer(backend, LeaseTerms(settings.lease_ms, settings.beat_ms, self.journal.epoch))
         Ticker(self.coordinator, mint)
-
-    def _welcome(self, settings: SwarmSettings) -> Welcome:
-        return Welcome(
-            lease_ms=settings.lease_ms,
-            heartbeat_ms=settings.beat_ms,
-            epoch=self.journal.epoch,
-            renews_leases=True,
-        )
 
 
 def session_config(settings: SwarmSettings) -> SessionConfig:

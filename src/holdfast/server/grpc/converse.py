@@ -7,7 +7,7 @@ from holdfast.errors import HoldfastError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.auth.permissions import Visit
 from holdfast.server.calls import Table
-from holdfast.server.conversation import Conversation
+from holdfast.server.conversation import GrpcConversation
 from holdfast.server.grpc.status import Context, refuse_undecodable
 
 #: Unsent replies above which no more calls are read, and streams wait.
@@ -19,7 +19,7 @@ class ConverseStream:
 
     def __init__(self, table: Table, context: Context, visit: Visit) -> None:
         self._context = context
-        self._conversation = Conversation(table, self, context.peer(), visit)
+        self._conversation = GrpcConversation(table, self, context.peer(), visit)
         self._unsent: deque[pb.Reply] = deque()
         self._wake = asyncio.Event()
         self._ready, self._unheld = asyncio.Event(), asyncio.Event()

@@ -39,6 +39,7 @@ def rights(table: Table) -> dict[str, Right]:
         **{f"/{package}.{path}": method.scope for path, method in table.items()},
         f"/{package}.JobService/Converse": Open.CALLERS,
         f"/{package}.WorkService/Work": Scope.WORK,
+        f"/{package}.WireService/GetPort": Open.EVERYBODY,
         f"/{public}/SubmitJob": Scope.SUBMIT,
         f"/{public}/GetJobStatus": Scope.READ,
         f"/{public}/GetJobResult": Scope.READ,

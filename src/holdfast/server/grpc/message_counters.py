@@ -1,27 +1,21 @@
-"""Counts the messages that a server receives and sends, by method, for the lab; enabled by `LAB_COUNT_MESSAGES`.
+"""Counts the gRPC messages that a server receives and sends, by method; see `message_counts`.
 
-A message is counted when it is decoded or encoded, so every message of a stream counts. The counts are written as one
-line of JSON to standard error when the process exits normally.
+A message is counted when it is decoded or encoded, so every message of a stream counts.
 """
 
-import atexit
-import json
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
 
-VARIABLE = "LAB_COUNT_MESSAGES"
-EVENT = "messages_counted"
+from holdfast.server.message_counts import MessageCounts, message_counts
 
 
 class MessageCounter(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not generic at run time
     """Counts the messages of all handlers of one server."""
 
-    def __init__(self) -> None:
-        self.received: dict[str, int] = {}
-        self.sent: dict[str, int] = {}
+    def __init__(self, counts: MessageCounts) -> None:
+        self._counts = counts
 
     async def intercept_service(
         self,
@@ -34,26 +28,15 @@ class MessageCounter(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # n
 
     def _counted(self, method: str, handler: Any) -> Any:  # noqa: ANN401 - a named tuple that grpc does not type
         return handler and handler._replace(
-            request_deserializer=_counting(method, self.received, handler.request_deserializer),
-            response_serializer=_counting(method, self.sent, handler.response_serializer),
+            request_deserializer=_counting(method, self._counts.received, handler.request_deserializer),
+            response_serializer=_counting(method, self._counts.sent, handler.response_serializer),
         )
-
-    def line(self) -> str:
-        """Returns the counts so far, as one line of JSON."""
-        return json.dumps({"event": EVENT, "pid": os.getpid(), "received": self.received, "sent": self.sent})
-
-    def tell(self) -> None:
-        """Writes the line with one system call, because several processes may share standard error."""
-        os.write(2, f"{self.line()}\n".encode())
 
 
 def counters() -> Sequence[MessageCounter]:
     """Returns the interceptors for a server: none, unless counting is enabled."""
-    if not os.environ.get(VARIABLE):
-        return ()
-    counter = MessageCounter()
-    atexit.register(counter.tell)
-    return (counter,)
+    counts = message_counts()
+    return () if counts is None else (MessageCounter(counts),)
 
 
 def _counting(method: str, counts: dict[str, int], convert: Callable[[Any], Any] | None) -> Callable[[Any], Any]:

@@ -9,6 +9,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from holdfast import limits
 from holdfast.core.workers import beat_ms
 from holdfast.errors import UnimplementedError
+from holdfast.ledger.directives import LeaseTerms
 from holdfast.proto import (
     holdfast_pb2,
     holdfast_pb2_grpc,
@@ -53,6 +54,9 @@ class GrpcServer:
     `add` the backend, then `start`; or with a `startup`, `listen` first, and `add` and `start` once there is a backend.
     """
 
+    #: The name of its address in the ready line.
+    name = "grpc"
+
     def __init__(
         self,
         *,
@@ -71,15 +75,19 @@ class GrpcServer:
         self._server = grpc.aio.server(interceptors=counters(), options=options)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
         self._address = ""
+        #: The port of the wire, which this port names to our own clients.
+        self.wire_port = 0
         self._services: tuple[str, ...] = SERVICES
         self._called: CalledServices | None = None
         self._work: WorkService | None = None
         # gRPC asks the handlers in this order: health always answers, the services only once the start is over.
         health_pb2_grpc.add_HealthServicer_to_server(self._health, GuardedServer(self._server, self._guard, rights({})))
+        ports = GuardedServer(self._server, self._guard, rights({}))
+        holdfast_pb2_grpc.add_WireServiceServicer_to_server(_WirePort(self), ports)
         if startup is not None:
             self._server.add_generic_rpc_handlers((StartingMethods(startup),))
 
-    def add(self, backend: Backend, welcome: holdfast_pb2.Welcome) -> None:
+    def add(self, backend: Backend, terms: LeaseTerms) -> None:
         """Registers the services of the backend."""
         if backend.work is None:
             self._services = _JOB_SERVICES
@@ -89,22 +97,22 @@ class GrpcServer:
         taskqueue_public_pb2_grpc.add_TaskQueuePublicServiceServicer_to_server(PublicService(backend.jobs), ours)
         for service, handlers in self._called.handlers().items():
             ours.add_registered_method_handlers(service, handlers)
-        self._work = self._add_work(backend, welcome, ours)
+        self._work = self._add_work(backend, terms, ours)
         if self._has_reflection:
             names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
             described = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]  # missing in its stubs
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(described, ours)
         ours.add_last(UnknownMethods())
 
-    def _add_work(self, backend: Backend, welcome: holdfast_pb2.Welcome, ours: GuardedServer) -> WorkService | None:
+    def _add_work(self, backend: Backend, terms: LeaseTerms, ours: GuardedServer) -> WorkService | None:
         """Adds the services for workers, or a handler that refuses workers if the backend has none."""
         work = backend.work
         if work is None:
             ours.add_last(_WorkElsewhere(backend.elsewhere))
             return None
-        calls = CoordinatorService(work, beat_ms(welcome.heartbeat_ms, welcome.lease_ms))
+        calls = CoordinatorService(work, beat_ms(terms.heartbeat_ms, terms.lease_ms))
         taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(calls, ours)
-        served = WorkService(work, welcome)
+        served = WorkService(work, _welcome(terms))
         holdfast_pb2_grpc.add_WorkServiceServicer_to_server(served, ours)
         return served
 
@@ -128,6 +136,11 @@ class GrpcServer:
             await self._health.set(service, status)
 
     @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return port_of(self._address)
+
+    @property
     def connections_ended(self) -> int:
         """The number of connections that were shut down without an admitted call."""
         return self._connections.ended
@@ -145,6 +158,27 @@ class GrpcServer:
             self._called.stop()
         await self._connections.stop()
         await self._server.stop(grace_s)
+
+
+class _WirePort(holdfast_pb2_grpc.WireServiceServicer):
+    """Names the port of the wire to every caller; it is checked there."""
+
+    def __init__(self, server: GrpcServer) -> None:
+        self._server = server
+
+    async def GetPort(self, request: object, context: Context) -> holdfast_pb2.WirePort:
+        """Returns the port; 0 if there is none."""
+        return holdfast_pb2.WirePort(port=self._server.wire_port, grpc_port=self._server.port)
+
+
+def _welcome(terms: LeaseTerms) -> holdfast_pb2.Welcome:
+    return holdfast_pb2.Welcome(
+        lease_ms=terms.lease_ms,
+        heartbeat_ms=terms.heartbeat_ms,
+        epoch=terms.epoch,
+        cluster_id=terms.cluster_id,
+        renews_leases=True,
+    )
 
 
 class _WorkElsewhere(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time

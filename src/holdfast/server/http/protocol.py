@@ -7,6 +7,7 @@ disconnected; an idle one is evicted when there are too many.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import cast
 
@@ -17,6 +18,8 @@ from holdfast.server.http.request_handler import Handling
 from holdfast.server.http.request_parser import BODY_BYTES_MAX, Arrivals, Exchange
 from holdfast.server.http.response import CONTINUE, LAST_CHUNK, bytes_of, problem_answer, stream_head
 from holdfast.server.refusal_log import hidden
+from holdfast.server.wire.connection import WireConnection
+from holdfast.wire.messages import MAGIC
 
 _HEAD_S = limits.HTTP_HEAD_MS_MAX / 1_000
 _BODY_S = limits.HTTP_BODY_MS_MAX / 1_000
@@ -27,11 +30,16 @@ _LINGER_S = 2.0
 _LATER = {"retry-after": str(RETRY_AFTER_S)}
 
 
+#: Makes the server's end of a connection of the wire, for a peer.
+MakeWire = Callable[[str], WireConnection]
+
+
 class ServerShared:
     """The state that all connections of a server share."""
 
-    def __init__(self, application: Handling) -> None:
+    def __init__(self, application: Handling, wire: MakeWire | None = None) -> None:
         self.application = application
+        self.wire = wire
         self.connections: set[HttpConnection] = set()
         #: Limit of open connections.
         self.connections_max = limits.HTTP_CONNECTIONS_MAX
@@ -57,6 +65,9 @@ class HttpConnection(asyncio.Protocol):
         self._idle_since = loop.time()
         self._unread_since: float | None = None
         self._is_cut = False
+        #: Whether nothing was received yet.
+        self._is_fresh = True
+        self._peer = ""
         #: When the connection ends after an error, or after the client has finished sending.
         self._end_at: float | None = None
         self._cut_bytes = 0
@@ -71,6 +82,7 @@ class HttpConnection(asyncio.Protocol):
         is_secure = transport.get_extra_info("sslcontext") is not None
         self._arrivals = Arrivals(self._application, self, shown, self._loop.time, is_secure=is_secure)
         self._exchanges = self._arrivals.exchanges
+        self._peer = shown
         self._shared.connections.add(self)
         if len(self._shared.connections) > self._shared.connections_max and not self._make_room():
             message, reason = "the server has too many connections; try again in a moment", "TOO_MANY_CONNECTIONS"
@@ -133,7 +145,12 @@ class HttpConnection(asyncio.Protocol):
     # -- requests
 
     def data_received(self, data: bytes) -> None:
-        """Parses bytes of requests."""
+        """Parses bytes of requests; a connection whose first byte is that of the wire is handed over."""
+        if self._is_fresh:
+            self._is_fresh = False
+            if data[:1] == MAGIC[:1] and self._shared.wire is not None and not self._is_cut:
+                self._hand_over(self._shared.wire(self._peer), data)
+                return
         if self._is_cut:
             self._cut_bytes += len(data)
             if self._cut_bytes > BODY_BYTES_MAX:
@@ -149,6 +166,13 @@ class HttpConnection(asyncio.Protocol):
         if len(self._exchanges) > 1:
             self.transport.pause_reading()
         self._go_on()
+
+    def _hand_over(self, wire: WireConnection, data: bytes) -> None:
+        """Lets the wire serve this connection. Until its opening is over, the limits of this server apply to it."""
+        wire.on_opened = lambda: self._shared.connections.discard(self)
+        self.transport.set_protocol(wire)
+        wire.connection_made(self.transport)
+        wire.data_received(data)
 
     def eof_received(self) -> bool:
         """Handles a client that has finished sending; True keeps the connection to answer its complete requests."""

@@ -9,7 +9,7 @@ from holdfast.errors import UnavailableError
 from holdfast.server.auth.certificates import Certificates
 from holdfast.server.descriptors import descriptor_limit
 from holdfast.server.http.handshakes import Handshakes
-from holdfast.server.http.protocol import HttpConnection, ServerShared
+from holdfast.server.http.protocol import HttpConnection, MakeWire, ServerShared
 from holdfast.server.http.request_handler import Handling
 from holdfast.server.http.response import lines_of
 
@@ -27,16 +27,20 @@ class HttpServer:
         application: Handling,
         *,
         tls: Certificates | None = None,
+        wire: MakeWire | None = None,
         connections_max: int | None = None,
         content: str = "HTTP",
         advice: str = "choose another port with --http-port, or none with --no-http",
     ) -> None:
-        """`content` and `advice` are for the error message if the port is not available."""
+        """`wire` makes the end of a connection that speaks the wire instead of HTTP.
+
+        `content` and `advice` are for the error message if the port is not available.
+        """
         self._application = application
         self._connections_max = limits.HTTP_CONNECTIONS_MAX if connections_max is None else connections_max
         self._content, self._advice = content, advice
         self._tls = tls
-        self._shared = ServerShared(application)
+        self._shared = ServerShared(application, wire)
         self._server: asyncio.Server | None = None
         self._handshakes: Handshakes | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -63,9 +67,10 @@ class HttpServer:
         self._application.start()
         return address
 
-    def serve(self, application: Handling) -> None:
+    def serve(self, application: Handling, wire: MakeWire | None = None) -> None:
         """Replaces the application; open connections end after their response in progress."""
         self._application = self._shared.application = application
+        self._shared.wire = wire
         self._say_lines()
         application.start()
         for connection in tuple(self._shared.connections):

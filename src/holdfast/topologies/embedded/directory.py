@@ -17,13 +17,14 @@ from typing import TypeVar
 
 import msgspec
 
+from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.link import LinkPorts, Near
-from holdfast.client.near_socket import NearSocket
+from holdfast.client.near_server import NearServer
 from holdfast.client.reconnect_policy import PATIENCE_S, Patience
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import Once
-from holdfast.client.socket_transport import SocketCarrier
-from holdfast.client.socket_work import SocketWork
+from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_work import WireWork
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.journal.errors import DirectoryLockedError
 from holdfast.ledger.ports import Clock
@@ -43,19 +44,20 @@ _PAUSE_S_MAX = 0.2
 class Connected:
     """The side of a process that does not serve. `lost` is set when the serving process is gone."""
 
-    def __init__(self, path: Path, carrier: SocketCarrier) -> None:
-        self._path = path
+    def __init__(self, endpoint: UnixEndpoint, carrier: WireCarrier) -> None:
+        self._endpoint = endpoint
         self._carrier = carrier
         remote = RemoteJobs(carrier, Once())
         self._ports = LinkPorts(remote, remote, remote, remote.schedules, remote)
-        self._near = NearSocket(path)
+        self._near = NearServer(endpoint)
         self.lost = asyncio.Event()
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
     async def to(cls, path: Path) -> "Connected":
         """Connects; `UnavailableError` if no process listens."""
-        return cls(path, await SocketCarrier.connect(path))
+        endpoint = UnixEndpoint(path)
+        return cls(endpoint, await WireCarrier.connect(endpoint))
 
     async def _watch(self) -> None:
         await self._carrier.lost()
@@ -69,13 +71,13 @@ class Connected:
         """Returns the items of a stream."""
         return use(self._ports)
 
-    def near(self) -> NearSocket:
+    def near(self) -> NearServer:
         """Returns the API for other threads, over the socket."""
         return self._near
 
     async def work(self) -> WorkApi:
         """Returns a `WorkApi` that opens a connection for each session."""
-        return SocketWork(self._path)
+        return WireWork(self._endpoint)
 
     async def close(self) -> None:
         """Ends the connection."""

@@ -47,7 +47,7 @@ class Serving:
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self._log = get_logger()
         self._settings = settings
-        self.core = LedgerCore(settings, self._fail, clock)
+        self.core = LedgerCore(settings, self._fail, clock, is_alone=self._is_alone)
         self.lost = asyncio.Event()
         self._calls: set[asyncio.Task[Any]] = set()
         self._is_failed = False
@@ -84,6 +84,10 @@ class Serving:
         self.core.open()
         self._start()
 
+    def _is_alone(self) -> bool:
+        """Whether only callers of this process use the ledger: neither a worker nor another process is connected."""
+        return not self._local.is_used and (self._socket is None or not self._socket.is_used)
+
     def _recover(self) -> None:
         """Recovers the ledger, on a thread of its own."""
         self.core.open()
@@ -99,11 +103,11 @@ class Serving:
                 self.core.journal.close()
 
     def _start(self) -> None:
-        core, settings = self.core, self._settings
+        core = self.core
         core.prepare()
         self.ports = LinkPorts(core.jobs, core.admin, core.feed, core.schedules, DirectoryCapabilities())
         self._near = NearLedger(asyncio.get_running_loop(), core.jobs, self.lost)
-        self._local = LocalWork(core.work.dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
+        self._local = LocalWork(core.work.dispatcher, core.terms())
         core.start()
 
     async def _listen(self) -> None:
@@ -113,7 +117,7 @@ class Serving:
 
         core = self.core
         backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules, declared=_DECLARED)
-        server = SocketServer(backend, core.welcome())
+        server = SocketServer(backend, core.terms())
         try:
             await server.start(Path(self._settings.data) / SOCKET_NAME)
         except UnavailableError as error:  # not every file system supports sockets

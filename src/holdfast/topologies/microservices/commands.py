@@ -129,6 +129,9 @@ def _refuse_what_does_not_concern(role: ServiceRole, given: Mapping[str, object]
 
 def _environment(role: ServiceRole, slots: str | None) -> "Environment":
     """Reads the environment; removes the token from it, so that child processes do not inherit it."""
+    from holdfast.server.rpc_port import need_grpc
+
+    need_grpc("a service of the microservices topology")
     from holdfast.topologies.microservices.services.environment import read
 
     secrets = {name: secret_of(name, os.environ) for name in _SECRETS}

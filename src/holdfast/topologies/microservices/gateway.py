@@ -2,7 +2,6 @@
 
 import msgspec
 
-from holdfast.client.channel import open_channel
 from holdfast.server.backend import Backend
 from holdfast.server.protection import protect
 from holdfast.server.public_server import Face
@@ -10,6 +9,7 @@ from holdfast.settings import Settings
 from holdfast.topologies.microservices import MICROSERVICES
 from holdfast.topologies.microservices.backend.job_api import ServiceJobs
 from holdfast.topologies.microservices.backend.owner_clients import Owners
+from holdfast.topologies.microservices.grpc_channel import open_channel
 from holdfast.topologies.microservices.services.callers import credential
 from holdfast.topologies.microservices.services.environment import NO_PORT, GatewayEnvironment
 

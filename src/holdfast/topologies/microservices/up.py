@@ -22,6 +22,7 @@ from holdfast.process.signals import on_stop
 from holdfast.process.supervisor import Lines, StoppedError, Supervisor
 from holdfast.server.auth.service_tokens import make_tokens
 from holdfast.server.protection import protect
+from holdfast.server.rpc_port import need_grpc
 from holdfast.settings import FIELDS, Settings, unheeded
 from holdfast.topologies.microservices.services.environment import CALLERS
 
@@ -75,6 +76,7 @@ def _reached(line: Mapping[str, Any]) -> dict[str, str]:
 
 def check(settings: Settings) -> None:
     """Raises `InvalidArgumentError` for ignored settings and conflicting ports, other errors for missing protection."""
+    need_grpc("the microservices topology")
     problems = [*unheeded(settings, "microservices", _UNHEEDED)]
     if settings.port + max(_OFFSETS.values()) > _PORT_MAX:
         problems.append(

@@ -2,7 +2,7 @@
 
 The front calls the nodes like any client; clients still find the owners of their jobs themselves. The front
 authenticates its callers. It calls nodes on this machine over their sockets, which only this user may open and which
-need no token, and other nodes over gRPC, with a token of its own. If a node is down, only the jobs of that node are
+need no token, and other nodes over TCP, with a token of its own. If a node is down, only the jobs of that node are
 UNAVAILABLE. The front does not retry, because its replies tell the caller when to retry.
 """
 
@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 
 from holdfast.client.access import ANYBODY, Access
-from holdfast.client.grpc_transport import GrpcCarrier
-from holdfast.client.reconnecting_transport import LastingCarrier
+from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.retry_policy import Once
 from holdfast.client.routed import RoutedJobs
 from holdfast.client.transport import LineCarrier
+from holdfast.client.wire_transport import LastingCarrier, tcp_carrier
 from holdfast.core.capabilities import MONOLITH
 from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce
@@ -45,7 +45,7 @@ class Front:
         """`FailedPreconditionError` names the protection that is missing or damaged."""
         protection = protect(settings)
         places = [str(path) for path in nodes.sockets] or nodes.addresses
-        carry = _near if nodes.sockets else GrpcCarrier
+        carry = _near if nodes.sockets else tcp_carrier
         self._jobs = jobs = RoutedJobs(places, nodes.access, carry=carry, retrying=Once())
         backend = Backend(jobs, admin=jobs, schedules=jobs.schedules, declared=MONOLITH, histories=jobs)
         self._face = Face(backend, settings, protection=protection, has_grpc=False)
@@ -66,7 +66,7 @@ class Front:
 
 def _near(address: str, access: Access) -> LineCarrier:
     del access  # access to the socket grants all rights
-    return LastingCarrier(Path(address))
+    return LastingCarrier(UnixEndpoint(Path(address)))
 
 
 async def serve(settings: Settings, nodes: NodeAddresses) -> None:

@@ -48,7 +48,7 @@ async def _serve(server: LedgerServer, settings: Settings, ownership: Ownership,
     with on_stop(stop), contextlib.suppress(StartStoppedError):
         await server.start()
         tune_collector()
-        work = await _fill(server, settings, slots)
+        work = await _fill(server, slots)
         if slots is not None:
             await _prepare(server, ownership, slots)
         if not stopping.is_set():
@@ -63,10 +63,9 @@ async def _serve(server: LedgerServer, settings: Settings, ownership: Ownership,
         await server.stop()
 
 
-async def _fill(server: LedgerServer, settings: Settings, slots: NodeWorker | None) -> LocalWork:
+async def _fill(server: LedgerServer, slots: NodeWorker | None) -> LocalWork:
     """Starts the slots; returns once they take jobs."""
-    dispatcher = server.work.dispatcher
-    work = LocalWork(dispatcher, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms)
+    work = LocalWork(server.work.dispatcher, server.terms)
     if slots is not None:
         slots.start(work)
         await slots.ready.wait()

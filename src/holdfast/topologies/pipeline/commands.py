@@ -96,7 +96,9 @@ def gateway(
         str | None, typer.Option(help="CA certificates of clients, as PEM.", metavar="FILE")
     ] = None,
     metrics_port: Annotated[int | None, typer.Option(help="Additional port for /metrics.", max=_PORT_MAX)] = None,
-    no_http: Annotated[bool, typer.Option("--no-http", help="Serve gRPC only.")] = False,
+    no_http: Annotated[
+        bool, typer.Option("--no-http", help="Serve no HTTP, only gRPC and Holdfast's own clients.")
+    ] = False,
     reflection: Annotated[bool, typer.Option("--reflection", help="Enable gRPC reflection.")] = False,
     host: Host = None,
     insecure: Insecure = False,

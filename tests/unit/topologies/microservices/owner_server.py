@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 import pytest
 
-from holdfast.client.refusals import error_of
 from holdfast.errors import HoldfastError
 from holdfast.server.grpc.request_decoder import TolerantServer
 from holdfast.testing.clock import ManualClock
 from holdfast.topologies.microservices.backend import coordinator_client
+from holdfast.topologies.microservices.grpc_errors import error_of
 from holdfast.topologies.microservices.services import heartbeats
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.owner import Keeper

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from holdfast.client.channel import open_channel
 from holdfast.clock import SystemClock
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.topologies.microservices.backend.job_api import ServiceJobs
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.backend.work_api import UnaryWork
+from holdfast.topologies.microservices.grpc_channel import open_channel
 from holdfast.topologies.microservices.services.coordinator_service import (
     CoordinatorServicer,
     WorkCoordinator,

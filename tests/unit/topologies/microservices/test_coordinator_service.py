@@ -7,7 +7,6 @@ from typing import Any
 import grpc
 import pytest
 
-from holdfast.client.refusals import error_of
 from holdfast.core.lifecycle import RUNNING
 from holdfast.errors import UnavailableError
 from holdfast.proto import taskqueue_internal_pb2 as pb
@@ -15,6 +14,7 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.server.auth.service_tokens import hash_of
 from holdfast.topologies.microservices.backend.owner_clients import JobOwner
+from holdfast.topologies.microservices.grpc_errors import error_of
 from holdfast.topologies.microservices.services.callers import Callers, credential
 from holdfast.topologies.microservices.services.coordinator_service import CoordinatorServicer
 from holdfast.topologies.microservices.services.internal_server import ServiceServer

@@ -1,65 +1,90 @@
 """The gateway of the microservices: it serves clients, and tells workers where to connect."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from holdfast.client.channel import open_channel
-from holdfast.client.grpc_transport import GrpcCarrier
-from holdfast.client.refusals import error_of
+from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.work_stream import StreamWork
+from holdfast.client.wire_transport import tcp_carrier
+from holdfast.client.wire_work import WireWork
 from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import Template
 from holdfast.errors import HoldfastError, UnimplementedError
-from holdfast.ports import Introduction, JobDraft
-from holdfast.proto import holdfast_pb2
+from holdfast.ports import Introduction, JobDraft, WorkApi
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.server.backend import Backend
-from holdfast.server.grpc.server import GrpcServer
+from holdfast.server.public_server import Face
+from holdfast.settings import Settings
 from holdfast.topologies.microservices import MICROSERVICES, gateway
+from holdfast.topologies.microservices.grpc_channel import open_channel
+from holdfast.topologies.microservices.grpc_errors import error_of
 from holdfast.worker.builtin import BUILTIN
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.runtime import Worker
+from tests.grpc_v1.grpc_transport import GrpcCarrier
+from tests.grpc_v1.remote import RemoteJobs as GrpcJobs
+from tests.grpc_v1.work_stream import StreamWork
 from tests.unit.topologies.microservices.services_in_process import HOST, services_here
 
 ELSEWHERE = "holdfast service worker"
 
 
 @pytest.fixture
-async def address() -> AsyncIterator[str]:
+async def face(tmp_path: Path) -> AsyncIterator[Face]:
     async with services_here() as services:
         backend = Backend(services.jobs(), declared=MICROSERVICES, elsewhere=gateway.ELSEWHERE)
-        server = GrpcServer(has_reflection=True)
-        server.add(backend, holdfast_pb2.Welcome())
-        yield await server.start(HOST, 0)
-        await server.stop(0)
+        face = Face(backend, Settings(data=str(tmp_path), host=HOST, port=0, no_http=True))
+        await face.start()
+        yield face
+        await face.stop(0)
 
 
-async def test_clients_are_served(address: str) -> None:
+@pytest.fixture
+def address(face: Face) -> str:
+    """The address of gRPC, from which the clients of the wire are redirected."""
+    return face.addresses["grpc"]
+
+
+def client_of(address: str, kind: str) -> RemoteJobs | GrpcJobs:
+    return RemoteJobs(tcp_carrier(address)) if kind == "wire" else GrpcJobs(GrpcCarrier(address))
+
+
+def work_of(address: str, kind: str) -> WorkApi:
+    return WireWork(TcpEndpoint(address)) if kind == "wire" else StreamWork(address)
+
+
+EVERY_PROTOCOL = pytest.mark.parametrize("kind", ["wire", "grpc"])
+
+
+@EVERY_PROTOCOL
+async def test_clients_are_served(address: str, kind: str) -> None:
     """A client can submit and read jobs through the gateway."""
-    async with RemoteJobs(GrpcCarrier(address)) as jobs:
+    async with client_of(address, kind) as jobs:
         job_id = (await jobs.submit([Template("brew")], [JobDraft()])).job_ids[0]
         assert (await jobs.get(job_id)).state == QUEUED
 
 
-async def test_what_the_services_do_not_have_is_said(address: str) -> None:
+@EVERY_PROTOCOL
+async def test_what_the_services_do_not_have_is_said(address: str, kind: str) -> None:
     """Administration and history are UNIMPLEMENTED, and the message names the backend."""
-    async with RemoteJobs(GrpcCarrier(address)) as jobs:
+    async with client_of(address, kind) as jobs:
         for call in (jobs.stats(), jobs.history("x")):
             with pytest.raises(UnimplementedError) as caught:
                 await call
             assert (caught.value.reason, "microservices" in caught.value.message) == ("CAPABILITY_MISSING", True)
 
 
-async def test_worker_with_a_stream_is_told_where_to_connect(address: str) -> None:
-    """The gateway refuses the worker stream and the unary worker calls, and names the right command."""
+@EVERY_PROTOCOL
+async def test_worker_with_a_stream_is_told_where_to_connect(address: str, kind: str) -> None:
+    """The gateway refuses the sessions and the unary calls of workers, and names the right command."""
 
     async def attach() -> None:  # the refusal arrives with the open or with the first message
-        session = await StreamWork(address).open(Introduction("w", frozenset({"brew"})))
+        session = await work_of(address, kind).open(Introduction("w", frozenset({"brew"})))
         try:
             await session.next()
         finally:
@@ -75,9 +100,10 @@ async def test_worker_with_a_stream_is_told_where_to_connect(address: str) -> No
     assert (error.reason, ELSEWHERE in error.message) == ("WORK_ELSEWHERE", True)
 
 
-async def test_worker_ends_where_no_work_is_served(address: str) -> None:
+@EVERY_PROTOCOL
+async def test_worker_ends_where_no_work_is_served(address: str, kind: str) -> None:
     """The worker does not retry, because the gateway would refuse every session."""
-    worker = Worker(StreamWork(address), BUILTIN, WorkerConfig(worker_id="w"))
+    worker = Worker(work_of(address, kind), BUILTIN, WorkerConfig(worker_id="w"))
     with pytest.raises(UnimplementedError, match=ELSEWHERE):
         await worker.run()
 

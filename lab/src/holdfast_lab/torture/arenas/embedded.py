@@ -57,7 +57,7 @@ class EmbeddedArena(OwnArena):
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
         await self._clients.open([self._server, self._http])
-        await self._workers.open([self._server] * len(self._workers.places))
+        await self._workers.open([self._http] * len(self._workers.places))  # the port of the wire
         await self._company.start()
         self._archives.open({_LEDGER: self._grounds.data})
 

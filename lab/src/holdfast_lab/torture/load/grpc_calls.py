@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import grpc
 
-from holdfast.client.channel import open_channel
-from holdfast.client.refusals import error_of
 from holdfast.core.owner import owner_index
 from holdfast.errors import Code
+from holdfast.topologies.microservices.grpc_channel import open_channel
+from holdfast.topologies.microservices.grpc_errors import error_of
 from holdfast_lab.torture.load.interfaces import DEADLINE_S, LostError, RefusedError, StrangeError
 
 #: Codes after which the outcome is unknown.

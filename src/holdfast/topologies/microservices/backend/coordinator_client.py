@@ -7,7 +7,6 @@ from typing import Any
 import grpc
 
 from holdfast import limits
-from holdfast.client.refusals import error_of
 from holdfast.clock import system_clock
 from holdfast.errors import (
     AbortedError,
@@ -21,6 +20,7 @@ from holdfast.ports import Introduction
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.topologies.microservices.backend.owner_clients import Metadata
+from holdfast.topologies.microservices.grpc_errors import error_of
 
 _HEARTBEAT_S = limits.DEADLINE_MS_HEARTBEAT / 1_000
 _FETCH_S = limits.DEADLINE_MS_FETCH / 1_000

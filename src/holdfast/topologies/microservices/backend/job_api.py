@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Cor
 from typing import Any, TypeVar
 
 from holdfast import limits
-from holdfast.client.views import made
 from holdfast.clock import system_clock
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.lifecycle import RUNNING, TERMINAL, State
@@ -22,7 +21,7 @@ from holdfast.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
-from holdfast.server.internal_messages import extra_of, job_view, summary_view, template_of
+from holdfast.server.internal_messages import extra_of, job_view, made, summary_view, template_of
 from holdfast.topologies.microservices.backend.cancellation import Canceling
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.backend.submission import InFlight, OwnerSubmission, check_submission

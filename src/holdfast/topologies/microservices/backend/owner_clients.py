@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import grpc
 
 from holdfast import limits
-from holdfast.client.refusals import error_of
 from holdfast.errors import (
     DeadlineExceededError,
     HoldfastError,
@@ -22,6 +21,7 @@ from holdfast.errors import (
 from holdfast.observe.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.topologies.microservices.grpc_errors import error_of
 
 Metadata = tuple[tuple[str, str], ...]
 Request = TypeVar("Request")

@@ -1,10 +1,10 @@
 """`WorkApi` over the three unary calls of the coordinator service."""
 
-from holdfast.client.channel import open_channel
 from holdfast.ports import Introduction
 from holdfast.topologies.microservices.backend.coordinator_client import CoordinatorCalls
 from holdfast.topologies.microservices.backend.owner_clients import Metadata
 from holdfast.topologies.microservices.backend.worker_session import UnarySession
+from holdfast.topologies.microservices.grpc_channel import open_channel
 from holdfast.worker.introduction import check_names
 
 

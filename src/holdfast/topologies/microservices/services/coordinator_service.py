@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from holdfast import limits
-from holdfast.client.channel import open_channel
 from holdfast.clock import system_clock
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Now
@@ -26,6 +25,7 @@ from holdfast.server.grpc.status import Context, answered
 from holdfast.server.grpc.work_service import checked_worker
 from holdfast.server.internal_messages import report_row
 from holdfast.topologies.microservices.backend.owner_clients import Owners
+from holdfast.topologies.microservices.grpc_channel import open_channel
 from holdfast.topologies.microservices.services.callers import credential
 from holdfast.topologies.microservices.services.dispatch import JobDispatcher, wanted_of
 from holdfast.topologies.microservices.services.environment import CoordinatorEnvironment, hashes_of

@@ -9,13 +9,13 @@ import grpc
 from google.protobuf.message import Message
 
 from holdfast.client.access import ANYBODY, Access
-from holdfast.client.channel import open_channel
-from holdfast.client.pending_calls import PendingCalls
-from holdfast.client.refusals import FirstStatus, explained
-from holdfast.client.transport import Response, raise_refusal
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
+from holdfast.topologies.microservices.grpc_channel import open_channel
+from holdfast.topologies.microservices.grpc_errors import FirstStatus, explained
+from tests.grpc_v1.pending_calls import PendingCalls
+from tests.grpc_v1.transport import Response, raise_refusal
 
 Metadata = tuple[tuple[str, str], ...]
 _PACKAGE = pb.DESCRIPTOR.package

@@ -1,6 +1,6 @@
-"""Frames on the socket of a directory: the same messages for any division into pieces, none above the limit."""
+"""Frames of the wire: the same messages for any division into pieces, none above the limit."""
 
-from holdfast.proto.frames import FrameReader, MalformedFrameError, framed
+from holdfast.wire.frames import FrameReader, MalformedFrameError, framed
 from tests.fuzz.source import Source
 
 _BYTES_MAX = 1_000

@@ -1,29 +1,31 @@
-"""Frames on a Unix socket: four bytes of length, big endian, then one message.
-
-The first byte from a client selects the kind of connection, a conversation or a worker. Both ends use this module.
-"""
+"""Frames: four bytes of length, big endian, then one message. Both ends of a connection use this module."""
 
 import asyncio
 from struct import Struct
 from typing import cast
 
-CONVERSATION = b"C"
-WORKER = b"W"
-
 _LENGTH = Struct(">I")
+LENGTH_BYTES = _LENGTH.size
+#: Messages of one iteration of the loop are written before its end, if they are larger than this together.
+_PENDING_BYTES_MAX = 262_144
 
 
 class MalformedFrameError(Exception):
-    """The received bytes are not a frame; nothing after them can be read."""
+    """The received bytes are not a valid frame; the connection is closed."""
 
 
 def framed(message: bytes) -> bytes:
-    """Returns the message as a frame."""
+    """Returns the message with its length in front."""
     return _LENGTH.pack(len(message)) + message
 
 
+def length_of(data: bytes | bytearray, start: int = 0) -> int:
+    """Returns the length that the frame at `start` announces."""
+    return int(_LENGTH.unpack_from(data, start)[0])
+
+
 class FrameReader:
-    """Assembles messages from the received pieces."""
+    """Puts messages together from pieces of any size."""
 
     __slots__ = ("_buffer", "_bytes_max", "_needed")
 
@@ -34,15 +36,20 @@ class FrameReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether no part of a message is buffered."""
+        """Whether no incomplete message is buffered."""
         return not self._buffer
+
+    @property
+    def announced_bytes(self) -> int:
+        """The size of the incomplete message, with its length, as far as that was received; otherwise 0."""
+        return self._needed
 
     def feed(self, data: bytes) -> list[bytes]:
         """Returns the messages that are complete now; `MalformedFrameError` for one that is too long."""
         if not self._buffer:
             return self._cut(data)
         self._buffer += data
-        if len(self._buffer) < self._needed:  # a long message is parsed when it is complete
+        if len(self._buffer) < self._needed:  # a long message, which is not complete yet
             return []
         buffer, self._buffer = self._buffer, bytearray()
         return self._cut(bytes(buffer))
@@ -50,59 +57,63 @@ class FrameReader:
     def _cut(self, data: bytes) -> list[bytes]:
         messages, start, size = [], 0, len(data)
         self._needed = 0
-        while size - start >= _LENGTH.size:
+        while size - start >= LENGTH_BYTES:
             (length,) = _LENGTH.unpack_from(data, start)
             if length > self._bytes_max:
                 raise MalformedFrameError(f"expected a message of at most {self._bytes_max} bytes, got {length}")
-            end = start + _LENGTH.size + length
+            end = start + LENGTH_BYTES + length
             if end > size:
                 self._needed = end - start
                 break
-            messages.append(data[start + _LENGTH.size : end])
+            messages.append(data[start + LENGTH_BYTES : end])
             start = end
         self._buffer += data[start:]
         return messages
 
 
 class FramedProtocol(asyncio.Protocol):
-    """One end of a connection. The first message of a loop iteration is written at once, the others together."""
+    """One end of a connection. Messages of one iteration of the loop are sent together, the first one at once."""
 
     def __init__(self, bytes_max: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(bytes_max)
         self._transport: asyncio.Transport | None = None
         self._pending: list[bytes] = []
+        self._pending_bytes = 0
         self._has_sent = False
         self._holds: set[str] = set()
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self._writable: asyncio.Event | None = None
 
-    # -- for subclasses and callers
+    # -- for subclasses
 
     def take(self, message: bytes) -> None:
-        """Handles a received message."""
+        """Handles a complete message."""
         raise NotImplementedError
 
     def spoiled(self, error: MalformedFrameError) -> None:
-        """Called for a malformed frame, before the connection is dropped."""
+        """Handles input that is not a valid frame; the connection is being dropped."""
 
     def send(self, message: bytes) -> None:
         """Sends a message, or buffers it; a caller that sends much awaits `writable` first."""
         if self._has_sent:
             self._pending.append(_LENGTH.pack(len(message)) + message)
+            self._pending_bytes += len(message)
+            if self._pending_bytes > _PENDING_BYTES_MAX:  # so that `is_writable` counts them
+                self._write_pending()
         elif self._transport is not None:
             self._transport.write(_LENGTH.pack(len(message)) + message)
             self._has_sent = True
             self._loop.call_soon(self._flush)
 
     async def writable(self) -> None:
-        """Waits until the write buffer has room or the connection has ended."""
-        await self._writable.wait()
+        """Waits until the other side reads, or the connection has ended; another caller may have filled it again."""
+        while self._writable is not None:
+            await self._writable.wait()
 
     @property
     def is_writable(self) -> bool:
-        """Whether the write buffer has room."""
-        return self._writable.is_set()
+        """Whether the other side reads what it is sent."""
+        return self._writable is None
 
     @property
     def is_open(self) -> bool:
@@ -110,24 +121,26 @@ class FramedProtocol(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:
-        """Closes the connection after all messages are sent."""
+        """Closes the connection after all messages were sent."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
 
     def drop(self) -> None:
-        """Closes the connection at once; unsent messages are lost."""
+        """Closes the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def finish(self) -> None:
-        """Sends the end of the stream after all messages; reading continues."""
+        """Tells the other side that nothing more will be sent."""
         if self.is_open:
             self._flush()
-            cast("asyncio.Transport", self._transport).write_eof()
+            transport = cast("asyncio.Transport", self._transport)
+            if transport.can_write_eof():
+                transport.write_eof()
 
     def hold(self, why: str, *, is_held: bool) -> None:
-        """Adds or removes a reason to pause reading; reading resumes when no reason is left."""
+        """Pauses reading for a reason, or resumes it once no other reason is left."""
         was_held = bool(self._holds)
         if is_held:
             self._holds.add(why)
@@ -147,7 +160,7 @@ class FramedProtocol(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Passes complete messages to `take`; drops the connection after a malformed frame."""
+        """Passes complete messages to `take`."""
         try:
             messages = self._reader.feed(data)
         except MalformedFrameError as error:
@@ -158,22 +171,28 @@ class FramedProtocol(asyncio.Protocol):
             self.take(message)
 
     def pause_writing(self) -> None:
-        """Makes `writable` wait: the write buffer is full."""
-        self._writable.clear()
+        """Notes that the other side reads too slowly."""
+        self._writable = self._writable or asyncio.Event()
 
     def resume_writing(self) -> None:
-        """Wakes `writable`: the write buffer has room again."""
-        self._writable.set()
+        """Notes that the other side has caught up."""
+        writable, self._writable = self._writable, None
+        if writable is not None:
+            writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Discards unsent messages and wakes `writable`."""
+        """Drops unsent messages."""
         self._transport = None
         self._pending.clear()
-        self._writable.set()
+        self._pending_bytes = 0
+        self.resume_writing()
 
     def _flush(self) -> None:
         self._has_sent = False
+        self._write_pending()
+
+    def _write_pending(self) -> None:
         if self._pending:
-            pending, self._pending = self._pending, []
+            pending, self._pending, self._pending_bytes = self._pending, [], 0
             if self.is_open:
                 cast("asyncio.Transport", self._transport).write(b"".join(pending))

@@ -7,10 +7,10 @@ from typing import Any
 import grpc
 import pytest
 
-from holdfast.client.grpc_transport import GrpcCarrier
 from holdfast.errors import UnauthenticatedError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
+from tests.grpc_v1.grpc_transport import GrpcCarrier
 
 
 async def test_write_that_breaks_is_an_outage_and_no_bug() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 import grpc
 
 from holdfast.client.access import ANYBODY, Access
-from holdfast.client.channel import open_channel
-from holdfast.client.refusals import FirstStatus, explained
-from holdfast.client.work_session import StreamSession
 from holdfast.errors import FINAL, HoldfastError, UnavailableError
 from holdfast.ports import Introduction
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
+from holdfast.topologies.microservices.grpc_channel import open_channel
+from holdfast.topologies.microservices.grpc_errors import FirstStatus, explained
+from tests.grpc_v1.work_session import StreamSession
 
 
 class StreamWork:

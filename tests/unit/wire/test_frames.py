@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.proto.frames import FrameReader, MalformedFrameError, framed
+from holdfast.wire.frames import FrameReader, MalformedFrameError, framed
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), max_size=20))

@@ -6,8 +6,8 @@ from google.protobuf.any_pb2 import Any
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from holdfast.client.refusals import error_of
 from holdfast.errors import NotFoundError
+from holdfast.topologies.microservices.grpc_errors import error_of
 
 
 def refused(details: bytes) -> grpc.aio.AioRpcError:

@@ -1,0 +1,400 @@
+"""One connection on the wire: the opening, then calls or the session of a worker.
+
+Invariants: nothing but the opening, whose size is limited, is read before the caller is admitted. A connection with
+malformed data is dropped and logged; others are not affected.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+
+from holdfast import __version__, limits
+from holdfast.errors import (
+    FailedPreconditionError,
+    HoldfastError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UnimplementedError,
+)
+from holdfast.ledger.directives import LeaseTerms
+from holdfast.observe.logs import get_logger
+from holdfast.server.auth.permissions import Guard, Open, Scope, Visit
+from holdfast.server.backend import Backend
+from holdfast.server.descriptors import descriptor_limit
+from holdfast.server.message_counts import MessageCounts, counted, message_counts
+from holdfast.server.refusal_log import SOCKET_PEER, log_refusal
+from holdfast.server.wire.calls import Table, table
+from holdfast.server.wire.conversation import Conversation
+from holdfast.server.wire.older_clients import refusal_of_older
+from holdfast.server.wire.worker_session import ServedWorker
+from holdfast.wire.frames import LENGTH_BYTES, FramedProtocol, MalformedFrameError, length_of
+from holdfast.wire.keepalive import keep_alive
+from holdfast.wire.messages import (
+    CALLS,
+    MAGIC,
+    MALFORMED,
+    OPENED_CHARS_MAX,
+    OPENING_BYTES_MAX,
+    VERSION,
+    WORK,
+    Opened,
+    Opening,
+    decode_opening,
+    encode,
+)
+
+_HEAD_BYTES = len(MAGIC) + LENGTH_BYTES
+#: Connections may use one of this many descriptors: the journal, HTTP and others need some, too.
+_SHARE = 2
+_TLS = "TLSv1.3"
+
+
+class Talk(Protocol):
+    """The rest of a connection after its opening."""
+
+    def take(self, message: bytes) -> None:
+        """Handles one message; raises if it cannot be decoded."""
+        ...
+
+    def stop(self) -> None:
+        """Closes the connection as soon as its client can do without it, because the server stops."""
+        ...
+
+    def end(self, error: HoldfastError) -> None:
+        """Ends the connection with an error."""
+        ...
+
+    def close(self) -> None:
+        """Handles the loss of the connection."""
+        ...
+
+
+class WireService:
+    """What all wire connections of a server share: the methods, the source of work, and the connections."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        terms: LeaseTerms,
+        *,
+        guard: Guard | None = None,
+        connections_max: int = limits.WIRE_CONNECTIONS_MAX,
+    ) -> None:
+        """Without a `guard` every caller is admitted: only for sockets that other users cannot open."""
+        self._backend = backend
+        self._terms = terms
+        self._table: Table = table(backend)
+        self._guard = guard
+        self._connections_max = max(1, min(connections_max, descriptor_limit() // _SHARE))
+        self._connections: dict[WireConnection, None] = {}
+        #: Connections whose opening has not arrived.
+        self._fresh: set[WireConnection] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._is_stopping = False
+
+    def connection(self, peer: str = SOCKET_PEER) -> "WireConnection":
+        """Returns the server's end of a new connection."""
+        return WireConnection(self, peer)
+
+    async def stop(self, grace_s: float) -> None:
+        """Notifies workers, answers calls in progress until the grace ends, then closes all connections."""
+        self.dismiss()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._empty.wait()
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.drop()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether callers are connected."""
+        return bool(self._connections)
+
+    def dismiss(self) -> None:
+        """Notifies workers, answers calls in progress, and opens no more connections."""
+        self._is_stopping = True
+        for connection in [*self._fresh, *self._connections]:
+            connection.stop()
+
+    # -- for connections
+
+    def made(self, connection: "WireConnection") -> None:
+        """Registers a connection that waits for its opening."""
+        self._fresh.add(connection)
+
+    def joined(self, connection: "WireConnection") -> None:
+        """Registers a connection whose caller was admitted."""
+        self._fresh.discard(connection)
+        self._connections[connection] = None
+        self._empty.clear()
+
+    def left(self, connection: "WireConnection") -> None:
+        """Removes a connection that has ended."""
+        self._fresh.discard(connection)
+        if self._connections.pop(connection, connection) is None and not self._connections:
+            self._empty.set()
+
+    def admitted(
+        self, connection: "WireConnection", opening: Opening, ended: Callable[[HoldfastError], None]
+    ) -> "Admitted":
+        """Checks an opening; raises the error with which it is refused."""
+        if not opening.version_min <= VERSION <= opening.version_max:
+            raise UnimplementedError(
+                f"this server (holdfast {__version__}) knows version {VERSION} of the wire, and the client"
+                f" {opening.version_min} to {opening.version_max}; use the same release on both sides",
+                reason="WIRE_VERSION",
+            )
+        if opening.purpose not in (CALLS, WORK):
+            raise InvalidArgumentError(
+                f"the purpose must be calls or work, got {opening.purpose[:20]!r}", reason="PURPOSE_INVALID"
+            )
+        if self._is_stopping:
+            raise UnavailableError("the server is stopping; try another server, or try again later", reason="STOPPING")
+        visit = None
+        if self._guard is not None:
+            right = Scope.WORK if opening.purpose == WORK else Open.CALLERS
+            visit = self._guard.enter(opening.token, connection.peer, right, ended)
+        try:
+            if len(self._connections) >= self._connections_max:
+                message = "the server has too many connections; try again in a moment"
+                raise ResourceExhaustedError(message, reason="TOO_MANY_CONNECTIONS")
+            return Admitted(visit, self._talk(opening.purpose, connection, visit))
+        except HoldfastError:
+            if visit is not None:
+                visit.leave()
+            raise
+
+    def _talk(self, purpose: str, connection: "WireConnection", visit: Visit | None) -> Talk:
+        if purpose == CALLS:
+            return Conversation(self._table, connection, connection.peer, visit)
+        work = self._backend.work
+        if work is None:
+            raise UnimplementedError(self._backend.elsewhere, reason="WORK_ELSEWHERE")
+        return ServedWorker(work, self._terms, connection, connection.peer)
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """An admitted caller."""
+
+    visit: Visit | None
+    talk: Talk
+
+
+class RefusingService(WireService):
+    """Refuses every connection with the error of a server that cannot serve yet."""
+
+    def __init__(self, error: Callable[[], HoldfastError]) -> None:
+        self._error = error
+        self._connections = {}
+        self._fresh = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def admitted(
+        self, connection: "WireConnection", opening: Opening, ended: Callable[[HoldfastError], None]
+    ) -> Admitted:
+        """Raises the error."""
+        raise self._error()
+
+
+class WireConnection(FramedProtocol):
+    """The server's end of one connection."""
+
+    def __init__(self, service: WireService, peer: str) -> None:
+        super().__init__(limits.MESSAGE_BYTES_MAX)
+        self._service = service
+        self.peer = peer
+        self._opening = bytearray()
+        self._talk: Talk | None = None
+        self._visit: Visit | None = None
+        #: Of an older client that was refused: how much it may still send.
+        self._drained_bytes_max = 0
+        #: Called once, when the opening is over or the connection is lost before it.
+        self.on_opened: Callable[[], None] = _nothing
+
+    def stop(self) -> None:
+        """Ends the connection, because the server is stopping."""
+        if self._talk is None:
+            self.drop()
+        else:
+            self._talk.stop()
+
+    # -- the opening
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Waits for the opening."""
+        super().connection_made(transport)
+        self._service.made(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Handles the opening first, then frames."""
+        if self._talk is not None:
+            super().data_received(data)
+            return
+        if not self.is_open:  # it was refused; TLS may still deliver data
+            return
+        if self._drained_bytes_max:
+            self._drain(data)
+            return
+        self._opening += data
+        rest = self._open()
+        if rest:
+            super().data_received(rest)
+
+    def _open(self) -> bytes:
+        """Handles a complete opening and returns the bytes after it; none while it is incomplete or refused."""
+        begun = self._opening
+        if not MAGIC.startswith(begun[: len(MAGIC)]):
+            self._refuse_strangers(bytes(begun))
+            return b""
+        if len(begun) < _HEAD_BYTES:
+            return b""
+        size = length_of(begun, len(MAGIC))
+        if size > OPENING_BYTES_MAX:
+            self._drop_because(f"expected an opening of at most {OPENING_BYTES_MAX} bytes, got {size}")
+            return b""
+        end = _HEAD_BYTES + size
+        if len(begun) < end:
+            return b""
+        self._admit(bytes(begun[_HEAD_BYTES:end]))
+        self._opening = bytearray()
+        return bytes(begun[end:]) if self._talk is not None else b""
+
+    def _admit(self, message: bytes) -> None:
+        try:
+            opening = decode_opening(message)
+        except MALFORMED as error:
+            self._drop_because(f"expected an opening: {error}")
+            return
+        try:
+            self._check_tls()
+            admitted = self._service.admitted(self, opening, self._ended)
+        except HoldfastError as error:
+            log_refusal(error, "open", self.peer)
+            text = error.message[:OPENED_CHARS_MAX]
+            self.send(encode(Opened(0, error.code.value, error.reason, text, __version__)))
+            self.close()
+            return
+        self._visit, self._talk = admitted.visit, admitted.talk
+        self._keep_alive()
+        counts = message_counts()
+        if counts is not None:
+            self._count(f"wire/{opening.purpose}", counts)
+        self._service.joined(self)
+        self._opened()
+        self.send(encode(Opened(VERSION, program=__version__)))
+
+    def _check_tls(self) -> None:
+        """Refuses versions of TLS that HTTP allows for browsers."""
+        secured = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        if secured is not None and secured.version() != _TLS:
+            message = f"the wire requires {_TLS}, got {secured.version()}; use a newer TLS library"
+            raise FailedPreconditionError(message, reason="TLS_TOO_OLD")
+
+    def _keep_alive(self) -> None:
+        """Lets the system notice that the other machine is gone; a waiting caller may be silent for any time."""
+        line = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if line is not None and line.family in (socket.AF_INET, socket.AF_INET6):
+            with suppress(OSError):  # the connection is lost already
+                keep_alive(line)
+
+    def _count(self, name: str, counts: MessageCounts) -> None:
+        """Counts the messages of this connection, for the lab."""
+        take, send = self.take, self.send
+
+        def counted_take(message: bytes) -> None:
+            counted(counts.received, name)
+            take(message)
+
+        def counted_send(message: bytes) -> None:
+            counted(counts.sent, name)
+            send(message)
+
+        self.take, self.send = counted_take, counted_send  # type: ignore[method-assign]
+
+    def _ended(self, error: HoldfastError) -> None:
+        """Ends the connection, because its caller lost the permission."""
+        if self._talk is not None:
+            self._talk.end(error)
+
+    def _refuse_strangers(self, begun: bytes) -> None:
+        first = begun[:1]
+        why = f"expected the opening of a wire connection, got a connection that begins with {first!r}"
+        answer = refusal_of_older(first)
+        if not answer:
+            self._drop_because(why)
+        elif len(begun) > 1:  # the answer is for the first message, which older clients send after this byte
+            self.spoiled(MalformedFrameError(why))
+            self._opening = bytearray()
+            self._drained_bytes_max = limits.MESSAGE_BYTES_MAX
+            self.send(answer)
+            with suppress(OSError):  # the client is gone already
+                self.finish()
+
+    def _drain(self, data: bytes) -> None:
+        """Reads on until an older client has its answer: it would lose it, if it could not write its message."""
+        self._drained_bytes_max -= len(data)
+        if self._drained_bytes_max <= 0:
+            self.drop()
+
+    def _opened(self) -> None:
+        opened, self.on_opened = self.on_opened, _nothing
+        opened()
+
+    # -- messages
+
+    def take(self, message: bytes) -> None:
+        """Handles a complete message."""
+        if self._talk is not None and self.is_open:
+            try:
+                self._talk.take(message)
+            except MALFORMED:
+                self._drop_because(f"expected a message, got {len(message)} bytes that cannot be decoded")
+            except HoldfastError as error:
+                self._drop_because(error.message)
+
+    def _drop_because(self, message: str) -> None:
+        self.spoiled(MalformedFrameError(message))
+        self.close()
+
+    def spoiled(self, error: MalformedFrameError) -> None:
+        """Logs why the connection is dropped."""
+        get_logger().warning("connection_dropped", peer=self.peer, message=str(error))
+
+    def pause_writing(self) -> None:
+        """Stops reading from a client that does not read its replies."""
+        super().pause_writing()
+        self.hold("unread replies", is_held=True)
+
+    def resume_writing(self) -> None:
+        """Resumes reading once the client has caught up."""
+        super().resume_writing()
+        self.hold("unread replies", is_held=False)
+
+    def eof_received(self) -> bool:
+        """Closes the connection after sending pending output: a client that has finished sending awaits no replies."""
+        if self._opening or not self._reader.is_between:
+            self.spoiled(MalformedFrameError("the connection ended in the middle of a message"))
+        self.close()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the calls or the session of the client, which is gone."""
+        super().connection_lost(exc)
+        if self._talk is not None:
+            self._talk.close()
+        if self._visit is not None:
+            self._visit.leave()
+        self._service.left(self)
+        self._opened()
+
+
+def _nothing() -> None:
+    """Does nothing."""

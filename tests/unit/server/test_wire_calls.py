@@ -1,0 +1,107 @@
+"""The table of the wire's methods, and responses that are split to fit."""
+
+from itertools import pairwise
+from typing import cast
+
+import msgspec
+
+from holdfast.core.history import Entry
+from holdfast.core.lifecycle import State
+from holdfast.core.model import Extra, Template
+from holdfast.limits import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX
+from holdfast.ports import FeedPart, Found, JobApi, JobQuery, JobView
+from holdfast.server.backend import Backend
+from holdfast.server.wire.calls import _pieces, table
+from holdfast.wire import methods
+from holdfast.wire.messages import encode
+from holdfast.wire.methods import FIND, JobSearch, WireMethod
+
+
+class Labelled:
+    """A backend whose jobs have the maximum number of labels."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    async def find(self, _: JobQuery, cursor: str, size: int) -> Found:
+        self.sizes.append(size)
+        extra = Extra(labels=tuple((f"{number}", "x" * 1_024) for number in range(64)))
+        job = JobView("id", Template("brew"), State.QUEUED, 1, 0, 0, 0, False, "", 0, extra)
+        return Found([job] * size, "more")
+
+
+def backend(jobs: object) -> Backend:
+    return Backend(cast("JobApi", jobs))
+
+
+class Anything:
+    """Jobs whose methods are never called."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+def test_table_has_every_method_of_the_wire() -> None:
+    """The table has every method that clients know, with its kind of response."""
+    expected = {one.name: one.is_stream for one in vars(methods).values() if isinstance(one, WireMethod)}
+    assert {name: row.is_stream for name, row in table(backend(Anything())).items()} == expected
+    assert len(expected) > 20
+
+
+def test_names_and_orders_of_the_wire_never_change() -> None:
+    """A request has the fields of version 1 in their order; new ones come after them and have defaults."""
+    assert {name: list(kind.__struct_fields__) for name, kind in requests().items()} == VERSION_1
+
+
+def requests() -> dict[str, type[msgspec.Struct]]:
+    return {
+        name: one
+        for name, one in vars(methods).items()
+        if isinstance(one, type) and issubclass(one, methods.Request) and one is not methods.Request
+    }
+
+
+VERSION_1 = {
+    "Submission": ["templates", "drafts"],
+    "OneJob": ["job_id"],
+    "Cancellation": ["job_id", "reason"],
+    "JobRetry": ["job_id", "request_id"],
+    "JobSearch": ["query", "cursor", "size"],
+    "FeedStart": ["after"],
+    "QueueChange": ["queue", "mode", "reason"],
+    "QueuePurge": ["queue", "reason"],
+    "OneWorker": ["worker_id"],
+    "OneSchedule": ["name"],
+    "ScheduleChange": ["spec"],
+    "SchedulePause": ["name", "is_paused"],
+    "SchedulePreview": ["spec", "after_ms", "count"],
+}
+
+
+async def test_found_jobs_that_do_not_fit_into_a_message_come_in_smaller_parts() -> None:
+    """If found jobs do not fit into a message, the server searches for fewer, and the cursor continues after them."""
+    jobs = Labelled()
+    method = table(backend(_With(jobs)))[FIND.name]
+    encoded = await method.handler(JobSearch(JobQuery(), "", 200))
+    found = FIND.decode_response(encoded)
+    assert jobs.sizes == [200, 50]
+    assert (len(found.jobs), found.cursor) == (50, "more")
+    assert len(encode(encoded)) <= BATCH_BYTES_MAX
+
+
+class _With(Anything):
+    """Jobs of which only `find` is called."""
+
+    def __init__(self, jobs: Labelled) -> None:
+        self.find = jobs.find
+
+
+def test_long_part_of_the_feed_is_cut_without_a_gap() -> None:
+    """A long part of the feed is split into messages that fit, and a reader can continue from each without a gap."""
+    entries = [Entry(number // 3, 0, "j", "what", reason="r" * 1_024) for number in range(3, 10_000)]
+    pieces = _pieces(FeedPart(entries, 5_000))
+    assert [entry for piece in pieces for entry in piece.entries] == entries
+    assert pieces[-1].position == 5_000
+    for piece, after in pairwise(pieces):
+        assert len(encode(piece)) < MESSAGE_BYTES_MAX
+        assert all(entry.position > piece.position for entry in after.entries)

@@ -1,0 +1,319 @@
+"""The server's side of a conversation over the wire, with a method table of the test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from holdfast import limits
+from holdfast.core.commands import Refusal
+from holdfast.errors import Code, HoldfastError, InvalidArgumentError, NotFoundError, PermissionDeniedError
+from holdfast.server.auth.permissions import ALL_SCOPES, Caller, Scope
+from holdfast.server.wire import conversation as module
+from holdfast.server.wire.calls import ServedMethod
+from holdfast.server.wire.conversation import PENDING_BYTES_MAX, Conversation
+from holdfast.server.wire.direct_calls import Begin, Done
+from holdfast.wire.messages import ERROR, LAST, MORE, Reply, WireFailure, decode_failure, decode_reply, encode
+from holdfast.wire.methods import OneJob
+
+
+class Line:
+    """Collects replies; the test controls whether it is writable."""
+
+    def __init__(self) -> None:
+        self._replies: asyncio.Queue[bytes] = asyncio.Queue()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.holds: list[bool] = []
+        self.closed = asyncio.Event()
+
+    def send(self, message: bytes) -> None:
+        self._replies.put_nowait(message)
+
+    async def writable(self) -> None:
+        await self._writable.wait()
+
+    def block(self) -> None:
+        self._writable.clear()
+
+    def unblock(self) -> None:
+        self._writable.set()
+
+    def hold(self, why: str, *, is_held: bool) -> None:
+        self.holds.append(is_held)
+
+    def close(self) -> None:
+        self.closed.set()
+
+    async def reply(self) -> Reply:
+        return decode_reply(await self._replies.get())
+
+    async def failure(self) -> tuple[int, WireFailure]:
+        reply = await self.reply()
+        assert reply.kind == ERROR
+        return reply.id, decode_failure(reply.body)
+
+    @property
+    def is_empty(self) -> bool:
+        return self._replies.empty()
+
+
+class Handlers:
+    """Methods that the test controls."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.given_up = 0
+        self.begun: list[Done] = []
+        self.table = {
+            method.name: method
+            for method in (
+                _method("wait", self.wait),
+                _method("fail", self.fail, OneJob),
+                _method("break", self.crash),
+                _method("count", self.count, int, is_stream=True),
+                _method("huge", self.huge),
+                _method("begin", self.wait, begin=self.begin),
+                _method("begin_broken", self.wait, begin=self.begin_broken),
+                _method("begin_refused", self.wait, begin=self.begin_refused),
+            )
+        }
+
+    async def wait(self, _: object) -> str:
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
+        return "waited"
+
+    async def fail(self, _: object) -> None:
+        raise NotFoundError("not here", reason="GONE")
+
+    async def crash(self, _: object) -> None:
+        raise RuntimeError("password=hunter2")
+
+    async def huge(self, _: object) -> bytes:
+        return b"x" * limits.MESSAGE_BYTES_MAX
+
+    async def count(self, last: int) -> AsyncIterator[int]:
+        try:
+            for number in range(last):
+                yield number
+        finally:
+            self.given_up += 1
+
+    def begin(self, _: object, done: Done) -> Callable[[], None]:
+        self.begun.append(done)
+
+        def give_up() -> None:
+            self.given_up += 1
+
+        return give_up
+
+    def begin_broken(self, _: object, __: Done) -> None:
+        raise RuntimeError("password=hunter2")
+
+    def begin_refused(self, _: object, __: Done) -> None:
+        raise InvalidArgumentError("no", reason="NO")
+
+
+def _method(
+    name: str,
+    handler: Callable[[Any], Any],
+    request: Any = Any,  # noqa: ANN401 - a type expression
+    *,
+    is_stream: bool = False,
+    begin: Begin | None = None,
+) -> ServedMethod:
+    return ServedMethod(name, Scope.READ, msgspec.msgpack.Decoder(request).decode, handler, is_stream, begin)
+
+
+class Visitor:
+    """A caller that may do nothing."""
+
+    caller = Caller("nobody", ALL_SCOPES)
+
+    def admit(self, scope: Scope) -> Caller:
+        raise PermissionDeniedError(f"the scope {scope.value} is missing", reason="SCOPE_MISSING")
+
+    def leave(self) -> None:
+        """Does nothing."""
+
+
+def talk(visit: Visitor | None = None) -> tuple[Conversation, Line, Handlers]:
+    handlers, line = Handlers(), Line()
+    return Conversation(handlers.table, line, "test", visit), line, handlers
+
+
+def call(number: int, method: str, request: object = None) -> bytes:
+    return encode((number, method, request))
+
+
+async def test_refusal_is_answered_and_logged_with_its_job() -> None:
+    """A refusal is returned with code, reason and message, and logged with method and job id."""
+    conversation, line, _ = talk()
+    with capture_logs() as lines:
+        conversation.take(call(3, "fail", OneJob("j")))
+        assert await line.failure() == (3, WireFailure("NOT_FOUND", "GONE", "not here"))
+    assert [(line["event"], line["method"], line["job_id"]) for line in lines] == [("refused", "fail", "j")]
+
+
+@pytest.mark.parametrize("method", ["break", "begin_broken"])
+async def test_bug_is_internal_and_its_insides_stay_in_the_log(method: str) -> None:
+    """A bug returns INTERNAL without details, and the log has the exception."""
+    conversation, line, _ = talk()
+    with capture_logs() as lines:
+        conversation.take(call(1, method))
+        _, failure = await line.failure()
+    assert (failure.code, "hunter2" in failure.message) == ("INTERNAL", False)
+    assert "hunter2" in str(lines[0]["exc_info"])
+
+
+async def test_answer_that_no_message_holds_is_refused() -> None:
+    """A response that exceeds the message size is refused as RESOURCE_EXHAUSTED, and the connection stays open."""
+    conversation, line, _ = talk()
+    conversation.take(call(1, "huge"))
+    assert (await line.failure())[1].reason == "ANSWER_TOO_LARGE"
+    assert not line.closed.is_set()
+
+
+@pytest.mark.parametrize("method", ["wait", "begin"])
+async def test_call_that_is_given_up_gets_no_reply(method: str) -> None:
+    """A canceled call gets no reply, and the cancel of an unknown call is ignored."""
+    conversation, line, handlers = talk()
+    conversation.take(call(1, method))
+    await asyncio.sleep(0)
+    conversation.take(encode((1, "")))
+    conversation.take(encode((2, "")))
+    for done in handlers.begun:
+        done("too late")
+    conversation.take(call(3, "fail", OneJob("j")))
+    assert ((await line.failure())[0], handlers.given_up) == (3, 1)
+    assert line.is_empty
+
+
+async def test_id_of_a_call_can_be_used_again_after_its_end() -> None:
+    """A late answer to a call that was given up does not answer a newer call with the same id."""
+    conversation, line, handlers = talk()
+    conversation.take(call(1, "begin"))
+    conversation.take(encode((1, "")))
+    conversation.take(call(1, "begin"))
+    first, second = handlers.begun
+    first("old")
+    second("new")
+    assert await line.reply() == Reply(1, LAST, msgspec.Raw(encode("new")))
+    assert line.is_empty
+
+
+@pytest.mark.parametrize("number", [0, -1, 7], ids=["zero", "negative", "in-use"])
+async def test_ambiguous_id_is_refused(number: int) -> None:
+    """A call with an id that is in use or not positive is refused as a whole: its reply would be ambiguous."""
+    conversation, _, __ = talk()
+    conversation.take(call(7, "begin"))
+    with pytest.raises(InvalidArgumentError) as caught:
+        conversation.take(call(number, "begin"))
+    assert caught.value.reason == "CALL_ID_IN_USE"
+
+
+async def test_call_that_begins_without_a_task_is_answered_once() -> None:
+    """A method that answers through a callback starts no task, and its refusal is an error of the call."""
+    conversation, line, handlers = talk()
+    before = asyncio.all_tasks()
+    for number in (1, 2):
+        conversation.take(call(number, "begin"))
+    handlers.begun[0]("done")
+    handlers.begun[0]("again")
+    handlers.begun[1](Refusal(Code.NOT_FOUND, "GONE", "not here"))
+    assert asyncio.all_tasks() == before
+    assert await line.reply() == Reply(1, LAST, msgspec.Raw(encode("done")))
+    assert await line.failure() == (2, WireFailure("NOT_FOUND", "GONE", "not here"))
+    conversation.take(call(3, "begin_refused"))
+    assert await line.failure() == (3, WireFailure("INVALID_ARGUMENT", "NO", "no"))
+    assert line.is_empty
+
+
+async def test_stream_waits_for_its_reader() -> None:
+    """While the peer does not read, the server produces no more messages of a stream."""
+    conversation, line, _ = talk()
+    line.block()
+    conversation.take(call(1, "count", 3))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert line.is_empty
+    line.unblock()
+    assert [(await line.reply()).kind for _ in range(4)] == [MORE, MORE, MORE, LAST]
+
+
+async def test_end_of_a_conversation_ends_every_call() -> None:
+    """When a conversation closes, the server cancels all its handlers and streams."""
+    conversation, line, handlers = talk()
+    line.block()
+    conversation.take(call(1, "wait"))
+    conversation.take(call(2, "count", 3))
+    conversation.take(call(3, "begin"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    running = asyncio.all_tasks() - {asyncio.current_task()}
+    conversation.close()
+    await asyncio.wait(running)
+    assert handlers.given_up == 3
+    assert line.is_empty
+
+
+async def test_stopping_conversation_answers_what_is_under_way_and_takes_no_more() -> None:
+    """A stopping conversation completes the running calls, refuses new ones, and closes its line when it is idle."""
+    conversation, line, handlers = talk()
+    conversation.take(call(1, "wait"))
+    conversation.stop()
+    conversation.take(call(2, "wait"))
+    assert (await line.failure())[1].reason == "STOPPING"
+    assert not line.closed.is_set()
+    handlers.go.set()
+    await line.closed.wait()
+    assert (await line.reply()).id == 1
+
+
+async def test_idle_conversation_stops_at_once() -> None:
+    """A conversation without calls closes its line as soon as the server stops."""
+    conversation, line, _ = talk()
+    conversation.stop()
+    assert line.closed.is_set()
+
+
+async def test_conversation_whose_right_ends_tells_the_reason() -> None:
+    """A conversation whose token was revoked sends the error of the connection and closes."""
+    conversation, line, _ = talk()
+    conversation.take(call(1, "wait"))
+    error: HoldfastError = PermissionDeniedError("revoked", reason="TOKEN_UNKNOWN")
+    conversation.end(error)
+    assert await line.failure() == (0, WireFailure("PERMISSION_DENIED", "TOKEN_UNKNOWN", "revoked"))
+    assert line.closed.is_set()
+    conversation.close()
+
+
+async def test_call_without_its_scope_is_refused_before_it_is_decoded() -> None:
+    """A call that its caller may not make is refused, whatever its request, and the handler is not called."""
+    conversation, line, handlers = talk(Visitor())
+    conversation.take(call(1, "begin", "not even valid"))
+    conversation.take(call(2, "fail", 7))
+    assert [(await line.failure())[1].reason for _ in range(2)] == ["SCOPE_MISSING"] * 2
+    assert handlers.begun == []
+
+
+async def test_no_more_is_read_while_too_much_is_under_way() -> None:
+    """The server stops reading above the limit of pending bytes, and resumes below it."""
+    conversation, line, handlers = talk()
+    body = b"x" * (4 * limits.PAYLOAD_BYTES_MAX)
+    count = PENDING_BYTES_MAX // len(body) + 1
+    for number in range(1, count + 1):
+        conversation.take(call(number, "wait", body))
+    assert set(line.holds) == {True}
+    handlers.go.set()
+    for _ in range(count):
+        await line.reply()
+    assert (line.holds.count(False), line.holds[-1]) == (1, False)
+    assert count < module.CALLS_MAX
