@@ -200,6 +200,30 @@ def torture(
     raise typer.Exit(statuses.get(verdict.status, ExitCode.UNKNOWN))
 
 
+@app.command()
+def trace(
+    calls: Annotated[int, typer.Option(min=10, max=100_000, metavar="N", help="Number of calls for each trace.")] = 500,
+    out: Annotated[
+        str, typer.Option(metavar="DIRECTORY", help="Directory for trace.md and trace.svg (default: print the tables).")
+    ] = "",
+) -> None:
+    """Show where the time of one lone submit and one lone job goes: every hop, over each link, as medians."""
+    from holdfast_lab.trace.campaign import report_of, traced
+
+    folder = _folder(out) if out else None
+    if folder is not None:
+        _need_matplotlib()
+    traces = traced(calls, say)
+    if folder is None:
+        print(report_of(traces), end="")
+        return
+    from holdfast_lab.trace.picture import picture
+
+    (folder / "trace.md").write_text(report_of(traces))
+    (folder / "trace.svg").write_bytes(picture(traces))
+    print(f"{folder / 'trace.md'} has the tables, and trace.svg beside it the picture")
+
+
 def _run(plan: "ComparisonPlan", folder: Path) -> "ComparisonResults":
     import shlex
 
