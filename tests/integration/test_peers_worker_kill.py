@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast_lab.peers import trial_environment, work
-from holdfast_lab.peers.worker_kill import Record, read_records, summary
+from holdfast_lab.peers.records import Record, read_records
+from holdfast_lab.peers.worker_kill import summary
 from holdfast_lab.peers.worker_process import worker
 
 # A worker that starts a child in a process group of its own, as forking workers do; the child prints its process id.

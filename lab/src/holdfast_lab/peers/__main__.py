@@ -15,7 +15,7 @@ from rich.markup import escape
 from holdfast.errors import HoldfastError
 from holdfast_lab.measure import machine
 from holdfast_lab.measure.measures import progress
-from holdfast_lab.peers import redis_server
+from holdfast_lab.peers import stores
 from holdfast_lab.peers.plot import draw
 from holdfast_lab.peers.report import markdown, put_between_markers, show
 from holdfast_lab.peers.results import PeersResults, as_json, from_json
@@ -58,10 +58,12 @@ def parse() -> argparse.Namespace:
 
 def measure(arguments: argparse.Namespace) -> PeersResults:
     """The whole run; its results are in the JSON file before anything is shown."""
-    versions = []
-    if any(SYSTEMS[name].is_on_redis for name in arguments.only):
-        redis_server.ensure_installed()
-        versions = [f"Redis {redis_server.version()}", f"redis-py {version('redis')}"]
+    needed = {store.title: store for name in arguments.only if (store := SYSTEMS[name].store)}
+    for store in needed.values():
+        stores.ensure_installed(store)
+    versions = [f"{title} {stores.version(store)}" for title, store in needed.items()]
+    if stores.REDIS.title in needed:
+        versions.append(f"redis-py {version('redis')}")
     plan = PeersPlan(arguments.only, rounds=arguments.rounds, kills=arguments.kills, seconds=arguments.seconds)
     results = uvloop.run(run(plan, machine.facts("`make bench-peers`", *versions), progress()))
     arguments.json.parent.mkdir(parents=True, exist_ok=True)

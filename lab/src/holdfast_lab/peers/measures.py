@@ -1,4 +1,4 @@
-"""The three measures of speed, each over one system on a fresh store."""
+"""The measures of speed, each over one system on a fresh store."""
 
 import time
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from holdfast.errors import DeadlineExceededError
 from holdfast_lab.measure.numbers import percentile
 from holdfast_lab.peers.system import System
-from holdfast_lab.peers.worker_process import worker
+from holdfast_lab.peers.worker_pair import worker_pair
 
 CHUNK = 500
+_SINGLES = 100
 _CALIBRATION_S = 1.0
 _PATIENCE_S = 120.0
 _POLL_S = 0.01
-_WARM_CALLS = 20
 _LATENCY_CALLS_MIN = 30
 _LATENCY_CALLS_MAX = 1_000
 
@@ -20,19 +20,18 @@ Values = dict[str, float]
 
 
 def bulk_enqueue(system: System, seconds: float) -> Values:
-    """Jobs accepted per second, without a worker."""
-    system.enqueue_many(CHUNK)
-    count, start = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds:
-        system.enqueue_many(CHUNK)
-        count += CHUNK
-    return {"rate": count / elapsed, "jobs": count}
+    """Jobs accepted per second from the system's call for many, without a worker."""
+    return _accepted(system.enqueue_many, CHUNK, seconds)
+
+
+def submit_one_by_one(system: System, seconds: float) -> Values:
+    """Jobs accepted per second from a lone caller that waits for each, without a worker."""
+    return _accepted(system.submit_each, _SINGLES, seconds)
 
 
 def end_to_end(system: System, seconds: float) -> Values:
-    """Jobs per second from the first submit until the last result is stored, with one worker."""
-    with worker(system.worker_command(), "worker"):
-        warm_up(system)
+    """Jobs per second from the first submit until the last result is stored, with two workers."""
+    with worker_pair(system):
         rate = _calibrate(system, min(seconds, _CALIBRATION_S))
         count = max(CHUNK, round(rate * seconds / CHUNK) * CHUNK)
         elapsed = _run(system, count)
@@ -41,23 +40,18 @@ def end_to_end(system: System, seconds: float) -> Values:
 
 def idle_latency(system: System, seconds: float) -> Values:
     """Latency of one job at a time in an idle system, from submit to result."""
-    with worker(system.worker_command(), "worker"):
-        warm_up(system)
+    with worker_pair(system):
         times = sorted(_times(system.submit_and_wait, seconds))
     return {"p50_ms": percentile(times, 0.5) * 1_000, "p99_ms": percentile(times, 0.99) * 1_000, "jobs": len(times)}
 
 
-def warm_up(system: System) -> None:
-    """Run some jobs one by one. A worker that starts may fail some: SAQ then sweeps jobs that are new to it."""
-    deadline = time.monotonic() + _PATIENCE_S
-    done = 0
-    while done < _WARM_CALLS:
-        try:
-            system.submit_and_wait()
-            done += 1
-        except Exception:  # systems have different errors
-            if time.monotonic() > deadline:
-                raise
+def _accepted(submit: Callable[[int], None], chunk: int, seconds: float) -> Values:
+    submit(chunk)
+    count, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        submit(chunk)
+        count += chunk
+    return {"rate": count / elapsed, "jobs": count}
 
 
 def _calibrate(system: System, seconds: float) -> float:
@@ -93,4 +87,9 @@ def _times(call: Callable[[], None], seconds: float) -> list[float]:
     return times
 
 
-MEASURES = {"bulk_enqueue": bulk_enqueue, "end_to_end": end_to_end, "idle_latency": idle_latency}
+MEASURES = {
+    "bulk_enqueue": bulk_enqueue,
+    "submit_one_by_one": submit_one_by_one,
+    "end_to_end": end_to_end,
+    "idle_latency": idle_latency,
+}

@@ -8,25 +8,28 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 
 from holdfast_lab.measure.drawing import INK, dress, encoded
-from holdfast_lab.peers.results import OWN, Figure, PeersResults, figure_of, figures
+from holdfast_lab.peers.results import Figure, PeersResults, figures
+from holdfast_lab.peers.stores import MODES, ONLY_SYNCED, SYNCED, UNSYNCED
 
 _PANELS = {
     "bulk": "Bulk enqueue\n× echo, more is better",
+    "one_by_one": "Submit one by one\n× echo, more is better",
     "end_to_end": "End to end\n× echo, more is better",
     "p50": "Idle latency, p50\nround trips, less is better",
 }
-_LABELS = {
-    "default": "Redis' defaults (RDB only)",
-    "always": "Redis with appendfsync always",
-    OWN: "Holdfast (every accepted job is synced)",
+_OURS = "#d1662f"
+_COLORS = {UNSYNCED: "#8fb0cc", SYNCED: "#2f5d8a", ONLY_SYNCED: "#2f5d8a"}
+_LEGEND = {
+    "Accepted jobs are not synced to disk": _COLORS[UNSYNCED],
+    "Every accepted job is synced": _COLORS[SYNCED],
+    "Holdfast (every accepted job is synced)": _OURS,
 }
-_COLORS = {"default": "#8fb0cc", "always": "#2f5d8a", OWN: "#d1662f"}
 
 
 def draw(results: PeersResults, file: Path) -> None:
     """Write dots with the spread over the rounds, a panel for each figure."""
     names = list(reversed(results.systems))
-    canvas = Canvas(figsize=(12, 1.6 + 0.55 * len(names)), layout="constrained")
+    canvas = Canvas(figsize=(15, 1.6 + 0.55 * len(names)), layout="constrained")
     panels: Any = canvas.subplots(1, len(_PANELS), sharey=True, squeeze=False)[0]
     for panel, (figure, title) in zip(panels, _PANELS.items(), strict=True):
         _fill(panel, results, names, figure)
@@ -41,17 +44,13 @@ def draw(results: PeersResults, file: Path) -> None:
 def _fill(panel: Any, results: PeersResults, names: list[str], figure: str) -> None:  # noqa: ANN401 - matplotlib's axes
     found = figures(results.trials)
     for place, name in enumerate(names):
-        for step, mode in enumerate(_modes(found, name, figure)):
-            value = figure_of(found, name, mode, figure)
-            if value:
-                offset = 0.0 if mode == OWN else 0.17 - 0.34 * step
-                _dot(panel, place + offset, value, _COLORS[mode])
+        values = [found[name, mode, figure] for mode in MODES if (name, mode, figure) in found]
+        for step, value in enumerate(values):
+            offset = 0.17 - 0.34 * step if len(values) > 1 else 0.0
+            color = _OURS if results.systems[name].is_ours else _COLORS[value.mode]
+            _dot(panel, place + offset, value, color)
     dress(panel)
     _scale(panel)
-
-
-def _modes(found: dict[tuple[str, str, str], Figure], name: str, figure: str) -> list[str]:
-    return [mode for mode in _LABELS if (name, mode, figure) in found]
 
 
 def _dot(panel: Any, place: float, value: Figure, color: str) -> None:  # noqa: ANN401
@@ -71,4 +70,4 @@ def _scale(panel: Any) -> None:  # noqa: ANN401
 
 
 def _legend() -> list[Any]:
-    return [Patch(color=_COLORS[mode], label=label) for mode, label in _LABELS.items()]
+    return [Patch(color=color, label=label) for label, color in _LEGEND.items()]

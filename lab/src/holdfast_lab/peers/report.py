@@ -11,7 +11,6 @@ from holdfast_lab.measure.numbers import ABSENT, cell, number, spanned
 from holdfast_lab.measure.tables import markdown as table
 from holdfast_lab.peers.results import (
     FIGURES,
-    OWN,
     RATES,
     TIMES,
     Figure,
@@ -21,15 +20,19 @@ from holdfast_lab.peers.results import (
     figures,
     ranked,
 )
+from holdfast_lab.peers.stores import SYNCED, UNSYNCED
 from holdfast_lab.peers.worker_kill import CAP_S, JOBS
 
 BEGIN = "<!-- bench-peers: begin -->"
 END = "<!-- bench-peers: end -->"
-MODES = {"default": "Redis' defaults", "always": "`appendfsync always`"}
+MODES = {UNSYNCED: "without sync", SYNCED: "synced"}
 RATE_WORDS = """### Throughput
 
 In multiples of the rate of the echo with 64 calls in flight; more is better. Median, with the spread over the rounds in
-brackets."""
+brackets.
+
+*Synced*: a job is on disk when its submit returns. *Without sync*: it need not be. A system that is measured only
+synced has the same figure in both columns. The last table says which system syncs."""
 TIME_WORDS = """### Latency
 
 In round trips of the same echo, one at a time; less is better."""
@@ -80,7 +83,7 @@ def about_rows(results: PeersResults) -> Rows:
     return [[one.title, one.version, one.durability, one.settings] for one in results.systems.values()]
 
 
-ABOUT_HEADER = ["system", "version", "durability", "settings: one worker process each"]
+ABOUT_HEADER = ["system", "version", "are acknowledged jobs synced to disk?", "settings: two worker processes each"]
 
 
 def leaders(results: PeersResults) -> list[str]:
@@ -89,7 +92,7 @@ def leaders(results: PeersResults) -> list[str]:
     for name, title in FIGURES.items():
         for mode, words in MODES.items():
             row = ranked(results, mode, name)
-            rivals = [one for one in row if _is_ours(one) != _is_ours(row[0])]
+            rivals = [one for one in row if _is_ours(results, one) != _is_ours(results, row[0])]
             if rivals:
                 lines.append(f"{title}, {words}: {_comparison(results, row[0], rivals[0])}.")
     return lines
@@ -153,8 +156,8 @@ def _kill_cells(trials: list[KillTrial]) -> list[str]:
     return [*(spanned([getattr(kill, name) for kill in kills]) for name in names), waited]
 
 
-def _is_ours(figure: Figure) -> bool:
-    return figure.mode == OWN
+def _is_ours(results: PeersResults, figure: Figure) -> bool:
+    return results.systems[figure.system].is_ours
 
 
 def _comparison(results: PeersResults, first: Figure, rival: Figure) -> str:

@@ -4,20 +4,22 @@ import statistics
 
 import msgspec
 
+from holdfast_lab.peers.stores import ONLY_SYNCED
 from holdfast_lab.peers.system import About
 from holdfast_lab.peers.worker_kill import KillOutcome
 
-#: The mode of a system that brings its own store.
-OWN = "own"
 FIGURES = {
     "bulk": "bulk enqueue",
+    "one_by_one": "submit one by one",
     "end_to_end": "end to end",
     "p50": "idle p50",
     "p99": "idle p99",
 }
 #: More is better for rates, less for times.
-RATES = ("bulk", "end_to_end")
+RATES = ("bulk", "one_by_one", "end_to_end")
 TIMES = ("p50", "p99")
+#: The measures that give a rate, and its name as a figure.
+_RATES = {"bulk_enqueue": "bulk", "submit_one_by_one": "one_by_one", "end_to_end": "end_to_end"}
 
 
 class PeersTrial(msgspec.Struct, frozen=True):
@@ -76,8 +78,7 @@ def ratios(trial: PeersTrial) -> dict[str, float]:
         return {}
     if trial.measure == "idle_latency":
         return {name: trial.values[f"{name}_ms"] / trial.echo_ms for name in TIMES}
-    name = "bulk" if trial.measure == "bulk_enqueue" else "end_to_end"
-    return {name: trial.values["rate"] / trial.echo_rate}
+    return {_RATES[trial.measure]: trial.values["rate"] / trial.echo_rate}
 
 
 def figures(trials: list[PeersTrial]) -> dict[tuple[str, str, str], Figure]:
@@ -90,8 +91,8 @@ def figures(trials: list[PeersTrial]) -> dict[tuple[str, str, str], Figure]:
 
 
 def figure_of(found: dict[tuple[str, str, str], Figure], system: str, mode: str, name: str) -> Figure | None:
-    """The system's figure in this mode, or its only one."""
-    return found.get((system, mode, name)) or found.get((system, OWN, name))
+    """The system's figure in this mode; a system that is measured only synced has the same figure in every mode."""
+    return found.get((system, mode, name)) or found.get((system, ONLY_SYNCED, name))
 
 
 def ranked(results: PeersResults, mode: str, name: str) -> list[Figure]:

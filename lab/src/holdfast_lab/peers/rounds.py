@@ -10,7 +10,8 @@ from holdfast_lab.measure.rounds import Say, orders
 from holdfast_lab.peers.measures import MEASURES
 from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial
 from holdfast_lab.peers.system import About
-from holdfast_lab.peers.trial import KILL, TrialOutput, modes_of
+from holdfast_lab.peers.systems import SYSTEMS
+from holdfast_lab.peers.trial import KILL, TrialOutput
 from holdfast_lab.peers.yardstick import CALLS, Yardstick, take
 
 _TRIAL_S = 400
@@ -33,7 +34,7 @@ def schedule(plan: PeersPlan) -> Iterator[tuple[int, str, str, str]]:
     for number, systems in orders(plan.systems, plan.rounds):
         for measure in MEASURES:
             for system in systems:
-                for mode in modes_of(system):
+                for mode in SYSTEMS[system].modes:
                     yield number, measure, system, mode
 
 
@@ -79,7 +80,7 @@ async def _kills(plan: PeersPlan, abouts: dict[str, About], say: Say) -> list[Ki
     async def one(system: str, number: int) -> KillTrial:
         async with room:
             try:
-                told = await _in_process(system, modes_of(system)[0], KILL, plan.seconds)
+                told = await _in_process(system, SYSTEMS[system].modes[0], KILL, plan.seconds)
             except ChildError as error:
                 say(f"kill {system} FAILED: {error}")
                 return KillTrial(system, number, error=str(error))

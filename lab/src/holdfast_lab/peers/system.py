@@ -12,10 +12,11 @@ class About(msgspec.Struct, frozen=True):
     version: str
     #: How it was run: pool, concurrency, prefetch, how results are stored and awaited.
     settings: str
-    #: Which accepted jobs survive a power failure.
+    #: Whether acknowledged jobs are synced to disk; begins with yes or no.
     durability: str
     #: What happens to the jobs of a killed worker with the system's defaults, by its documents.
     after_a_kill: str
+    is_ours: bool = False
 
 
 class System(Protocol):
@@ -30,11 +31,15 @@ class System(Protocol):
         ...
 
     def worker_command(self) -> list[str]:
-        """The system's own command for one worker process."""
+        """The system's own command for one worker process; called for each one."""
         ...
 
     def enqueue_many(self, count: int) -> None:
         """Submit no-op jobs with the system's own call for many; returns when all are accepted."""
+        ...
+
+    def submit_each(self, count: int) -> None:
+        """Submit no-op jobs as a lone caller does: each after the one before was accepted."""
         ...
 
     def enqueue_pauses(self, indexes: range, seconds: float) -> None:

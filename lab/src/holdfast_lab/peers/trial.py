@@ -13,8 +13,7 @@ import msgspec
 
 from holdfast_lab.peers import trial_environment
 from holdfast_lab.peers.measures import MEASURES
-from holdfast_lab.peers.redis_server import MODES, redis_server
-from holdfast_lab.peers.results import OWN
+from holdfast_lab.peers.stores import MODES, running
 from holdfast_lab.peers.system import About, System
 from holdfast_lab.peers.systems import SYSTEMS, load
 from holdfast_lab.peers.worker_kill import JOB_S, KillOutcome, kill_worker
@@ -31,18 +30,13 @@ class TrialOutput(msgspec.Struct, frozen=True):
     kill: KillOutcome | None = None
 
 
-def modes_of(name: str) -> list[str]:
-    """The modes in which a system is measured."""
-    return list(MODES) if SYSTEMS[name].is_on_redis else [OWN]
-
-
 @contextmanager
 def system_at(name: str, mode: str, folder: Path) -> Iterator[System]:
     """The system over an empty store in this folder."""
     with ExitStack() as stack:
         os.environ[trial_environment.FOLDER] = str(folder)
-        if mode != OWN:
-            os.environ[trial_environment.REDIS] = stack.enter_context(redis_server(folder, mode))
+        if store := SYSTEMS[name].store:
+            os.environ[trial_environment.STORE] = stack.enter_context(running(store, folder, mode))
         system = load(name)
         stack.callback(system.close)
         yield system
@@ -71,11 +65,11 @@ def main() -> int:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("system", choices=SYSTEMS)
-    parser.add_argument("mode", choices=[*MODES, OWN])
+    parser.add_argument("mode", choices=MODES)
     parser.add_argument("measure", choices=[*MEASURES, KILL])
     parser.add_argument("--seconds", type=float, default=5.0)
     arguments = parser.parse_args()
-    # TERM raises SystemExit, so that workers and Redis are ended.
+    # TERM raises SystemExit, so that workers and the store are ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     told = run(arguments.system, arguments.mode, arguments.measure, arguments.seconds)
     print(msgspec.json.encode(told).decode())

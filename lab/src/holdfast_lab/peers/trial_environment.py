@@ -3,14 +3,19 @@
 import os
 from pathlib import Path
 
-REDIS = "LAB_REDIS_URL"
+STORE = "LAB_STORE"
 FOLDER = "LAB_FOLDER"
 HOLDFAST = "LAB_HOLDFAST_URL"
 
 
+def store_address() -> str:
+    """Host and port of the trial's private store."""
+    return os.environ[STORE]
+
+
 def redis_url(database: int = 0) -> str:
     """A database of the trial's private Redis; messages and results have databases of their own."""
-    return f"{os.environ[REDIS]}/{database}"
+    return f"redis://{store_address()}/{database}"
 
 
 def folder() -> Path:

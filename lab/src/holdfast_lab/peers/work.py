@@ -1,12 +1,9 @@
 """The functions of the jobs, the same for every system."""
 
 import asyncio
-import os
 import time
 
-from holdfast_lab.peers import trial_environment
-
-RECORDS = "records"
+from holdfast_lab.peers.records import write_record
 
 
 def nothing() -> int:
@@ -16,25 +13,15 @@ def nothing() -> int:
 
 def pause(index: int, seconds: float) -> int:
     """Sleep, and record the start and the end."""
-    record("start", index)
+    write_record("start", index)
     time.sleep(seconds)
-    record("end", index)
+    write_record("end", index)
     return index
 
 
 async def pause_async(index: int, seconds: float) -> int:
     """Do the same as a coroutine, for systems that run those."""
-    record("start", index)
+    write_record("start", index)
     await asyncio.sleep(seconds)
-    record("end", index)
+    write_record("end", index)
     return index
-
-
-def record(what: str, index: int) -> None:
-    """Append one line: atomic among processes, and kept if the process is killed right after."""
-    line = f"{what} {index} {os.getsid(0)}\n".encode()
-    file = os.open(trial_environment.folder() / RECORDS, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        os.write(file, line)
-    finally:
-        os.close(file)

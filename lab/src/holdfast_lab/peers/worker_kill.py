@@ -2,31 +2,20 @@
 
 import time
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 
 from holdfast.errors import DeadlineExceededError
-from holdfast_lab.peers import trial_environment
-from holdfast_lab.peers.measures import warm_up
+from holdfast_lab.peers.records import Record, read_records
 from holdfast_lab.peers.system import System
-from holdfast_lab.peers.work import RECORDS
-from holdfast_lab.peers.worker_process import kill, worker
+from holdfast_lab.peers.worker_pair import worker_pair
+from holdfast_lab.peers.worker_process import kill
 
 JOBS = 50
 JOB_S = 1.0
 CAP_S = 60.0
 _READY_S = 60.0
 _POLL_S = 0.05
-_PROBES = 16
-
-
-class Record(msgspec.Struct, frozen=True):
-    """The start or the end of one run of a job."""
-
-    what: str
-    index: int
-    session: int
 
 
 class KillOutcome(msgspec.Struct, frozen=True):
@@ -47,10 +36,7 @@ class KillOutcome(msgspec.Struct, frozen=True):
 
 def kill_worker(system: System, jobs: int = JOBS, job_s: float = JOB_S, cap_s: float = CAP_S) -> KillOutcome:
     """Kill one of two workers during its first jobs, and wait at most `cap_s` until all jobs have finished."""
-    command = system.worker_command()
-    with worker(command, "victim") as victim, worker(command, "second"):
-        warm_up(system)
-        _wait_for_both(system)
+    with worker_pair(system) as (victim, _):
         system.enqueue_pauses(range(jobs), job_s)
         _wait_for_start(victim.pid)
         time.sleep(job_s / 2)
@@ -59,13 +45,6 @@ def kill_worker(system: System, jobs: int = JOBS, job_s: float = JOB_S, cap_s: f
         while (waited_s := time.monotonic() - killed) < cap_s and len(_ends(read_records())) < jobs:
             time.sleep(_POLL_S)
         return summary(read_records(), jobs, running, system.count_kept(), waited_s)
-
-
-def read_records(folder: Path | None = None) -> list[Record]:
-    """All records so far, in order."""
-    file = (folder or trial_environment.folder()) / RECORDS
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [Record(what, int(index), int(session)) for what, index, session in (line.split() for line in lines)]
 
 
 def summary(records: list[Record], jobs: int, running: int, kept: int, waited_s: float) -> KillOutcome:
@@ -90,22 +69,6 @@ def _ends(records: list[Record]) -> Counter[int]:
 def _running(records: list[Record], session: int) -> int:
     mine = [record for record in records if record.session == session and record.index >= 0]
     return sum(1 if record.what == "start" else -1 for record in mine)
-
-
-def _wait_for_both(system: System) -> None:
-    """Send short jobs, with negative indexes, until both workers have run some and none is left."""
-    deadline, sent = time.monotonic() + _READY_S, 0
-    while len({record.session for record in read_records()}) < 2:  # noqa: PLR2004
-        system.enqueue_pauses(range(-sent - _PROBES, -sent), 0.02)
-        sent += _PROBES
-        _wait_for_ends(sent, deadline)
-
-
-def _wait_for_ends(count: int, deadline: float) -> None:
-    while sum(record.what == "end" for record in read_records()) < count:
-        if time.monotonic() > deadline:
-            raise DeadlineExceededError(f"two workers did not both run jobs within {_READY_S:g} s")
-        time.sleep(_POLL_S)
 
 
 def _wait_for_start(session: int) -> None:

@@ -4,29 +4,38 @@ from importlib import import_module
 
 import msgspec
 
+from holdfast_lab.peers.stores import BEANSTALKD, NATS, ONLY_SYNCED, REDIS, PeerStore
 from holdfast_lab.peers.system import System
 
 _HERE = "holdfast_lab.peers.systems"
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """The adapter of a system, and whether it needs a Redis."""
+    """The adapter of a system, and the store that it needs; Holdfast brings its own."""
 
     module: str
     name: str
-    is_on_redis: bool = True
+    store: PeerStore | None = REDIS
+
+    @property
+    def modes(self) -> list[str]:
+        """The modes in which the system is measured."""
+        return list(self.store.modes) if self.store else [ONLY_SYNCED]
 
 
 SYSTEMS = {
-    "holdfast-directory": Entry("holdfast", "HoldfastDirectory", is_on_redis=False),
-    "holdfast-server": Entry("holdfast", "HoldfastServer", is_on_redis=False),
+    "holdfast-directory": Entry("holdfast", "HoldfastDirectory", None),
+    "holdfast-server": Entry("holdfast", "HoldfastServer", None),
     "celery": Entry("celery", "Celery"),
     "dramatiq": Entry("dramatiq", "Dramatiq"),
     "huey": Entry("huey", "Huey"),
+    "huey-tuned": Entry("huey", "HueyTuned"),
     "rq": Entry("rq", "Rq"),
     "rq-simple": Entry("rq", "RqSimple"),
     "saq": Entry("saq", "Saq"),
     "taskiq": Entry("taskiq", "Taskiq"),
+    "nats": Entry("nats", "NatsJetStream", NATS),
+    "beanstalkd": Entry("beanstalkd", "Beanstalkd", BEANSTALKD),
 }
 
 

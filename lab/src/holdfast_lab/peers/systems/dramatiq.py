@@ -6,7 +6,7 @@ from importlib.metadata import version
 from redis import Redis
 
 from holdfast_lab.peers import trial_environment
-from holdfast_lab.peers.redis_server import DURABILITY
+from holdfast_lab.peers.stores import REDIS
 from holdfast_lab.peers.system import About
 from holdfast_lab.peers.tasks import dramatiq_app
 
@@ -19,7 +19,7 @@ class Dramatiq:
         version=version("dramatiq"),
         settings="`dramatiq --processes 1 --threads 8`, prefetch 2 per thread (default), no call for many: a loop of "
         "`send`, results by the `Results` middleware, `get_result(block=True)`",
-        durability=DURABILITY,
+        durability=REDIS.durability,
         after_a_kill="acknowledged after they ran; requeued when the worker has sent no heartbeat for 60 s and a "
         "command runs maintenance (1 in 1,000)",
     )
@@ -33,6 +33,9 @@ class Dramatiq:
         return [sys.executable, "-m", "dramatiq", app, "--processes", "1", "--threads", "8"]
 
     def enqueue_many(self, count: int) -> None:
+        self.submit_each(count)
+
+    def submit_each(self, count: int) -> None:
         for _ in range(count):
             dramatiq_app.nothing.send()
 

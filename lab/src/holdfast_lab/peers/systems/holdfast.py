@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _APP = "holdfast_lab.peers.tasks.holdfast_app"
 _SETTINGS = "8 slots (default), threads, bulk by `submit_many`, `Job.result()`"
-_DURABILITY = "every job is synced to disk before its submit returns, always"
+_DURABILITY = "yes: every job is synced before its submit returns, always"
 _AFTER_A_KILL = "handed to another worker as soon as the connection of the killed one breaks"
 
 
@@ -27,6 +27,7 @@ class HoldfastDirectory:
         settings=f'`Holdfast("./jobs")`, the producer serves it; `holdfast worker -A`, {_SETTINGS}',
         durability=_DURABILITY,
         after_a_kill=_AFTER_A_KILL,
+        is_ours=True,
     )
 
     def __init__(self) -> None:
@@ -45,6 +46,10 @@ class HoldfastDirectory:
 
     def enqueue_many(self, count: int) -> None:
         self._jobs.nothing.submit_many([()] * count)
+
+    def submit_each(self, count: int) -> None:
+        for _ in range(count):
+            self._jobs.nothing.submit()
 
     def enqueue_pauses(self, indexes: range, seconds: float) -> None:
         self._jobs.pause.submit_many([(index, seconds) for index in indexes])
@@ -73,6 +78,7 @@ class HoldfastServer(HoldfastDirectory):
         settings=f"`holdfast server`; `holdfast worker -A`, {_SETTINGS}",
         durability=_DURABILITY,
         after_a_kill=_AFTER_A_KILL,
+        is_ours=True,
     )
 
     def _prepare(self) -> None:

@@ -8,7 +8,7 @@ from rq import Queue
 
 from holdfast.errors import DeadlineExceededError
 from holdfast_lab.peers import trial_environment, work
-from holdfast_lab.peers.redis_server import DURABILITY
+from holdfast_lab.peers.stores import REDIS
 from holdfast_lab.peers.system import About
 
 _SETTINGS = (
@@ -24,7 +24,7 @@ class Rq:
         title="RQ",
         version=version("rq"),
         settings=f"`rq worker` (a fork for each job), {_SETTINGS}",
-        durability=DURABILITY,
+        durability=REDIS.durability,
         after_a_kill="declared abandoned after 90 s, at the next maintenance (every 10 min), and moved to the failed "
         "registry; run again only if the job has a `Retry`",
     )
@@ -40,6 +40,10 @@ class Rq:
 
     def enqueue_many(self, count: int) -> None:
         self._queue.enqueue_many([Queue.prepare_data(work.nothing) for _ in range(count)])
+
+    def submit_each(self, count: int) -> None:
+        for _ in range(count):
+            self._queue.enqueue(work.nothing)
 
     def enqueue_pauses(self, indexes: range, seconds: float) -> None:
         self._queue.enqueue_many([Queue.prepare_data(work.pause, args=(index, seconds)) for index in indexes])

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from saq import Status
 
-from holdfast_lab.peers.redis_server import DURABILITY
+from holdfast_lab.peers.stores import REDIS
 from holdfast_lab.peers.system import About
 from holdfast_lab.peers.tasks import saq_app
 
@@ -21,7 +21,7 @@ class Saq:
         version=version("saq"),
         settings="`saq`, 10 at a time (default), coroutines, no prefetch, no call for many: `enqueue` 20 at a time "
         "(its own bound), `Queue.apply` polling every ms (default: 500) for a result",
-        durability=DURABILITY,
+        durability=REDIS.durability,
         after_a_kill="moved to a list of active jobs; swept every 60 s once past their timeout (10 s), and aborted "
         "rather than run again, since `retries` is 1",
     )
@@ -36,12 +36,20 @@ class Saq:
     def enqueue_many(self, count: int) -> None:
         self._runner.run(self._send([{} for _ in range(count)], "nothing"))
 
+    def submit_each(self, count: int) -> None:
+        self._runner.run(self._send_each(count))
+
     def enqueue_pauses(self, indexes: range, seconds: float) -> None:
         self._runner.run(self._send([{"index": index, "seconds": seconds} for index in indexes], "pause"))
 
     async def _send(self, arguments: list[dict[str, float]], function: str) -> None:
         await asyncio.gather(*(saq_app.queue.enqueue(function, **one) for one in arguments))
         self._sent += len(arguments)
+
+    async def _send_each(self, count: int) -> None:
+        for _ in range(count):
+            await saq_app.queue.enqueue("nothing")
+        self._sent += count
 
     def submit_and_wait(self) -> None:
         # Not `Job.refresh(until_complete)`: it never returns if the job ends just before it subscribes.

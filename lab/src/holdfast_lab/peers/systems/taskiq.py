@@ -9,7 +9,7 @@ from typing import Any
 from redis import Redis
 
 from holdfast_lab.peers import trial_environment
-from holdfast_lab.peers.redis_server import DURABILITY
+from holdfast_lab.peers.stores import REDIS
 from holdfast_lab.peers.system import About
 from holdfast_lab.peers.tasks import taskiq_app
 
@@ -25,7 +25,7 @@ class Taskiq:
         version=f"{version('taskiq')} (taskiq-redis {version('taskiq-redis')})",
         settings="`taskiq worker --workers 1`, 100 at a time (default), coroutines, `RedisStreamBroker` reading 100 at "
         f"once (default), no call for many: {_LANES} `kiq` at a time, `wait_result` polling every ms (default: 200)",
-        durability=DURABILITY,
+        durability=REDIS.durability,
         after_a_kill="acknowledged after the result is stored; claimed by another worker after 10 min (`idle_timeout`)",
     )
 
@@ -41,6 +41,9 @@ class Taskiq:
 
     def enqueue_many(self, count: int) -> None:
         self._runner.run(_in_lanes([taskiq_app.nothing.kiq() for _ in range(count)]))
+
+    def submit_each(self, count: int) -> None:
+        self._runner.run(_submit_each(count))
 
     def enqueue_pauses(self, indexes: range, seconds: float) -> None:
         self._runner.run(_in_lanes([taskiq_app.pause.kiq(index, seconds) for index in indexes]))
@@ -70,6 +73,11 @@ async def _in_lanes(calls: list[Coroutine[Any, Any, object]]) -> None:
             await call
 
     await asyncio.gather(*(lane(number) for number in range(_LANES)))
+
+
+async def _submit_each(count: int) -> None:
+    for _ in range(count):
+        await taskiq_app.nothing.kiq()
 
 
 async def _submit_and_wait() -> None:
