@@ -36,6 +36,10 @@ class Line:
     async def writable(self) -> None:
         await self._writable.wait()
 
+    @property
+    def is_writable(self) -> bool:
+        return self._writable.is_set()
+
     def block(self) -> None:
         self._writable.clear()
 
