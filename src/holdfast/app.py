@@ -18,10 +18,10 @@ from holdfast.sdk.declaration import Declaration, Decorator, alias_names, except
 from holdfast.sdk.function import FunctionInfo, JobFunction
 from holdfast.sdk.job import Job
 from holdfast.sdk.open_apps import OPEN
-from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed
-from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
-from holdfast.sdk.schedules import Calendar, ScheduleDecorator, ScheduleRules, SchedulingFaces
-from holdfast.sdk.submission import Item, Submitter
+from holdfast.sdk.options import CheckedOptions, JobOptions, OptionChanges, changed
+from holdfast.sdk.schedules import DeclaredSchedules, ScheduleDecorator, ScheduleRules, SchedulingMethods
+from holdfast.sdk.submission import SubmissionItem, Submitter
+from holdfast.sdk.sync_async import async_iterator, async_method, sync_iterator, sync_method
 from holdfast.sdk.url_schemes import default_url, opener, without_secrets
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ R = TypeVar("R")
 States = State | str | Collection[State | str]
 
 
-class Holdfast(SchedulingFaces):
+class Holdfast(SchedulingMethods):
     """An app: jobs in a directory, in memory or on a server. Nothing is opened before the first use.
 
     Every method `name` that calls the backend has an async version `aname` for any event loop. The sync methods block
@@ -66,7 +66,7 @@ class Holdfast(SchedulingFaces):
         self._functions: dict[str, FunctionInfo] = {}
         self._included: list[str] = []
         self._declared: dict[Callable[..., Any], JobFunction[Any, Any, Any]] = {}
-        self._calendar = Calendar()
+        self._calendar = DeclaredSchedules()
         OPEN.add(self._connection)
 
     def __repr__(self) -> str:
@@ -235,8 +235,8 @@ class Holdfast(SchedulingFaces):
                 yield Job(self._connection, view.id, self._codec_of(view.template.type), seen=view)
             cursor, is_more = found.cursor, bool(found.cursor)
 
-    get, aget = waiting(_get), awaiting(_get)
-    find, afind = iterating(_find), aiterating(_find)
+    get, aget = sync_method(_get), async_method(_get)
+    find, afind = sync_iterator(_find), async_iterator(_find)
 
     # -- administration
 
@@ -275,14 +275,14 @@ class Holdfast(SchedulingFaces):
         """Returns every worker that is connected or was until recently."""
         return await self._connection.call(lambda ports: ports.admin.workers())
 
-    capabilities, acapabilities = waiting(_capabilities), awaiting(_capabilities)
-    stats, astats = waiting(_stats), awaiting(_stats)
-    queues, aqueues = waiting(_queues), awaiting(_queues)
-    pause, apause = waiting(_pause), awaiting(_pause)
-    resume, aresume = waiting(_resume), awaiting(_resume)
-    drain, adrain = waiting(_drain), awaiting(_drain)
-    purge, apurge = waiting(_purge), awaiting(_purge)
-    workers, aworkers = waiting(_workers), awaiting(_workers)
+    capabilities, acapabilities = sync_method(_capabilities), async_method(_capabilities)
+    stats, astats = sync_method(_stats), async_method(_stats)
+    queues, aqueues = sync_method(_queues), async_method(_queues)
+    pause, apause = sync_method(_pause), async_method(_pause)
+    resume, aresume = sync_method(_resume), async_method(_resume)
+    drain, adrain = sync_method(_drain), async_method(_drain)
+    purge, apurge = sync_method(_purge), async_method(_purge)
+    workers, aworkers = sync_method(_workers), async_method(_workers)
 
     # -- work
 
@@ -302,7 +302,7 @@ class Holdfast(SchedulingFaces):
         """
         from holdfast.sdk.worker import AppWorker
         from holdfast.worker.config import WorkerConfig
-        from holdfast.worker.start_report import Reads, declared_by, report_start
+        from holdfast.worker.start_report import BackendReads, declared_by, report_start
         from holdfast.worker.worker_name import fresh_name
 
         if not 1 <= slots <= limits.SLOTS_MAX:
@@ -317,7 +317,7 @@ class Holdfast(SchedulingFaces):
             schedules=tuple(spec.name for spec in self.declared_schedules()),
         )
         declared = declared_by(self, repr(self), handlers.keys())
-        reads = Reads(self.aqueues, self.aworkers, self.aschedules)
+        reads = BackendReads(self.aqueues, self.aworkers, self.aschedules)
         report = partial(report_start, declared, reads)
         return AppWorker(self._connection, handlers, config, self.aset_schedules, report)
 
@@ -368,19 +368,19 @@ def _two_functions(known: FunctionInfo, info: FunctionInfo) -> InvalidArgumentEr
     return InvalidArgumentError(message, reason="JOB_NAME_TAKEN")
 
 
-def _item(type_name: str, arguments: object, options: OptionChanges) -> Item:
-    plan = Plan(type_name, changed(JobOptions(), options))
+def _item(type_name: str, arguments: object, options: OptionChanges) -> SubmissionItem:
+    plan = CheckedOptions(type_name, changed(JobOptions(), options))
     if arguments is None:
-        return Item(plan, b"")
+        return SubmissionItem(plan, b"")
     if isinstance(arguments, bytes | bytearray | memoryview):
-        return Item(plan, _checked_size(bytes(arguments)))
+        return SubmissionItem(plan, _checked_size(bytes(arguments)))
     if isinstance(arguments, str) or not isinstance(arguments, Mapping | Sequence):
         raise InvalidArgumentError(
             f"the arguments must be a dict, a list or bytes, got {type(arguments).__name__}; put a single argument into"
             " a list",
             reason="ARGUMENTS_INVALID",
         )
-    return Item(plan, encode(arguments))
+    return SubmissionItem(plan, encode(arguments))
 
 
 def _checked_size(payload: bytes) -> bytes:

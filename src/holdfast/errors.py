@@ -39,7 +39,7 @@ class ExitCode(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class ErrorMapping:
     """One row of the table."""
 
     grpc_status: int
@@ -49,20 +49,20 @@ class Mapped:
 
 
 # grpc_status is the number on the wire, so that this module needs no grpc.
-MAPPED: Mapping[Code, Mapped] = MappingProxyType(
+MAPPED: Mapping[Code, ErrorMapping] = MappingProxyType(
     {
-        Code.INVALID_ARGUMENT: Mapped(3, 400, ExitCode.USAGE, retryable=False),
-        Code.DEADLINE_EXCEEDED: Mapped(4, 504, ExitCode.UNREACHABLE, retryable=True),
-        Code.NOT_FOUND: Mapped(5, 404, ExitCode.REFUSED, retryable=False),
-        Code.PERMISSION_DENIED: Mapped(7, 403, ExitCode.REFUSED, retryable=False),
-        Code.RESOURCE_EXHAUSTED: Mapped(8, 429, ExitCode.REFUSED, retryable=True),
+        Code.INVALID_ARGUMENT: ErrorMapping(3, 400, ExitCode.USAGE, retryable=False),
+        Code.DEADLINE_EXCEEDED: ErrorMapping(4, 504, ExitCode.UNREACHABLE, retryable=True),
+        Code.NOT_FOUND: ErrorMapping(5, 404, ExitCode.REFUSED, retryable=False),
+        Code.PERMISSION_DENIED: ErrorMapping(7, 403, ExitCode.REFUSED, retryable=False),
+        Code.RESOURCE_EXHAUSTED: ErrorMapping(8, 429, ExitCode.REFUSED, retryable=True),
         # 422 rather than 412: the only public cause is a request id that is reused for another payload.
-        Code.FAILED_PRECONDITION: Mapped(9, 422, ExitCode.REFUSED, retryable=False),
-        Code.ABORTED: Mapped(10, 409, ExitCode.REFUSED, retryable=False),
-        Code.UNIMPLEMENTED: Mapped(12, 501, ExitCode.REFUSED, retryable=False),
-        Code.INTERNAL: Mapped(13, 500, ExitCode.REFUSED, retryable=False),
-        Code.UNAVAILABLE: Mapped(14, 503, ExitCode.UNREACHABLE, retryable=True),
-        Code.UNAUTHENTICATED: Mapped(16, 401, ExitCode.REFUSED, retryable=False),
+        Code.FAILED_PRECONDITION: ErrorMapping(9, 422, ExitCode.REFUSED, retryable=False),
+        Code.ABORTED: ErrorMapping(10, 409, ExitCode.REFUSED, retryable=False),
+        Code.UNIMPLEMENTED: ErrorMapping(12, 501, ExitCode.REFUSED, retryable=False),
+        Code.INTERNAL: ErrorMapping(13, 500, ExitCode.REFUSED, retryable=False),
+        Code.UNAVAILABLE: ErrorMapping(14, 503, ExitCode.UNREACHABLE, retryable=True),
+        Code.UNAUTHENTICATED: ErrorMapping(16, 401, ExitCode.REFUSED, retryable=False),
     }
 )
 

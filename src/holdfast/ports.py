@@ -84,7 +84,7 @@ class JobQuery(msgspec.Struct, frozen=True):
     oldest_first: bool = False
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchPage(msgspec.Struct, frozen=True):
     """Some matching jobs, and the cursor for the next call; an empty cursor means that there are no more.
 
     The list may be short or empty although more jobs match: a search stops after a number of jobs, so that other calls
@@ -142,7 +142,7 @@ class JobApi(Protocol):
         """Returns the payload of a job. `NotFoundError` if there is no such job."""
         ...
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Returns matching jobs by creation time. `InvalidArgumentError` for a cursor of another query."""
         ...
 

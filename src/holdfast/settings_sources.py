@@ -39,14 +39,14 @@ NO_SETTINGS = frozenset({"HOLDFAST_CLOCK_FILE", "HOLDFAST_TORTURE_RECORDS"})
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Loaded(msgspec.Struct, Generic[S], frozen=True):
+class LoadedSettings(msgspec.Struct, Generic[S], frozen=True):
     """The settings, and the origin of every value."""
 
     settings: S
     origins: dict[str, str]
 
 
-class Given(NamedTuple):
+class GivenValue(NamedTuple):
     """One value as the user wrote it."""
 
     name: str
@@ -58,7 +58,7 @@ class Given(NamedTuple):
 
 def load(
     kind: type[S], *, flags: Mapping[str, object | None], environment: Mapping[str, str], folder: Path | None
-) -> Loaded[S]:
+) -> LoadedSettings[S]:
     """Returns the settings of one kind for a command. Raises SettingsError with all problems.
 
     A flag that is None was not given. Without a folder no file is read.
@@ -76,11 +76,11 @@ def load(
 def of_program(data: str, values: Mapping[str, object]) -> Settings:
     """Returns the settings of a ledger that a program embeds. Raises SettingsError with all problems."""
     problems: list[str] = []
-    given = [Given("data", data, "URL", is_text=False), *_from_program(values, problems)]
+    given = [GivenValue("data", data, "URL", is_text=False), *_from_program(values, problems)]
     return _validated(Settings, given, problems).settings
 
 
-def _validated(kind: type[S], given: Iterable[Given], problems: list[str]) -> Loaded[S]:
+def _validated(kind: type[S], given: Iterable[GivenValue], problems: list[str]) -> LoadedSettings[S]:
     fields = fields_of(kind)
     values: dict[str, Any] = {}
     origins = dict.fromkeys(fields, "default")
@@ -93,33 +93,35 @@ def _validated(kind: type[S], given: Iterable[Given], problems: list[str]) -> Lo
         problems.extend(contradictions(settings) if isinstance(settings, Settings) else ())
     if problems:
         raise SettingsError(problems)
-    return Loaded(settings, origins)
+    return LoadedSettings(settings, origins)
 
 
-def _from_program(values: Mapping[str, object], problems: list[str]) -> Iterator[Given]:
+def _from_program(values: Mapping[str, object], problems: list[str]) -> Iterator[GivenValue]:
     known = sorted(FIELDS.keys() - {"data"} - OWN_SETTINGS)
     for name, value in values.items():
         if name in known:
-            yield Given(name, value, "argument settings", is_text=False)
+            yield GivenValue(name, value, "argument settings", is_text=False)
         else:
             problems.append(_unknown("setting", name, known))
 
 
-def _from_flags(flags: Mapping[str, object | None], fields: Fields) -> Iterator[Given]:
+def _from_flags(flags: Mapping[str, object | None], fields: Fields) -> Iterator[GivenValue]:
     for name, value in flags.items():
         assert name in fields, f"a flag for an unknown setting: {name}"
         if value is not None:
-            yield Given(name, value, f"flag --{name.replace('_', '-')}", is_text=True)
+            yield GivenValue(name, value, f"flag --{name.replace('_', '-')}", is_text=True)
 
 
-def _from_environment(environment: Mapping[str, str], problems: list[str]) -> Iterator[Given]:
+def _from_environment(environment: Mapping[str, str], problems: list[str]) -> Iterator[GivenValue]:
     known = {f"{ENVIRONMENT_PREFIX}{name.upper()}": name for name in sorted(KNOWN)}
     for variable, value in sorted(environment.items()):
         if variable in known:
-            yield Given(known[variable], value, f"environment {variable}", is_text=True)
+            yield GivenValue(known[variable], value, f"environment {variable}", is_text=True)
         elif variable == _TOKEN_FILE:
             if value:
-                yield Given("token", _secret_of(TOKEN, environment, problems), f"environment {variable}", is_text=True)
+                yield GivenValue(
+                    "token", _secret_of(TOKEN, environment, problems), f"environment {variable}", is_text=True
+                )
         elif variable.startswith(ENVIRONMENT_PREFIX) and variable not in NO_SETTINGS:
             problems.append(_unknown("environment variable", variable, [*known]))
 
@@ -150,7 +152,7 @@ def _secret_of(variable: str, environment: Mapping[str, str], problems: list[str
     return secret
 
 
-def _from_files(folder: Path, problems: list[str]) -> Iterator[Given]:
+def _from_files(folder: Path, problems: list[str]) -> Iterator[GivenValue]:
     own = _read_toml(folder / "holdfast.toml", problems)
     shared = _table(_table(_read_toml(folder / "pyproject.toml", problems), "tool"), "holdfast")
     if own and shared:
@@ -158,7 +160,7 @@ def _from_files(folder: Path, problems: list[str]) -> Iterator[Given]:
     name, table = ("holdfast.toml", own) if own else ("pyproject.toml", shared)
     for key, value in table.items():
         if key in KNOWN:
-            yield Given(key, value, f"file {name}", is_text=False)
+            yield GivenValue(key, value, f"file {name}", is_text=False)
         else:
             problems.append(_unknown(f"key in {name}", key, sorted(KNOWN)))
 
@@ -178,7 +180,7 @@ def _read_toml(path: Path, problems: list[str]) -> dict[str, Any]:
         return {}
 
 
-def _as_written(given: Given) -> str:
+def _as_written(given: GivenValue) -> str:
     """Returns the name of a setting as the user wrote it: a flag, a variable, or a key and its file."""
     kind, _, name = given.origin.partition(" ")
     return {"flag": name, "environment": name, "file": f"{given.name} in {name}"}.get(kind, given.name)
@@ -190,7 +192,7 @@ def _unknown(what: str, name: str, known: list[str]) -> str:
     return f"unknown {what}: {name}{hint}"
 
 
-def _convert(given: Given, fields: Fields, problems: list[str]) -> object:
+def _convert(given: GivenValue, fields: Fields, problems: list[str]) -> object:
     field = fields[given.name]
     value = given.value
     if isinstance(value, str) and choices(given.name, fields):

@@ -8,7 +8,7 @@ from holdfast.core.capabilities import LEDGER, Capabilities
 from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.settings import MEMORY, Settings
 from holdfast.testing.conformance.harness import Control, Need, Terms
-from holdfast.topologies.embedded.served_ledger import Serving
+from holdfast.topologies.embedded.served_ledger import ServedLedger
 
 #: Less than the gap that the coordinator takes for a pause of its process.
 _STEP_MS = 240
@@ -37,7 +37,7 @@ class LedgerHere:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._clock = MovableClock()
-        self._serving: Serving
+        self._serving: ServedLedger
         self._work: WorkApi
         self._settings: Settings
 
@@ -82,7 +82,7 @@ class LedgerHere:
         await self._open()
 
     async def _open(self) -> None:
-        self._serving = Serving(self._settings, self._clock)
+        self._serving = ServedLedger(self._settings, self._clock)
         if self._folder is None:
             self._serving.open_at_once()
         else:

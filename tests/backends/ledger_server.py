@@ -6,7 +6,7 @@ from pathlib import Path
 
 from holdfast.client.endpoints import Endpoint, TcpEndpoint, UnixEndpoint
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.wire_transport import LastingCarrier, WireCarrier
+from holdfast.client.wire_transport import ReconnectingTransport, WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.capabilities import LEDGER, Capabilities
 from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
@@ -123,9 +123,9 @@ class LedgerThere:
         if self._carried is Carried.GRPC:
             self._remote = GrpcJobs(GrpcCarrier(self._server.target))
         elif self._carried is Carried.SOCKET:
-            self._remote = RemoteJobs(await WireCarrier.connect(self._endpoint))
+            self._remote = RemoteJobs(await WireTransport.connect(self._endpoint))
         else:
-            self._remote = RemoteJobs(LastingCarrier(self._endpoint))
+            self._remote = RemoteJobs(ReconnectingTransport(self._endpoint))
 
     async def stop(self) -> None:
         await self._remote.close()

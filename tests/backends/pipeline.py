@@ -193,7 +193,7 @@ class Pipeline:
     async def _connect(self) -> None:
         self._store = await open_store(self._processes.url, pool_size=2, name="holdfast test", statement_ms=60_000)
         config = WorkConfig(coordinator=self._processes.coordinator, lease_ms=self._terms.lease_ms)
-        self._work = PipelineWork(self._store.runs, self._lines, config)
+        self._work = PipelineWork(self._store.leases, self._lines, config)
         self._remote = RemoteJobs(tcp_carrier(self._processes.gateway))
         if not self._processes.is_seen_working:
             await until_it_works(self._remote, self.work)

@@ -13,19 +13,19 @@ from holdfast.errors import InvalidArgumentError, NotFoundError, UnavailableErro
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.ledger import time_travel
-from holdfast.ledger.event_window import EventWindow, JournalPast, WindowConfig
+from holdfast.ledger.event_window import EventWindow, JournalHistory, WindowConfig
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_index import JobIndex
 from holdfast.ports import FeedPart, JobDraft
 from holdfast.settings import MEMORY, Settings
-from holdfast.topologies.embedded.served_ledger import Serving
+from holdfast.topologies.embedded.served_ledger import ServedLedger
 from tests.e2e.wait_until import eventually
 
 
 class Tiny:
     """A running ledger, and a feed of it with a very small window."""
 
-    def __init__(self, serving: Serving, feed: LedgerFeed, disk: OsDisk | None) -> None:
+    def __init__(self, serving: ServedLedger, feed: LedgerFeed, disk: OsDisk | None) -> None:
         self.serving = serving
         self.feed = feed
         self.disk = disk
@@ -50,7 +50,7 @@ class Tiny:
 async def opened(folder: Path | None, window: WindowConfig, **settings: int) -> Tiny:
     """Starts a ledger on disk or in memory, with a feed of the given window."""
     data = MEMORY if folder is None else str(folder)
-    serving = Serving(Settings(data=data, **settings))  # type: ignore[arg-type]
+    serving = ServedLedger(Settings(data=data, **settings))  # type: ignore[arg-type]
     if folder is None:
         serving.open_at_once()
     else:
@@ -59,7 +59,7 @@ async def opened(folder: Path | None, window: WindowConfig, **settings: int) -> 
     core = serving.core
     past = None
     if folder and isinstance(core.journal, FileJournal):
-        past = JournalPast(core.journal, OsDisk(folder), JobIndex(core.journal, OsDisk(folder)))
+        past = JournalHistory(core.journal, OsDisk(folder), JobIndex(core.journal, OsDisk(folder)))
     late = EventWindow(core.ledger.position, window)
     core.coordinator.observers.append(late)
     return Tiny(serving, LedgerFeed(late, past), OsDisk(folder) if folder else None)

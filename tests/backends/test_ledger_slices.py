@@ -12,25 +12,25 @@ from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.ledger.search import cursor_of, place_of
 from holdfast.ports import JobDraft, JobQuery
 from holdfast.settings import MEMORY, Settings
-from holdfast.topologies.embedded.served_ledger import Serving
+from holdfast.topologies.embedded.served_ledger import ServedLedger
 
 
 @pytest.fixture
-async def serving() -> AsyncIterator[Serving]:
+async def serving() -> AsyncIterator[ServedLedger]:
     """A ledger in memory."""
-    serving = Serving(Settings(data=MEMORY))
+    serving = ServedLedger(Settings(data=MEMORY))
     serving.open_at_once()
     yield serving
     await serving.close()
 
 
-async def fill(serving: Serving, batches: int, queue: str = "many") -> None:
+async def fill(serving: ServedLedger, batches: int, queue: str = "many") -> None:
     """Submits batches of jobs."""
     for _ in range(batches):
         await serving.ports.jobs.submit([Template("t", queue)], [JobDraft()] * limits.BATCH_JOBS_MAX)
 
 
-async def test_search_gives_up_for_now_and_goes_on(serving: Serving) -> None:
+async def test_search_gives_up_for_now_and_goes_on(serving: ServedLedger) -> None:
     """A long search returns an empty page with a cursor before its end, and the following pages find the job."""
     jobs = serving.ports.jobs
     extra = Extra(labels=(("needle", "yes"),))
@@ -44,7 +44,7 @@ async def test_search_gives_up_for_now_and_goes_on(serving: Serving) -> None:
     assert (found, parts > 1) == (needle, True)
 
 
-async def test_others_are_served_between_the_slices_of_a_search(serving: Serving) -> None:
+async def test_others_are_served_between_the_slices_of_a_search(serving: ServedLedger) -> None:
     """A submit that arrives during a long search is answered before the search ends."""
     jobs = serving.ports.jobs
     await fill(serving, 90)
@@ -55,7 +55,7 @@ async def test_others_are_served_between_the_slices_of_a_search(serving: Serving
     assert (await search).jobs == []
 
 
-async def test_others_are_served_between_the_slices_of_a_purge(serving: Serving) -> None:
+async def test_others_are_served_between_the_slices_of_a_purge(serving: ServedLedger) -> None:
     """A purge cancels all waiting jobs of its queue, and jobs submitted while it runs stay QUEUED."""
     jobs = serving.ports.jobs
     await fill(serving, 20)
@@ -112,7 +112,7 @@ def test_cursor_with_anything_added_is_refused() -> None:
             place_of(query, text)
 
 
-async def test_whoever_waits_is_told_that_the_ledger_stops(serving: Serving) -> None:
+async def test_whoever_waits_is_told_that_the_ledger_stops(serving: ServedLedger) -> None:
     """When the ledger closes, a wait for a job's end and a watch fail with UnavailableError, and so does a new wait."""
     jobs = serving.ports.jobs
     (job_id,) = (await jobs.submit([Template("t")], [JobDraft()])).job_ids

@@ -20,7 +20,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
 from holdfast.ports import Assignment
 from holdfast.worker.context import current
-from holdfast.worker.executors.frames import Over, framed
+from holdfast.worker.executors.frames import OutcomeMessage, framed
 from holdfast.worker.handlers import Handler, Mode
 
 HOUR_S = 3_600.0
@@ -79,7 +79,7 @@ def scribble(_: Assignment) -> bytes:
 def make_up(assignment: Assignment) -> bytes:
     """Sends the worker an outcome with an invalid runtime."""
     row = ReportRow(assignment.job_id, assignment.token, DONE, runtime_ms=1 << 60)
-    os.write(int(sys.argv[1]), framed(Over(row, 0)))
+    os.write(int(sys.argv[1]), framed(OutcomeMessage(row, 0)))
     time.sleep(HOUR_S)
     return b""
 

@@ -11,8 +11,8 @@ from typing import Self
 import pytest
 
 from holdfast import Holdfast, Job, ResultTimeoutError, State
-from holdfast.client.link import Near
-from holdfast.client.near_server import NearServer
+from holdfast.client.blocking_client import BlockingClient
+from holdfast.client.link import BlockingCalls
 from holdfast.errors import HoldfastError
 from tests.e2e.fleet import Fleet, Program
 from tests.e2e.wait_until import eventually
@@ -29,8 +29,8 @@ def data(fleet: Fleet) -> Path:
     return fleet.folder / "jobs"
 
 
-def near_of(app: Holdfast) -> Near | None:
-    return app._connection.near()
+def near_of(app: Holdfast) -> BlockingCalls | None:
+    return app._connection.blocking_calls()
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def app(request: pytest.FixtureRequest, served: Program, data: Path) -> Iterator
 
 def connections_of(app: Holdfast) -> int:
     """Returns the number of connections that threads of the app have open."""
-    near = near_of(app)
-    assert isinstance(near, NearServer)
-    return len([carrier for carrier in near._all if carrier.is_open])
+    blocking_calls = near_of(app)
+    assert isinstance(blocking_calls, BlockingClient)
+    return len([carrier for carrier in blocking_calls._all if carrier.is_open])
 
 
 def on_a_thread(call: Callable[[], object]) -> list[object]:
@@ -141,9 +141,9 @@ def test_each_thread_has_one_connection_and_closes_it(app: Holdfast) -> None:
 def test_closed_app_has_no_connections(app: Holdfast) -> None:
     """An app that is closed has closed the connections of all threads."""
     app.submit("echo", {})
-    near = near_of(app)
-    assert isinstance(near, NearServer)
-    open_then = list(near._all)
+    blocking_calls = near_of(app)
+    assert isinstance(blocking_calls, BlockingClient)
+    open_then = list(blocking_calls._all)
     assert open_then
     app.close()
     assert not [carrier for carrier in open_then if carrier.is_open]
@@ -159,7 +159,7 @@ def test_answer_that_got_lost_is_asked_for_again(served: Program, data: Path) ->
         served.kill()
         waiting.join()
         assert len(list(app.find(type="later"))) == 1
-        assert not isinstance(near_of(app), NearServer)
+        assert not isinstance(near_of(app), BlockingClient)
 
 
 class LosingRelay:
@@ -187,8 +187,8 @@ class LosingRelay:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                near, far = self._listener.accept()[0], socket.create_connection(self._target)
-                for source, sink in ((near, far), (far, near)):
+                blocking_calls, far = self._listener.accept()[0], socket.create_connection(self._target)
+                for source, sink in ((blocking_calls, far), (far, blocking_calls)):
                     threading.Thread(target=self._forward, args=(source, sink, source is far), daemon=True).start()
 
     def _forward(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:  # noqa: FBT001 - of a thread
@@ -233,12 +233,12 @@ def test_socket_of_another_server_is_not_taken(fleet: Fleet, data: Path) -> None
 def test_handler_of_a_signal_may_ask_while_its_thread_waits(app: Holdfast) -> None:
     """A signal handler that submits while its thread waits uses a second connection, and both calls are answered."""
     job = app.submit("echo", {"n": 1})
-    near = near_of(app)
-    assert isinstance(near, NearServer)
+    blocking_calls = near_of(app)
+    assert isinstance(blocking_calls, BlockingClient)
     open_then: list[int] = []
 
     def on_alarm(*_: object) -> None:
-        if "carrier" in near._own.__dict__:  # the thread does not wait on it yet
+        if "carrier" in blocking_calls._own.__dict__:  # the thread does not wait on it yet
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             return
         app.submit("echo", {"n": 2})

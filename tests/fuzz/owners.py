@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast.topologies.microservices.services.owner_journal import Machine, join, split
+from holdfast.topologies.microservices.services.owner_journal import StateMachine, join, split
 from tests.fuzz.depth import deepened
 from tests.fuzz.parts import packed, unpacked
 
 _IMAGE, _FRAME = b"\0", b"\1"
 
 
-def owner_seeds(written: list[bytes], machine: Machine) -> list[bytes]:
+def owner_seeds(written: list[bytes], machine: StateMachine) -> list[bytes]:
     """Images and frames of this machine."""
     return [
         _IMAGE + packed(machine.image()),
@@ -22,7 +22,7 @@ def owner_seeds(written: list[bytes], machine: Machine) -> list[bytes]:
     ]
 
 
-def fuzz_owner(make: Callable[[], Machine], data: bytes) -> None:
+def fuzz_owner(make: Callable[[], StateMachine], data: bytes) -> None:
     """Checks that decoded data can be encoded and decoded again; data that cannot be decoded raises a MsgspecError."""
     machine = make()
     try:

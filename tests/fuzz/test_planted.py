@@ -19,7 +19,7 @@ from holdfast.sdk import codec
 from holdfast.server.auth import permissions, tokens
 from holdfast.server.grpc import public_service
 from holdfast.server.http import request, strict_json
-from holdfast.server.http.request_parser import Arrivals
+from holdfast.server.http.request_parser import RequestParser
 from holdfast.server.wire import connection
 from holdfast.server.wire.conversation import Conversation
 from holdfast.topologies import backup_archive
@@ -61,7 +61,7 @@ def _unchecked(job_id: str) -> str:
     return job_id
 
 
-def _last_part_only(arrivals: Arrivals, url: bytes) -> None:
+def _last_part_only(arrivals: RequestParser, url: bytes) -> None:
     arrivals._url = url
 
 
@@ -118,7 +118,7 @@ PLANTED: dict[str, tuple[str, object, str, object]] = {
     "a refusal that is a bug": ("grpc", public_service, "checked_id", _unchecked),
     "a history that is no text": ("history", files, "_UNREADABLE", msgspec.MsgspecError),
     "a body that does not fit": ("http_json", request, "converted", msgspec.convert),
-    "a URL in two pieces": ("http_stream", Arrivals, "on_url", _last_part_only),
+    "a URL in two pieces": ("http_stream", RequestParser, "on_url", _last_part_only),
     "an image without its jobs": ("image", image, "_batches", lambda _: iter(())),
     "damage is not refused": ("journal", recovery, "refuse_damage", lambda _: None),
     "sealed segments are not read": ("journal", survey, "_verify_sealed", lambda *_: None),

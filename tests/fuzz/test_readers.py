@@ -9,10 +9,10 @@ import pytest
 
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError
 from holdfast.ledger.node_identity import IDENTITY_NAME, identity_of
-from holdfast.process.kept_process import ready_line
+from holdfast.process.supervised_process import ready_line
 from holdfast.sdk.options import JobOptions, changed
 from holdfast.server.auth.permissions import Scope
-from holdfast.server.http.request import Asked, Head
+from holdfast.server.http.request import AdmittedRequest, Head
 from holdfast.server.http.routing import Handler, Route
 from holdfast.topologies.microservices.services.environment import ROLES, read
 from holdfast.topologies.pipeline.roles.role_health import RoleHealth
@@ -42,7 +42,7 @@ async def test_role_refuses_a_body_that_is_no_text() -> None:
     """A role refuses a body with invalid UTF-8 as INVALID_ARGUMENT."""
     handler = cast("Handler", None)
     route = Route(method="POST", path="/x", scope=Scope.SUBMIT, handler=handler, summary="", body=Body)
-    asked = Asked(Head("POST", "/x", [(b"content-type", MSGPACK_TYPE)], ""), route, {})
+    asked = AdmittedRequest(Head("POST", "/x", [(b"content-type", MSGPACK_TYPE)], ""), route, {})
     asked.body = NONSENSE
     with pytest.raises(InvalidArgumentError, match="MessagePack of the route's type"):
         await RoleApplication([], RoleHealth("queue"), "127.0.0.1").read(asked)

@@ -10,8 +10,8 @@ from typing import Self
 from google.protobuf.message import Message
 
 from holdfast import limits
-from holdfast.client.retry_policy import Retrying
-from holdfast.client.submit_batcher import Joiner
+from holdfast.client.retry_policy import RetryPolicy
+from holdfast.client.submit_batcher import SubmitBatcher
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
@@ -21,13 +21,13 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.ports import (
     Explanation,
     FeedPart,
-    Found,
     JobDraft,
     JobQuery,
     JobView,
     Page,
     QueueView,
     ResultView,
+    SearchPage,
     Stats,
     WorkerView,
 )
@@ -50,11 +50,11 @@ _WALK_S = 60.0
 class RemoteJobs:
     """All operations of one server. Use it as a context manager, or close it."""
 
-    def __init__(self, carrier: Carrier, retrying: Retrying | None = None, *, joins: bool = False) -> None:
+    def __init__(self, carrier: Carrier, retry_policy: RetryPolicy | None = None, *, joins: bool = False) -> None:
         """`joins`: batch single jobs that have ids and are submitted while other submits are in flight."""
         self._carrier = carrier
-        self._retrying = retrying or Retrying()
-        self._joiner = Joiner(self._submit) if joins else None
+        self._retrying = retry_policy or RetryPolicy()
+        self._joiner = SubmitBatcher(self._submit) if joins else None
         self.schedules = RemoteSchedules(carrier, self._retrying)
 
     async def __aenter__(self) -> Self:
@@ -141,14 +141,14 @@ class RemoteJobs:
         job = await self._call("JobService/AwaitJob", made(pb.AwaitJobRequest, job_id=job_id), pb.Job, None)
         return views.job_view(job), views.result_view(job)
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Returns matching jobs, and the cursor of the next page."""
         if size < 1:
             message = f"the page size must be at least 1, got {size}"
             raise InvalidArgumentError(message, reason="PAGE_SIZE_INVALID")
         request = views.query_message(query, cursor, size)
         reply = await self._call("JobService/FindJobs", request, pb.FindJobsResponse, _LIST_S)
-        return Found([views.job_view(job) for job in reply.jobs], reply.next_cursor)
+        return SearchPage([views.job_view(job) for job in reply.jobs], reply.next_cursor)
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
         """Submits a finished job again and returns the new id; the call is retried only with a request id."""

@@ -3,7 +3,7 @@
 from google.protobuf.message import Message
 
 from holdfast import limits
-from holdfast.client.retry_policy import Retrying
+from holdfast.client.retry_policy import RetryPolicy
 from holdfast.ports import ScheduleSpec, ScheduleView
 from holdfast.proto import holdfast_pb2 as pb
 from tests.grpc_v1.transport import Carrier, Response
@@ -16,9 +16,9 @@ _LOOK_S = limits.DEADLINE_MS_LIST / 1_000
 class RemoteSchedules:
     """The schedules of one server."""
 
-    def __init__(self, carrier: Carrier, retrying: Retrying) -> None:
+    def __init__(self, carrier: Carrier, retry_policy: RetryPolicy) -> None:
         self._carrier = carrier
-        self._retrying = retrying
+        self._retrying = retry_policy
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
         """Creates or replaces a schedule."""

@@ -272,20 +272,22 @@ async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterato
         owners = {
             "job": served(
                 book,
-                lambda keeper, to: rpc.add_JobInternalServiceServicer_to_server(JobService(keeper, book), to),
+                lambda state_owner, to: rpc.add_JobInternalServiceServicer_to_server(JobService(state_owner, book), to),
                 None,
                 clock=clock,
             ),
             "queue": served(
                 waiting,
-                lambda keeper, to: rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, waiting), to),
+                lambda state_owner, to: rpc.add_QueueInternalServiceServicer_to_server(
+                    QueueService(state_owner, waiting), to
+                ),
                 None,
                 clock=clock,
             ),
             "result": served(
                 ends,
-                lambda keeper, to: rpc.add_ResultInternalServiceServicer_to_server(
-                    ResultService(keeper, ends, output_bytes_max=output_bytes_max), to
+                lambda state_owner, to: rpc.add_ResultInternalServiceServicer_to_server(
+                    ResultService(state_owner, ends, output_bytes_max=output_bytes_max), to
                 ),
                 None,
                 clock=clock,

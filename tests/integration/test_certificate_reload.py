@@ -50,7 +50,7 @@ def files(tmp_path: Path) -> Files:
 
 def look(server: LedgerServer) -> None:
     """Reloads the certificate files now instead of within a second."""
-    certificates = server.face.protection.certificates
+    certificates = server.public_server.protection.certificates
     assert certificates is not None
     certificates.look()
 
@@ -120,7 +120,7 @@ async def test_server_notices_the_change_by_itself(start: Start, files: Files) -
 async def test_unusable_files_leave_the_old_certificate(start: Start, files: Files, damage: str) -> None:
     """Unusable certificate files are logged and counted, the old certificate stays, and later valid files are used."""
     server = await start(tls_cert=files.cert, tls_key=files.key, no_http=False, http_port=0)
-    certificates = server.face.protection.certificates
+    certificates = server.public_server.protection.certificates
     assert certificates is not None
     files.damage(damage)
     with capture_logs() as logs:

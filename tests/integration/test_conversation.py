@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.client.blocking_transport import BlockingCarrier
+from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.endpoints import TcpEndpoint, UnixEndpoint
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.wire_transport import WireCarrier, tcp_carrier
+from holdfast.client.wire_transport import WireTransport, tcp_carrier
 from holdfast.client.wire_work import WireWork
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.lifecycle import State
@@ -328,12 +328,12 @@ async def test_stopping_server_answers_those_who_wait(start: Start, kind: str) -
 async def test_lost_connection_fails_calls_under_way_and_later_ones(start: Start, kind: str) -> None:
     """When the connection drops, a waiting call gets CONNECTION_LOST and a later one UNREACHABLE."""
     server = await start()
-    carrier = await WireCarrier.connect(endpoint_of(server, kind))
+    carrier = await WireTransport.connect(endpoint_of(server, kind))
     calls = WireCalls(carrier)
     job_id = await one(calls.remote)
     waiting = asyncio.create_task(calls.settled(job_id, None))
     await one(calls.remote)
-    for service in (server._socket._service, server.face._wire):
+    for service in (server._socket._service, server.public_server._wire):
         for connection in list(service._connections):
             connection.drop()
     with pytest.raises(UnavailableError) as lost:
@@ -360,7 +360,7 @@ async def test_conversation_is_opened_anew_after_a_restart(start: Start, kind: s
 async def test_client_with_the_address_of_grpc_finds_the_wire(start: Start) -> None:
     """The gRPC port of a server names its port of the wire, and calls, streams and workers connect there."""
     server = await start()
-    async with RemoteJobs(await WireCarrier.connect(TcpEndpoint(server.address))) as remote:
+    async with RemoteJobs(await WireTransport.connect(TcpEndpoint(server.address))) as remote:
         assert (await remote.stats()).epoch == 1
     async with RemoteJobs(tcp_carrier(server.address)) as remote:
         feed = remote.feed(0)
@@ -372,7 +372,7 @@ async def test_client_with_the_address_of_grpc_finds_the_wire(start: Start) -> N
     session = await WireWork(TcpEndpoint(server.address)).open(Introduction("w", frozenset({"brew"})))
     assert (await session.next()).lease_ms == server._settings.lease_ms
     await session.close()
-    blocking = await asyncio.to_thread(BlockingCarrier.connect, TcpEndpoint(server.address))
+    blocking = await asyncio.to_thread(BlockingTransport.connect, TcpEndpoint(server.address))
     assert (await asyncio.to_thread(blocking.call, STATS, NOTHING, None)).epoch == 1
     blocking.drop()
 
@@ -392,7 +392,7 @@ async def test_capability_that_a_backend_lacks_is_named(start: Start) -> None:
     poor = SocketServer(backend, LeaseTerms(0, 0))
     path = socket_of(server).with_name("poor.sock")
     await poor.start(path)
-    async with RemoteJobs(await WireCarrier.connect(UnixEndpoint(path))) as remote:
+    async with RemoteJobs(await WireTransport.connect(UnixEndpoint(path))) as remote:
         with pytest.raises(UnimplementedError, match="the poor backend has no administration"):
             await remote.stats()
         with pytest.raises(UnimplementedError, match="the poor backend has no feed"):

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from holdfast import __version__, limits
 from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.model import Template
 from holdfast.errors import Code, FailedPreconditionError, ResourceExhaustedError, UnavailableError
@@ -116,7 +116,7 @@ def call(number: int, method: str, *arguments: object) -> bytes:
 
 def connections(server: LedgerServer) -> list[WireConnection]:
     """The connections over the socket and over TCP whose callers were admitted."""
-    return [*server._socket._service._connections, *server.face._wire._connections]
+    return [*server._socket._service._connections, *server.public_server._wire._connections]
 
 
 OPENED = framed(encode(Opened(VERSION, program=__version__)))
@@ -150,7 +150,7 @@ BAD_MESSAGES = {
 @pytest.mark.parametrize("data", {**BAD_OPENINGS, **BAD_MESSAGES}.values(), ids=[*BAD_OPENINGS, *BAD_MESSAGES])
 async def test_what_cannot_be_read_ends_that_connection_only(server: LedgerServer, raw: Raw, data: bytes) -> None:
     """The server drops a connection with malformed data, logs it, and continues to serve other connections."""
-    async with RemoteJobs(await WireCarrier.connect(UnixEndpoint(socket_of(server)))) as other:
+    async with RemoteJobs(await WireTransport.connect(UnixEndpoint(socket_of(server)))) as other:
         with capture_logs() as lines:
             await raw.say(data)
             answer = await raw.rest()
@@ -326,7 +326,7 @@ async def test_too_many_calls_under_way_are_refused(
 ) -> None:
     """A call above the limit of concurrent calls is RESOURCE_EXHAUSTED, and the calls under way continue."""
     monkeypatch.setattr(conversation, "CALLS_MAX", 2)
-    remote = RemoteJobs(await WireCarrier.connect(endpoint_of(server, kind)))
+    remote = RemoteJobs(await WireTransport.connect(endpoint_of(server, kind)))
     job_id = (await server.jobs.submit([Template("brew")], [JobDraft()])).job_ids[0]
     waiting = [asyncio.create_task(remote.settled(job_id)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -341,7 +341,7 @@ async def test_too_many_calls_under_way_are_refused(
 @pytest.mark.parametrize("kind", KINDS)
 async def test_too_many_connections_are_refused(server: LedgerServer, kind: str) -> None:
     """A connection above the limit is refused as RESOURCE_EXHAUSTED, and accepted once another one has ended."""
-    for service in (server._socket._service, server.face._wire):
+    for service in (server._socket._service, server.public_server._wire):
         service._connections_max = 1
     first = await raw_to(server, kind)
     await first.say(opening())
@@ -426,10 +426,10 @@ async def test_socket_of_a_dead_server_is_replaced(start: Start) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(os.fspath(socket_of(first)))
     with pytest.raises(UnavailableError) as caught:
-        await WireCarrier.connect(UnixEndpoint(socket_of(first)))
+        await WireTransport.connect(UnixEndpoint(socket_of(first)))
     assert caught.value.reason == "UNREACHABLE"
     second = await start()
-    async with RemoteJobs(await WireCarrier.connect(UnixEndpoint(socket_of(second)))) as remote:
+    async with RemoteJobs(await WireTransport.connect(UnixEndpoint(socket_of(second)))) as remote:
         assert (await remote.stats()).epoch == 2
 
 
@@ -449,7 +449,7 @@ async def test_path_longer_than_a_socket_may_have_works(start: Start, tmp_path: 
     server = await start(data=str(folder))
     path = folder / SOCKET_NAME
     assert len(os.fsencode(path)) > 300
-    async with RemoteJobs(await WireCarrier.connect(UnixEndpoint(path))) as remote:
+    async with RemoteJobs(await WireTransport.connect(UnixEndpoint(path))) as remote:
         assert (await remote.stats()).epoch == 1
     session = await WireWork(UnixEndpoint(path)).open(Introduction("w", frozenset({"brew"})))
     assert (await session.next()).lease_ms == server._settings.lease_ms
@@ -461,7 +461,7 @@ async def test_nobody_there_is_unreachable(tmp_path: Path, name: str) -> None:
     """A connection attempt without a server is UNAVAILABLE, with the directory in the message."""
     path = tmp_path / name
     for connect in (
-        lambda: WireCarrier.connect(UnixEndpoint(path)),
+        lambda: WireTransport.connect(UnixEndpoint(path)),
         lambda: WireWork(UnixEndpoint(path)).open(Introduction("w", frozenset())),
     ):
         with pytest.raises(UnavailableError, match=f"no server is running for '{path.parent}'") as caught:

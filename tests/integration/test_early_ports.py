@@ -11,7 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from holdfast.client.retry_policy import Once
+from holdfast.client.retry_policy import NoRetryPolicy
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
 from holdfast.journal.errors import DirectoryLockedError, JournalDamagedError
@@ -92,7 +92,7 @@ async def test_health_is_not_serving_and_calls_are_unavailable(tmp_path: Path, k
         channel = grpc.aio.insecure_channel(server.address)
         answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
         assert answer.status == NOT_SERVING
-        early = lasting_remote(server, kind, retrying=Once())
+        early = lasting_remote(server, kind, retry_policy=NoRetryPolicy())
         with pytest.raises(UnavailableError, match="reading the snapshot") as caught:
             await early.submit([Template("x")], [JobDraft()])
         await early.close()
@@ -191,5 +191,5 @@ async def test_start_can_be_given_up(tmp_path: Path) -> None:
     assert not server.addresses
     again = server_on(data)
     await again.start()
-    assert len(again.coordinator.ledger.book.jobs) == 3
+    assert len(again.coordinator.ledger.state.jobs) == 3
     await again.stop()

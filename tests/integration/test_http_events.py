@@ -12,7 +12,7 @@ import pytest
 from holdfast.core.model import Template
 from holdfast.errors import UnauthenticatedError
 from holdfast.ports import JobDraft
-from holdfast.server.auth.permissions import Caller, Ended, OpenGuard, Right, Scope, Visit
+from holdfast.server.auth.permissions import Caller, CallerSession, Ended, OpenGuard, Right, Scope
 from holdfast.server.http import event_stream
 from holdfast.server.http.application import Application
 from holdfast.server.http.events import Told
@@ -240,7 +240,7 @@ class Visitors(OpenGuard):
         self.staying: list[Ended] = []
         self.left = 0
 
-    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
+    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> CallerSession:
         self.staying.append(ended)
         return Staying(self)
 

@@ -179,7 +179,7 @@ def _json(value: object) -> bytes:
 
 
 def _connections(running: LedgerServer) -> list[object]:
-    http = running.face._http
+    http = running.public_server._http
     assert http is not None
     return list(http._shared.connections)
 

@@ -12,7 +12,7 @@ from holdfast.ledger.snapshot_process import index_command
 from holdfast.ports import JobDraft
 from holdfast.process.helper_process import HelperProcess
 from holdfast.settings import Settings
-from holdfast.topologies.embedded.served_ledger import Serving
+from holdfast.topologies.embedded.served_ledger import ServedLedger
 from tests.e2e.wait_until import eventually
 
 SEGMENT_BYTES = 1 << 20
@@ -22,18 +22,18 @@ def _settings(data: Path) -> Settings:
     return Settings(data=str(data), segment_bytes=SEGMENT_BYTES)
 
 
-async def _submit(serving: Serving, count: int) -> list[str]:
+async def _submit(serving: ServedLedger, count: int) -> list[str]:
     draft = JobDraft(payload=bytes(200_000))
     return [(await serving.ports.jobs.submit([Template("t")], [draft])).job_ids[0] for _ in range(count)]
 
 
-async def _history(serving: Serving, job_id: str) -> list[Entry]:
+async def _history(serving: ServedLedger, job_id: str) -> list[Entry]:
     return await serving.core.feed.history(job_id)
 
 
 async def test_sealed_segments_get_indexes_beside_a_server_that_serves(tmp_path: Path) -> None:
     """Histories are complete before and after segments are indexed, and after a restart without the indexes."""
-    serving = Serving(_settings(tmp_path / "data"))
+    serving = ServedLedger(_settings(tmp_path / "data"))
     await serving.open()
     ids = await _submit(serving, 30)
     first = await _history(serving, ids[0])
@@ -46,7 +46,7 @@ async def test_sealed_segments_get_indexes_beside_a_server_that_serves(tmp_path:
     for name in disk.names():
         if name.endswith(".idx"):
             disk.remove(name)
-    again = Serving(_settings(tmp_path / "data"))
+    again = ServedLedger(_settings(tmp_path / "data"))
     await again.open()
     assert await _history(again, ids[0]) == first
     await again.close()
@@ -54,7 +54,7 @@ async def test_sealed_segments_get_indexes_beside_a_server_that_serves(tmp_path:
 
 async def test_process_indexes_every_sealed_segment(tmp_path: Path) -> None:
     """The index process indexes every sealed segment, and succeeds if none is missing."""
-    serving = Serving(_settings(tmp_path))
+    serving = ServedLedger(_settings(tmp_path))
     await serving.open()
     await _submit(serving, 12)
     sealed = [info.name for info in serving.core.journal.segments() if info.is_sealed]

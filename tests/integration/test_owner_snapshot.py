@@ -12,19 +12,19 @@ from holdfast.core.commands import Refusal
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.descriptors import DescriptorReserve
 from holdfast.process.helper_process import HelperProcess
-from holdfast.topologies.microservices.services.owner import SNAPSHOTS, Keeper, OwnerDecision
+from holdfast.topologies.microservices.services.owner import SNAPSHOTS, OwnerDecision, StateOwner
 from holdfast.topologies.microservices.snapshot_process import snapshot_command
-from holdfast.topologies.microservices.state.record_events import Decided
+from holdfast.topologies.microservices.state.record_events import RecordDecision
 from holdfast.topologies.microservices.state.records import Records
 
 
-def opened(directory: Path, machine: Records) -> Keeper:
+def opened(directory: Path, machine: Records) -> StateOwner:
     """Opens a keeper whose snapshots another process makes."""
 
     def never(error: BaseException) -> None:
         raise error
 
-    return Keeper.open(
+    return StateOwner.open(
         machine,
         directory,
         clock=SystemClock(),
@@ -35,34 +35,34 @@ def opened(directory: Path, machine: Records) -> Keeper:
     )
 
 
-async def fill(keeper: Keeper, machine: Records, count: int) -> None:
+async def fill(state_owner: StateOwner, machine: Records, count: int) -> None:
     """Makes `count` records."""
-    start = len(machine.book.jobs)
+    start = len(machine.state.jobs)
 
     def create(number: int, now_ms: int) -> OwnerDecision | Refusal:
         decided = machine.create(Template("t"), NewJob(f"j{number}", 0, bytes(200)), now_ms, is_id_given=False)
-        return OwnerDecision(decided.event, decided.reply) if isinstance(decided, Decided) else decided
+        return OwnerDecision(decided.event, decided.reply) if isinstance(decided, RecordDecision) else decided
 
     for number in range(start, start + count):
-        await keeper.act(partial(create, number))
+        await state_owner.act(partial(create, number))
 
 
 async def test_snapshots_of_another_process_restore_the_same_records(tmp_path: Path) -> None:
     """Another process makes snapshots, the covered segments are removed, and a restart restores the same state."""
     directory, machine = tmp_path / "job", Records()
     directory.mkdir()
-    keeper = opened(directory, machine)
+    state_owner = opened(directory, machine)
     first = min(directory.glob("*.seg"))
     async with asyncio.timeout(60):
         while first.exists():
-            await fill(keeper, machine, 50)
-    await keeper.close()
+            await fill(state_owner, machine, 50)
+    await state_owner.close()
     assert len(list(directory.glob("*.snap"))) == 2
     again = Records()
-    keeper = opened(directory, again)
-    assert (again.digest, again.book.bytes_held) == (machine.digest, machine.book.bytes_held)
+    state_owner = opened(directory, again)
+    assert (again.digest, again.state.bytes_held) == (machine.digest, machine.state.bytes_held)
     assert list(again.image()) == list(machine.image())
-    await keeper.close()
+    await state_owner.close()
 
 
 async def problem_of(helper: HelperProcess) -> str:

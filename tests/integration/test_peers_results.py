@@ -25,11 +25,11 @@ from holdfast_lab.peers.stores import (
     PeerStore,
     ensure_installed,
 )
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.worker_kill import KillOutcome
 
 ABOUTS = {
-    name: About(name.title(), "1.0", "settings", "durability", "after a kill", is_ours=name == "ours")
+    name: SystemDescription(name.title(), "1.0", "settings", "durability", "after a kill", is_ours=name == "ours")
     for name in ("ours", "peer")
 }
 KILLED = KillOutcome(

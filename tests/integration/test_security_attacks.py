@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast.client.access import Access
-from holdfast.client.retry_policy import Once, Retrying
+from holdfast.client.retry_policy import NoRetryPolicy, RetryPolicy
 from holdfast.core.model import Template
 from holdfast.errors import InvalidArgumentError, ResourceExhaustedError, UnauthenticatedError
 from holdfast.ports import Introduction, JobDraft, WorkSession
@@ -57,7 +57,7 @@ class Secured:
 
     def look(self) -> None:
         """Reloads the tokens now instead of within a second."""
-        self.server.face.protection.guard.look()
+        self.server.public_server.protection.guard.look()
 
 
 @pytest.fixture
@@ -187,14 +187,14 @@ async def test_login_keeps_the_token_where_no_script_can_read_it(secured: Secure
 async def test_page_of_another_site_changes_nothing_on_an_open_server(start: Start) -> None:
     """A server without tokens refuses changes from pages of other sites."""
     server = await start(no_http=False, http_port=0)
-    before = server.coordinator.ledger.book.jobs.copy()
+    before = server.coordinator.ledger.state.jobs.copy()
     for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}):
         for path in ("/api/v1/queues/default/pause", "/api/v1/jobs"):
             reply = await ask(server.http_address, "POST", path, {"type": "echo"}, headers)
             assert (reply.status, reply.reason) in {(403, "CROSS_SITE"), (403, "HOST_UNKNOWN")}
     rebound = await ask(server.http_address, "GET", "/api/v1/jobs", headers={"Host": "evil.example:8080"})
     assert rebound.reason == "HOST_UNKNOWN"
-    assert server.coordinator.ledger.book.jobs == before
+    assert server.coordinator.ledger.state.jobs == before
     assert not [queue for queue in await server.admin.queues() if queue.mode.name != "OPEN"]
 
 
@@ -211,7 +211,7 @@ async def test_nothing_is_read_before_the_token_of_a_connection_is_known(secured
             opened = decode_opened((await line.end())[4:])
         assert (opened.version, opened.code) == (0, "UNAUTHENTICATED")
         assert opened.reason == ("TOKEN_UNKNOWN" if token else "TOKEN_MISSING")
-    assert secured.server.coordinator.ledger.book.jobs == {}
+    assert secured.server.coordinator.ledger.state.jobs == {}
 
 
 @pytest.mark.parametrize("begun", [b"\0", wire_opening()[:-1]], ids=["magic", "opening"])
@@ -219,18 +219,18 @@ async def test_openings_that_never_end_give_way(
     secured: Secured, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
     """Beside as many unfinished openings as connections are allowed, the oldest is closed and a client is answered."""
-    monkeypatch.setattr(secured.server.face._http._shared, "connections_max", 2)
+    monkeypatch.setattr(secured.server.public_server._http._shared, "connections_max", 2)
     async with AsyncExitStack() as stack:
         silent = []
         for count in (1, 2):
             silent.append(await stack.enter_async_context(connected(secured.http)))
             silent[-1].writer.write(begun)
-            while len(secured.server.face._wire._fresh) < count:  # noqa: ASYNC110 - within a few turns of the loop
+            while len(secured.server.public_server._wire._fresh) < count:  # noqa: ASYNC110 - within a few turns of the loop
                 await asyncio.sleep(0)
         client = secured.client("tcp")
         assert (await client.stats()).epoch == 1
         assert await silent[0].end() == b""
-        assert len(secured.server.face._wire._fresh) == 1
+        assert len(secured.server.public_server._wire._fresh) == 1
         await client.close()
 
 
@@ -248,7 +248,7 @@ async def test_revoked_token_ends_conversations_streams_and_sessions(secured: Se
     token = tokens.create(secured.path, "leaver", [Scope.READ, Scope.WORK], now_ms=1)
     secured.look()
     # Unlike with `Hearing`, this client repeats a call whose stream has ended, and gets the reason.
-    client = lasting_remote(secured.server, kind, Access(token=token), Retrying())
+    client = lasting_remote(secured.server, kind, Access(token=token), RetryPolicy())
     assert (await client.stats()).epoch == 1
     work = work_of(secured.server, kind, Access(token=token))
     session = await work.open(Introduction("w", frozenset({"echo"}), frozenset(), 1))
@@ -343,7 +343,7 @@ async def _submitted(jobs: Any, spec: public.JobSpec) -> grpc.StatusCode:  # noq
 async def test_calls_of_a_conversation_are_counted_one_by_one(start: Start, kind: str) -> None:
     """Each call of a conversation counts against the rate limit."""
     server = await start(rate_limit=5)
-    client = lasting_remote(server, kind, retrying=Once())
+    client = lasting_remote(server, kind, retry_policy=NoRetryPolicy())
     with pytest.raises(ResourceExhaustedError, match="5 requests per second"):
         await asyncio.gather(*(client.stats() for _ in range(100)))
     await client.close()

@@ -11,20 +11,20 @@ import pytest
 
 from holdfast.client.access import Access
 from holdfast.client.endpoints import TcpEndpoint
-from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.errors import Code, HoldfastError, UnauthenticatedError
 from holdfast.ports import Introduction
 from holdfast.proto import holdfast_pb2, holdfast_pb2_grpc, taskqueue_internal_pb2, taskqueue_public_pb2
 from holdfast.server.auth import tokens
-from holdfast.server.auth.permissions import Open, OpenGuard, Right, Scope
+from holdfast.server.auth.permissions import OpenAccess, OpenGuard, Right, Scope
 from holdfast.server.backend import Backend
 from holdfast.server.calls import table
 from holdfast.server.grpc.guard import GuardedServer, rights
 from holdfast.server.grpc.server import SERVICES
 from holdfast.server.http.application import Application
 from holdfast.server.http.routing import EVERYBODY, Route
-from holdfast.server.public_server import Face
+from holdfast.server.public_server import PublicServer
 from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.server.wire.calls import table as wire_table
 from holdfast.settings import Settings
@@ -64,19 +64,19 @@ class Shown(Enum):
 
     def may(self, right: Right) -> bool:
         """Whether a caller with this token has the right."""
-        if right is Open.EVERYBODY:
+        if right is OpenAccess.EVERYBODY:
             return True
         if self.scope is None:
             return False
-        return right is Open.CALLERS or self.scope in (right, Scope.ADMIN)
+        return right is OpenAccess.CALLERS or self.scope in (right, Scope.ADMIN)
 
 
 class Guarded:
     """A server with tokens."""
 
-    def __init__(self, face: Face, shown: dict[Shown, str], folder: Path) -> None:
-        self.backend = face.backend
-        self.grpc, self.http = face.addresses["grpc"], face.addresses["http"]
+    def __init__(self, public_server: PublicServer, shown: dict[Shown, str], folder: Path) -> None:
+        self.backend = public_server.backend
+        self.grpc, self.http = public_server.addresses["grpc"], public_server.addresses["http"]
         self.shown = shown
         self._folder = folder
 
@@ -120,7 +120,7 @@ async def ledger(start: Start, tmp_path: Path) -> Guarded:
     shown = tokens_in(folder)
     server = await start(no_http=False, http_port=0, reflection=True)
     await server.admin.stats()  # answered when the event of the start is durable
-    return Guarded(server.face, shown, folder)
+    return Guarded(server.public_server, shown, folder)
 
 
 @pytest.fixture(params=["ledger", "services"])
@@ -131,12 +131,12 @@ async def guarded(request: pytest.FixtureRequest, start: Start, tmp_path: Path) 
     if request.param == "ledger":
         server = await start(no_http=False, http_port=0, reflection=True)
         await server.admin.stats()  # answered when the event of the start is durable
-        yield Guarded(server.face, shown, folder)
+        yield Guarded(server.public_server, shown, folder)
         return
     nowhere: Any = {f"{owner}_address": "127.0.0.1:1" for owner in ("job", "queue", "result")}
     gateway = Gateway(GatewayEnvironment(port=0, http_port=0, **nowhere), Settings(data=str(folder), reflection=True))
     await gateway.start("127.0.0.1")
-    yield Guarded(gateway.face, shown, folder)
+    yield Guarded(gateway.public_server, shown, folder)
     await gateway.stop()
 
 
@@ -170,7 +170,7 @@ async def test_every_method_asks_for_its_scope(guarded: Guarded) -> None:
         for path in (*map(path_of, methods()), REFLECTION, HEALTH):
             for shown in Shown:
                 code = await code_of(channel, path, guarded.metadata(shown))
-                if shown.may(known[path] if guarded.serves(path) else Open.CALLERS):
+                if shown.may(known[path] if guarded.serves(path) else OpenAccess.CALLERS):
                     assert code not in {UNAUTHENTICATED, DENIED}, (path, shown)
                 else:
                     assert code is (UNAUTHENTICATED if shown.scope is None else DENIED), (path, shown)
@@ -204,9 +204,9 @@ async def test_every_call_over_the_wire_asks_for_its_scope(guarded: Guarded) -> 
         endpoint = TcpEndpoint(guarded.http, Access(token=guarded.shown[shown]))
         if shown.scope is None:
             with pytest.raises(UnauthenticatedError):
-                await WireCarrier.connect(endpoint)
+                await WireTransport.connect(endpoint)
             continue
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         for name, method in methods_by_name.items():
             wrong: WireMethod[str, None] = WireMethod(name, str, None)
             with pytest.raises(HoldfastError) as caught:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.health import Finding, findings
-from holdfast.cli.top_numbers import Look, Trend
+from holdfast.cli.top_numbers import TopSample, Trend
 from holdfast.core.model import Template
 from holdfast.journal.errors import JournalDamagedError
 from holdfast.ports import JobDraft
@@ -48,7 +48,7 @@ async def test_failing_snapshots_are_shown_and_the_server_stays_ready(start: Sta
     assert "holdfast_snapshot_failures_in_a_row 1.0" in page
     told = (await get(server.http_address, "/api/v1/stats")).json
     assert told["warnings"] == list(warnings)
-    look = Look(await server.admin.stats(), await server.admin.queues(), await server.admin.workers(), [])
+    look = TopSample(await server.admin.stats(), await server.admin.queues(), await server.admin.workers(), [])
     trend = Trend()
     trend.add(look.stats)
     assert findings(look, trend)[0] == Finding(is_bad=True, text=warnings[0])

@@ -17,7 +17,7 @@ from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.ledger.recovery import recover
 from holdfast.ledger.snapshots import take_snapshot
-from holdfast.topologies.microservices.state.record_events import Moved, RecordEvent, Spends
+from holdfast.topologies.microservices.state.record_events import Moved, RecordEvent, SpentBudget
 from holdfast.topologies.microservices.state.records import Records
 from holdfast.topologies.zookeeper.backend.records import Record as JobRecord
 from holdfast_lab.bench.replay import write_history
@@ -112,7 +112,7 @@ def said_of(*events: RecordEvent) -> RecordFacts:
 
 def test_lawful_moves_of_a_record_are_no_damage() -> None:
     """A job that was lost, granted again and done has two leases, one end and no damage."""
-    lost, again = Moved(3, JOB, QUEUED, 1, spends=Spends.LOSS), Moved(4, JOB, RUNNING, 2, "w")
+    lost, again = Moved(3, JOB, QUEUED, 1, spends=SpentBudget.LOSS), Moved(4, JOB, RUNNING, 2, "w")
     facts = said_of(CREATED, GRANTED, lost, again, Moved(5, JOB, DONE, 2))
     assert facts.damage == []
     assert facts.records() == [

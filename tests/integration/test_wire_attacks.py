@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast_lab.faults.anonymous_streams import attack_wire
-from holdfast_lab.faults.idle_crowd import idle_crowd
+from holdfast_lab.faults.idle_connection_holders import hold_idle_connections
 from holdfast_lab.faults.secured_server import secured_server
 from holdfast_lab.faults.wire_openings import OPENINGS
 from holdfast_lab.measure.process_tree import descriptors
@@ -29,7 +29,7 @@ def test_idle_connections_hold_a_bounded_number_of_descriptors() -> None:
     with secured_server() as server:
         before = descriptors(server.pid)
         host, _, port = server.http.rpartition(":")
-        with idle_crowd(host, int(port), 3_000) as opened:
+        with hold_idle_connections(host, int(port), 3_000) as opened:
             assert opened == 3_000
             # Connections that were evicted are closed in a later turn of the server's loop.
             eventually(lambda: descriptors(server.pid) <= before + 1_000, what="the end of the others")

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from holdfast import limits
 from holdfast.client.access import Access
 from holdfast.client.endpoints import TcpEndpoint
-from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.model import Template
 from holdfast.errors import ResourceExhaustedError, UnavailableError
@@ -80,12 +80,12 @@ def token(server: LedgerServer) -> str:
 
 def admitted(server: LedgerServer) -> int:
     """The number of connections of the wire whose callers were admitted."""
-    return len(server.face._wire._connections)
+    return len(server.public_server._wire._connections)
 
 
 def waiting(server: LedgerServer) -> int:
     """The number of connections of the HTTP port that are no admitted connections of the wire."""
-    return len(server.face._http._shared.connections)
+    return len(server.public_server._http._shared.connections)
 
 
 # -- before authentication
@@ -192,12 +192,12 @@ async def test_idle_connections_keep_nobody_out(server: LedgerServer, token: str
     """With 3,000 idle connections, admitted ones stay, new clients and workers are admitted, and jobs run."""
     access = Access(token=token)
     endpoint = TcpEndpoint(server.http_address, access)
-    carrier = await WireCarrier.connect(endpoint)
+    carrier = await WireTransport.connect(endpoint)
     session = await WireWork(endpoint).open(Introduction("early", frozenset({"echo"})))
     async with idle_connections(server.http_address, begun):
-        bound = server.face._http._shared.connections_max
+        bound = server.public_server._http._shared.connections_max
         assert waiting(server) <= bound < IDLE
-        later = await WireCarrier.connect(TcpEndpoint(server.address, access))
+        later = await WireTransport.connect(TcpEndpoint(server.address, access))
         late = await WireWork(endpoint).open(Introduction("late", frozenset({"tea"})))
         assert admitted(server) == 4
         for caller, kind, worker in ((carrier, "echo", session), (later, "tea", late)):
@@ -259,7 +259,7 @@ async def test_clients_and_workers_retry_above_the_limit(start: Start) -> None:
     async with AsyncExitStack() as stack:
         await opened(stack, server, FEW)
         with pytest.raises(ResourceExhaustedError, match="too many connections") as caught:
-            await WireCarrier.connect(endpoint)
+            await WireTransport.connect(endpoint)
         assert caught.value.retryable
         with pytest.raises(UnavailableError, match="too many connections"):
             await WireWork(endpoint).open(Introduction("w", frozenset({"echo"})))
@@ -267,9 +267,9 @@ async def test_clients_and_workers_retry_above_the_limit(start: Start) -> None:
 
 async def test_refused_callers_leave_nothing_behind(server: LedgerServer, token: str) -> None:
     """A caller that is refused after its token was checked is not checked again and again."""
-    service = server.face._wire
+    service = server.public_server._wire
     service._connections_max = 0
-    guard = server.face.protection.guard
+    guard = server.public_server.protection.guard
     for purpose in (wire.CALLS, wire.WORK, wire.CALLS):
         async with raw_wire(server.http_address) as line:
             assert (await line.open(purpose, token)).reason == "TOO_MANY_CONNECTIONS"
@@ -291,7 +291,7 @@ async def test_server_notices_that_a_machine_is_gone(server: LedgerServer, token
     """The system probes admitted connections, because a caller that waits sends nothing."""
     async with raw_wire(server.http_address) as line:
         await line.open(token=token)
-        (connection,) = server.face._wire._connections
+        (connection,) = server.public_server._wire._connections
         assert connection._transport is not None
         served = connection._transport.get_extra_info("socket")
         assert served.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -307,7 +307,7 @@ async def test_responses_wait_for_a_client_that_does_not_read(server: LedgerServ
     (job_id,) = (await server.jobs.submit([Template("echo")], [JobDraft(payload=payload)])).job_ids
     async with raw_wire(server.http_address) as line, raw_wire(server.http_address) as other:
         await line.open(token=token)
-        (connection,) = server.face._wire._connections
+        (connection,) = server.public_server._wire._connections
         await other.open(token=token)
         line.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for number in range(1, count + 1):
@@ -332,7 +332,7 @@ async def test_client_that_does_not_read_can_leave(server: LedgerServer, token: 
     tasks = len(asyncio.all_tasks())
     async with raw_wire(server.http_address) as line:
         await line.open(token=token)
-        (connection,) = server.face._wire._connections
+        (connection,) = server.public_server._wire._connections
         line.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for number in range(1, 50):
             line.call(number, methods.PAYLOAD, methods.OneJob(job_id))
@@ -425,7 +425,7 @@ async def test_worker_with_too_many_slots_is_refused(server: LedgerServer, token
             assert push.kind == wire.ERROR
             assert wire.decode_failure(push.body).reason == "HELLO_TOO_LARGE"
             assert await line.rest() == b""
-    carrier = await WireCarrier.connect(TcpEndpoint(server.http_address, Access(token=token)))
+    carrier = await WireTransport.connect(TcpEndpoint(server.http_address, Access(token=token)))
     assert (await carrier.call(methods.STATS, NOTHING, None)).slots == 0
     await carrier.close()
 

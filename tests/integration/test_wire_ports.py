@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.endpoints import TcpEndpoint, UnixEndpoint
-from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_transport import WireTransport
 from holdfast.journal.os_disk import OsDisk
 from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import Scope
@@ -105,7 +105,7 @@ async def test_other_first_bytes_are_http(start: Start, first: bytes) -> None:
     async with raw_wire(server.http_address) as line:
         line.send(first + b"\r\n\r\n")
         assert (await line.rest()).startswith(b"HTTP/1.1 400 ")
-    assert not server.face._wire._connections
+    assert not server.public_server._wire._connections
 
 
 @pytest.mark.parametrize("given", [b"\0", b"\0HF", b"\0HFX\0\0\0\1\x90", b"\0\0\0\0\0\0"])
@@ -116,7 +116,7 @@ async def test_first_byte_without_the_rest_is_no_wire(start: Start, given: bytes
         line.send(given)
         line.writer.write_eof()
         assert await line.rest() == b""
-    assert not server.face._wire._connections
+    assert not server.public_server._wire._connections
 
 
 async def test_server_without_http_answers_with_a_problem(start: Start) -> None:
@@ -155,7 +155,7 @@ async def test_ready_line_names_the_port_of_the_wire(tmp_path: Path) -> None:
         assert ready["event"] == "ready"
         assert "http" not in ready
         for endpoint in (TcpEndpoint(ready["wire"]), TcpEndpoint(ready["grpc"]), UnixEndpoint(data / "holdfast.sock")):
-            carrier = await WireCarrier.connect(endpoint)
+            carrier = await WireTransport.connect(endpoint)
             assert (await carrier.call(methods.STATS, NOTHING, None)).epoch == 1
             await carrier.close()
         reply = await ask(ready["wire"], "GET", "/livez")
@@ -167,6 +167,6 @@ async def test_ready_line_with_http_names_no_other_port(tmp_path: Path) -> None:
     with program("--data", str(tmp_path / "data"), "--port", "0", "--http-port", "0") as ready:
         assert "wire" not in ready
         for address in (ready["grpc"], ready["http"]):
-            carrier = await WireCarrier.connect(TcpEndpoint(address))
+            carrier = await WireTransport.connect(TcpEndpoint(address))
             assert (await carrier.call(methods.STATS, NOTHING, None)).epoch == 1
             await carrier.close()

@@ -12,10 +12,10 @@ import pytest
 
 from holdfast.client import blocking_transport, endpoints, wire_line
 from holdfast.client.access import access_of
-from holdfast.client.blocking_transport import BlockingCarrier
+from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.wire_redirect import NamedPorts, named_ports
-from holdfast.client.wire_transport import LastingCarrier, WireCarrier
+from holdfast.client.wire_transport import ReconnectingTransport, WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.errors import UnavailableError
 from holdfast.ports import Introduction
@@ -30,7 +30,7 @@ Use = Callable[[TcpEndpoint], Awaitable[None]]
 
 async def call(endpoint: TcpEndpoint) -> None:
     """Makes a call on a new connection."""
-    carrier = await WireCarrier.connect(endpoint)
+    carrier = await WireTransport.connect(endpoint)
     assert (await carrier.call(STATS, NOTHING, None)).epoch > 0
     await carrier.close()
 
@@ -39,7 +39,7 @@ async def call_blocking(endpoint: TcpEndpoint) -> None:
     """Makes a call on a new connection of another thread."""
 
     def on_thread() -> None:
-        carrier = BlockingCarrier.connect(endpoint)
+        carrier = BlockingTransport.connect(endpoint)
         assert carrier.call(STATS, NOTHING, None).epoch > 0
         carrier.drop()
 
@@ -128,7 +128,7 @@ async def test_client_finds_the_wire_of_a_restarted_server(start: Start, asked: 
 async def test_lasting_connection_follows_the_server(start: Start) -> None:
     """A connection that is opened again after a loss finds the server on its new port."""
     server = await start(port=stable_port(), no_http=False, http_port=stable_port())
-    carrier = LastingCarrier(TcpEndpoint(server.address))
+    carrier = ReconnectingTransport(TcpEndpoint(server.address))
     assert (await carrier.call(STATS, NOTHING, None)).epoch == 1
     await restarted(server, start)
     # The call that meets the end of the first connection fails, if the client has not noticed the end before.

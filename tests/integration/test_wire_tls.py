@@ -9,9 +9,9 @@ import pytest
 
 from holdfast import limits
 from holdfast.client.access import access_of
-from holdfast.client.blocking_transport import BlockingCarrier
+from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.endpoints import TcpEndpoint
-from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.model import Template
 from holdfast.errors import UnavailableError
@@ -73,7 +73,7 @@ async def strict(start: Start, papers: Papers) -> LedgerServer:
 
 async def call(endpoint: TcpEndpoint) -> None:
     """Makes a call on a new connection."""
-    carrier = await WireCarrier.connect(endpoint)
+    carrier = await WireTransport.connect(endpoint)
     assert (await carrier.call(methods.STATS, NOTHING, None)).epoch == 1
     await carrier.close()
 
@@ -82,7 +82,7 @@ async def call_blocking(endpoint: TcpEndpoint) -> None:
     """Makes a call on a new connection of another thread."""
 
     def on_thread() -> None:
-        carrier = BlockingCarrier.connect(endpoint)
+        carrier = BlockingTransport.connect(endpoint)
         assert carrier.call(methods.STATS, NOTHING, None).epoch == 1
         carrier.drop()
 
@@ -214,16 +214,16 @@ async def test_tokens_are_checked_after_the_handshake(start: Start, papers: Pape
     async with raw_wire(server.http_address, papers.trusting) as line:
         assert (await line.open(token=token)).version == wire.VERSION
         tokens.revoke(tmp_path / "data" / tokens.FILE_NAME, "all")
-        server.face.protection.guard.look()
+        server.public_server.protection.guard.look()
         assert (await line.failure())[1].code == "UNAUTHENTICATED"
         assert await line.rest() == b""
-    while server.face._wire._connections:  # noqa: ASYNC110 - the end arrives within a few turns of the loop
+    while server.public_server._wire._connections:  # noqa: ASYNC110 - the end arrives within a few turns of the loop
         await asyncio.sleep(0)
 
 
 async def test_large_messages_pass_in_both_directions(secure: LedgerServer, papers: Papers) -> None:
     """A batch of the largest size and its payloads pass over TLS."""
-    carrier = await WireCarrier.connect(
+    carrier = await WireTransport.connect(
         TcpEndpoint(secure.http_address, access_of(f"holdfasts://{secure.http_address}?ca={papers.ours.path}"))
     )
     payload = bytes(range(256)) * (limits.PAYLOAD_BYTES_MAX // 256)

@@ -7,9 +7,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast.client.access import Access
+from holdfast.client.blocking_client import BlockingClient
 from holdfast.client.endpoints import TcpEndpoint
-from holdfast.client.near_server import NearServer
-from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.model import Template
 from holdfast.errors import Code, HoldfastError, UnauthenticatedError
@@ -54,7 +54,7 @@ class Guarded:
     def revoke(self, name: str) -> None:
         """Revokes a token, and reloads the tokens now instead of within a second."""
         tokens.revoke(self.path, name)
-        self.server.face.protection.guard.look()
+        self.server.public_server.protection.guard.look()
 
     def journal(self) -> dict[str, bytes]:
         """All files of the server's jobs."""
@@ -229,7 +229,7 @@ async def test_revoked_token_ends_its_connections(guarded: Guarded) -> None:
 async def test_token_that_expires_ends_its_connection(guarded: Guarded) -> None:
     """A token that expires while its owner is connected ends the connection."""
     token = tokens.create(guarded.path, "short", [Scope.READ], now_ms=1, expires_at_ms=1_000)
-    guard = guarded.server.face.protection.guard
+    guard = guarded.server.public_server.protection.guard
     guard._clock_ms = lambda: 999
     async with raw_wire(guarded.address) as line:
         assert (await line.open(token=token)).version == wire.VERSION
@@ -243,17 +243,17 @@ async def test_clients_get_the_reason_of_a_revoked_token(guarded: Guarded) -> No
     """A waiting call, a stream, a call of another thread and a worker's session raise UNAUTHENTICATED."""
     (job_id,) = (await guarded.server.jobs.submit([Template("echo")], [JobDraft()])).job_ids
     endpoint = guarded.endpoint("admin")
-    carrier = await WireCarrier.connect(endpoint)
+    carrier = await WireTransport.connect(endpoint)
     session = await WireWork(endpoint).open(Introduction("w", frozenset({"x"})))
     await session.next()
-    near = NearServer(endpoint)
+    near = BlockingClient(endpoint)
     waits = [
         asyncio.ensure_future(carrier.call(methods.SETTLED, methods.OneJob(job_id), None)),
         asyncio.ensure_future(_drained(carrier)),
         asyncio.ensure_future(asyncio.to_thread(near.settled, job_id, None)),
         asyncio.ensure_future(session.next()),
     ]
-    while len(guarded.server.face._wire._connections) < len(waits):
+    while len(guarded.server.public_server._wire._connections) < len(waits):
         await carrier.call(methods.STATS, NOTHING, None)
     guarded.revoke("admin")
     for error in await asyncio.gather(*waits, return_exceptions=True):
@@ -264,7 +264,7 @@ async def test_clients_get_the_reason_of_a_revoked_token(guarded: Guarded) -> No
     near.close()
 
 
-async def _drained(carrier: WireCarrier) -> None:
+async def _drained(carrier: WireTransport) -> None:
     async for _ in carrier.stream(methods.FEED, methods.FeedStart(None)):
         pass
 

@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from holdfast import limits
 from holdfast.client import wire_line
-from holdfast.client.blocking_transport import BlockingCarrier
+from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.endpoints import Endpoint, TcpEndpoint, UnixEndpoint
-from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.model import Template
 from holdfast.errors import FINAL, UnimplementedError
@@ -161,10 +161,10 @@ async def test_clients_of_another_version_get_one_error(start: Start, monkeypatc
     for endpoint in endpoints(server):
         with capture_logs() as logs:
             with pytest.raises(UnimplementedError, match="use the same release") as caught:
-                await WireCarrier.connect(endpoint)
+                await WireTransport.connect(endpoint)
             assert caught.value.reason == "WIRE_VERSION"
             with pytest.raises(UnimplementedError, match="use the same release"):
-                await asyncio.to_thread(BlockingCarrier.connect, endpoint)
+                await asyncio.to_thread(BlockingTransport.connect, endpoint)
         assert len([log for log in logs if log["event"] == "refused"]) == 2
 
 

@@ -15,9 +15,9 @@ from google.protobuf.message import Message
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.endpoints import Endpoint, TcpEndpoint, UnixEndpoint
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retry_policy import Retrying
-from holdfast.client.transport import Carrier
-from holdfast.client.wire_transport import LastingCarrier, WireCarrier
+from holdfast.client.retry_policy import RetryPolicy
+from holdfast.client.transport import Transport
+from holdfast.client.wire_transport import ReconnectingTransport, WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.errors import UnavailableError
 from holdfast.ports import AdminApi, CapabilityApi, FeedApi, FeedPart, JobApi, JobView, WorkApi
@@ -80,36 +80,36 @@ class Calls(Protocol):
 class WireCalls:
     """Calls over the wire."""
 
-    def __init__(self, carrier: Carrier, retrying: Retrying | None = None) -> None:
-        self._carrier = carrier
-        self.remote: Remote = RemoteJobs(Patient(carrier), retrying)
+    def __init__(self, carrier: Transport, retry_policy: RetryPolicy | None = None) -> None:
+        self._transport = carrier
+        self.remote: Remote = RemoteJobs(Patient(carrier), retry_policy)
 
     async def settled(self, job_id: str, deadline_s: float | None) -> None:
-        await self._carrier.call(SETTLED, OneJob(job_id), deadline_s)
+        await self._transport.call(SETTLED, OneJob(job_id), deadline_s)
 
     async def unknown(self) -> None:
         dance: WireMethod[OneJob, JobView] = WireMethod("jobs.dance", OneJob, JobView)
-        await self._carrier.call(dance, OneJob("x"), None)
+        await self._transport.call(dance, OneJob("x"), None)
 
     async def malformed(self) -> None:
-        await self._carrier.call(GET, cast("OneJob", {"no": "array"}), None)
+        await self._transport.call(GET, cast("OneJob", {"no": "array"}), None)
 
 
 class GrpcCalls:
     """Calls over gRPC."""
 
-    def __init__(self, carrier: GrpcCarrier, retrying: Retrying | None = None) -> None:
-        self._carrier = carrier
-        self.remote: Remote = GrpcJobs(Patient(carrier), retrying)
+    def __init__(self, carrier: GrpcCarrier, retry_policy: RetryPolicy | None = None) -> None:
+        self._transport = carrier
+        self.remote: Remote = GrpcJobs(Patient(carrier), retry_policy)
 
     async def settled(self, job_id: str, deadline_s: float | None) -> None:
-        await self._carrier.call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, deadline_s)
+        await self._transport.call("JobService/AwaitJob", pb.AwaitJobRequest(job_id=job_id), pb.Job, deadline_s)
 
     async def unknown(self) -> None:
-        await self._carrier.call("JobService/Dance", pb.GetJobRequest(), pb.Job, None)
+        await self._transport.call("JobService/Dance", pb.GetJobRequest(), pb.Job, None)
 
     async def malformed(self) -> None:
-        await self._carrier.call("JobService/GetJob", cast("Message", _NoMessage()), pb.Job, None)
+        await self._transport.call("JobService/GetJob", cast("Message", _NoMessage()), pb.Job, None)
 
 
 class _NoMessage:
@@ -134,7 +134,7 @@ class UnaryCarrier(GrpcCarrier):
 class Patient:
     """A carrier of either kind without deadlines, so that a slow machine fails no test."""
 
-    def __init__(self, carrier: Carrier | GrpcCarrier) -> None:
+    def __init__(self, carrier: Transport | GrpcCarrier) -> None:
         anything: Any = carrier
         self._call = anything.call
         self.stream, self.close = anything.stream, anything.close
@@ -144,7 +144,7 @@ class Patient:
         return await self._call(*arguments[:-1], None)
 
 
-class Hearing(Retrying):
+class Hearing(RetryPolicy):
     """Makes every call once, and once more if its response was lost.
 
     gRPC reports a refused stream as a lost connection if a message is being written at the time of the refusal.
@@ -175,7 +175,7 @@ def endpoint_of(server: LedgerServer, kind: str) -> Endpoint:
 async def calls_to(server: LedgerServer, kind: str) -> Calls:
     """Connects."""
     if kind in ("socket", "tcp"):
-        return WireCalls(await WireCarrier.connect(endpoint_of(server, kind)))
+        return WireCalls(await WireTransport.connect(endpoint_of(server, kind)))
     return GrpcCalls(GrpcCarrier(server.address) if kind == "converse" else UnaryCarrier(server.address))
 
 
@@ -185,13 +185,13 @@ def address_of(server: LedgerServer, kind: str) -> str:
 
 
 def lasting_remote(
-    server: LedgerServer, kind: str, access: Access = ANYBODY, retrying: Retrying | None = None
+    server: LedgerServer, kind: str, access: Access = ANYBODY, retry_policy: RetryPolicy | None = None
 ) -> Remote:
     """A client over the network, which connects at its first call and again after a loss."""
     address = address_of(server, kind)
     if kind == "converse":
-        return GrpcCalls(GrpcCarrier(address, access), retrying).remote
-    return WireCalls(LastingCarrier(TcpEndpoint(address, access)), retrying).remote
+        return GrpcCalls(GrpcCarrier(address, access), retry_policy).remote
+    return WireCalls(ReconnectingTransport(TcpEndpoint(address, access)), retry_policy).remote
 
 
 @asynccontextmanager

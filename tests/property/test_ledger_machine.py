@@ -15,7 +15,7 @@ from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Extr
 from holdfast.core.overview import queue_stats
 from holdfast_lab.simulation.ledger_view import view_job
 from holdfast_lab.simulation.model import Model, ModelJob
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 
 TEMPLATES = [
     Template("echo"),
@@ -100,7 +100,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk(aging_ms=self.aging_ms, dedup_keys_max=self.dedup_keys_max)
+        self.driver = LedgerDriver(aging_ms=self.aging_ms, dedup_keys_max=self.dedup_keys_max)
         self.minted = 0
         #: Every accepted job, for repeated submissions.
         self.submitted: list[NewJob] = []
@@ -121,15 +121,15 @@ class LedgerMachine(RuleBasedStateMachine):
     def submit_again(self, data: st.DataObject, changes: list[bool]) -> None:
         """Submits the same ids again, alone or twice in a batch, some of them with another payload."""
         chosen = [data.draw(st.sampled_from(self.submitted[-12:]), label="job") for _ in changes]
-        kept = [job for job in chosen if job.id in self.desk.model.jobs]
+        kept = [job for job in chosen if job.id in self.driver.model.jobs]
         pairs = zip(kept, changes, strict=False)
         if kept:
             self._submit([structs.replace(job, payload=b"!") if change else job for job, change in pairs])
 
     def _submit(self, jobs: list[NewJob]) -> None:
-        expected = Expectation(self.desk.model)
+        expected = Expectation(self.driver.model)
         answers = [expected.of(job) for job in jobs]
-        reply = self.desk.do(commands.Submit(TEMPLATES, jobs))
+        reply = self.driver.do(commands.Submit(TEMPLATES, jobs))
         for index, (job, answer) in enumerate(zip(jobs, answers, strict=True)):
             refusal = reply.refusals.get(index)
             assert (reply.job_ids[index], refusal.reason if refusal else "") == answer, job
@@ -140,43 +140,43 @@ class LedgerMachine(RuleBasedStateMachine):
         self.minted += 1
         # Ids whose sort order is not the order of creation.
         job_id = f"{self.minted * 7919 % 1000:03}-{self.minted}"
-        due_ms = self.desk.log_ms + delay_ms if delay_ms else 0
+        due_ms = self.driver.log_ms + delay_ms if delay_ms else 0
         extra = Extra(request_id=key, unique_key=unique_key) if key or unique_key else None
         return NewJob(job_id, template, payload, due_ms, extra)
 
     @rule(queue=st.sampled_from(["default", "q2"]), mode=MODES, reason=st.sampled_from(["", "why"]))
     def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
-        assert self.desk.set_mode(queue, mode, reason) is None
-        assert self.desk.model.modes.get(queue, (QueueMode.OPEN,))[0] == mode
+        assert self.driver.set_mode(queue, mode, reason) is None
+        assert self.driver.model.modes.get(queue, (QueueMode.OPEN,))[0] == mode
 
     @precondition(lambda self: self.minted)
     @rule(data=st.data())
     def cancel_queued(self, data: st.DataObject) -> None:
-        jobs = self.desk.model.jobs
+        jobs = self.driver.model.jobs
         ids = data.draw(st.lists(st.sampled_from([*jobs, "nobody"]), max_size=6), label="ids")
         waiting = [job_id for job_id in dict.fromkeys(ids) if job_id in jobs and jobs[job_id].state == QUEUED]
-        assert self.desk.cancel_queued(*ids, reason="purged") == waiting
+        assert self.driver.cancel_queued(*ids, reason="purged") == waiting
         assert all(jobs[job_id].state == CANCELED for job_id in waiting)
 
     @precondition(lambda self: self.minted)
     @rule(data=st.data(), reason=st.sampled_from(["", "enough"]))
     def cancel(self, data: st.DataObject, reason: str) -> None:
-        ids = [*self.desk.model.jobs, "nobody"]
-        self.desk.cancel(data.draw(st.sampled_from(ids)), reason)
+        ids = [*self.driver.model.jobs, "nobody"]
+        self.driver.cancel(data.draw(st.sampled_from(ids)), reason)
 
     # -- workers
 
     @rule(worker=WORKERS, routes=ROUTES, queues=QUEUES, count=st.integers(1, 6), lease_ms=LEASE_MS)
     def lease(self, worker: str, routes: frozenset[str], queues: frozenset[str], count: int, lease_ms: int) -> None:
-        granted = self.desk.do(commands.GrantLeases(worker, routes, queues, count, lease_ms))
+        granted = self.driver.do(commands.GrantLeases(worker, routes, queues, count, lease_ms))
         for lease in granted:
-            queue, route, _ = self.desk.model.jobs[lease.job_id].lane
+            queue, route, _ = self.driver.model.jobs[lease.job_id].lane
             assert route in routes
             assert not queues or queue in queues
             self.granted.append((worker, lease.job_id, lease.token))
-            self.deadlines[lease.token] = self.desk.served_ms + lease_ms
+            self.deadlines[lease.token] = self.driver.served_ms + lease_ms
         due = self._due(routes, queues)
-        held = [self.desk.model.jobs[one.job_id] for one in self.desk.model.leases.values() if one.worker == worker]
+        held = [self.driver.model.jobs[one.job_id] for one in self.driver.model.leases.values() if one.worker == worker]
         if len(held) == 1 and any(_is_last_chance(job) for job in held):
             return
         held_back = {job.lane[:2] for job in due if _is_last_chance(job)}
@@ -186,23 +186,23 @@ class LedgerMachine(RuleBasedStateMachine):
     def _due(self, routes: frozenset[str], queues: frozenset[str]) -> list[ModelJob]:
         return [
             job
-            for job in self.desk.model.jobs.values()
+            for job in self.driver.model.jobs.values()
             if job.state == QUEUED
-            and job.not_before_ms <= self.desk.log_ms
+            and job.not_before_ms <= self.driver.log_ms
             and job.lane[1] in routes
             and (not queues or job.lane[0] in queues)
-            and self.desk.model.modes.get(job.lane[0], (0,))[0] != QueueMode.PAUSED
+            and self.driver.model.modes.get(job.lane[0], (0,))[0] != QueueMode.PAUSED
         ]
 
     @rule(worker=WORKERS, lease_ms=LEASE_MS, data=st.data(), grace_ms=st.sampled_from([0, 50]))
     def heartbeat(self, worker: str, lease_ms: int, data: st.DataObject, grace_ms: int) -> None:
-        model, served_ms = self.desk.model, self.desk.served_ms
+        model, served_ms = self.driver.model, self.driver.served_ms
         live = {lease.token for lease in model.leases.values() if lease.worker == worker}
         live = {token for token in live if self.deadlines[token] > served_ms}
         held = data.draw(st.none() | st.sets(st.sampled_from([*sorted(live), 10_000])), label="held")
-        young = {token for token in live if self.desk.log_ms - model.leases[token].granted_ms < grace_ms}
+        young = {token for token in live if self.driver.log_ms - model.leases[token].granted_ms < grace_ms}
         kept = live if held is None else live & (held | young)
-        heard = self.desk.extend(worker, lease_ms, held, grace_ms)
+        heard = self.driver.extend(worker, lease_ms, held, grace_ms)
         assert set(heard.held) == kept
         if kept == live:
             self.deadlines.update(dict.fromkeys(kept, served_ms + lease_ms))
@@ -215,7 +215,7 @@ class LedgerMachine(RuleBasedStateMachine):
         row = commands.ReportRow(job_id, 0 if is_anonymous else token, state, b"out", "sum", "why", 5, is_retryable)
         rows = [row] * data.draw(st.integers(1, 2), label="times")
         expected = self._expected(worker, row)
-        reply = self.desk.do(commands.Report(worker, rows))
+        reply = self.driver.do(commands.Report(worker, rows))
         assert reply.refused[0] == expected
 
     @precondition(lambda self: self.granted)
@@ -226,20 +226,20 @@ class LedgerMachine(RuleBasedStateMachine):
         said = Note(job_id, 0 if is_anonymous else token, permille, "words", ("a line",))
         # A state that no report has: a note is refused even if a report with the job's end would be accepted.
         expected = self._expected(worker, commands.ReportRow(job_id, said.token, 0))
-        digest, position = self.desk.ledger.digest, self.desk.ledger.position
-        assert self.desk.note(said, worker=worker) == [expected]
-        assert self.desk.ledger.position == position + (expected == "")
-        assert self.desk.ledger.digest == digest
+        digest, position = self.driver.ledger.digest, self.driver.ledger.position
+        assert self.driver.note(said, worker=worker) == [expected]
+        assert self.driver.ledger.position == position + (expected == "")
+        assert self.driver.ledger.digest == digest
 
     def _expected(self, worker: str, row: commands.ReportRow) -> str:
-        job = self.desk.model.jobs.get(row.job_id)
+        job = self.driver.model.jobs.get(row.job_id)
         if job is None:
             return "UNKNOWN_JOB"
-        lease = self.desk.model.leases.get(row.token or job.token)
+        lease = self.driver.model.leases.get(row.token or job.token)
         if lease is not None and lease.job_id == job.id:
             if lease.worker != worker:
                 return "NOT_THE_HOLDER"
-            return "" if self.deadlines[lease.token] > self.desk.served_ms else "LEASE_EXPIRED"
+            return "" if self.deadlines[lease.token] > self.driver.served_ms else "LEASE_EXPIRED"
         if job.state not in TERMINAL:
             return "STALE_TOKEN"
         assert job.result is not None
@@ -248,33 +248,33 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(worker=WORKERS, reason=st.sampled_from(["disconnected", "released"]))
     def revoke(self, worker: str, reason: str) -> None:
-        self.desk.revoke(worker, reason)
-        assert not [lease for lease in self.desk.model.leases.values() if lease.worker == worker]
+        self.driver.revoke(worker, reason)
+        assert not [lease for lease in self.driver.model.leases.values() if lease.worker == worker]
 
     # -- time
 
     @rule(milliseconds=st.sampled_from([1, 20, 100, 1_500]))
     def time_passes(self, milliseconds: int) -> None:
-        self.desk.pass_ms(milliseconds)
+        self.driver.pass_ms(milliseconds)
 
     @rule(milliseconds=st.sampled_from([1, 3_600_000]))
     def wall_clock_jumps(self, milliseconds: int) -> None:
-        self.desk.log_ms += milliseconds
+        self.driver.log_ms += milliseconds
 
     @rule(leases_max=st.integers(1, 4))
     def expire(self, leases_max: int) -> None:
-        desk = self.desk
-        over = [token for token in desk.model.leases if self.deadlines[token] <= desk.served_ms]
-        assert desk.ledger.leases.is_expiry_due(desk.now) or not over
+        driver = self.driver
+        over = [token for token in driver.model.leases if self.deadlines[token] <= driver.served_ms]
+        assert driver.ledger.leases.is_expiry_due(driver.now) or not over
         for left in range(len(over), 0, -leases_max):
-            desk.expire(leases_max)
-            assert len([token for token in over if token in desk.model.leases]) == max(0, left - leases_max)
-        assert desk.expire() == []
-        assert not desk.ledger.leases.is_behind
+            driver.expire(leases_max)
+            assert len([token for token in over if token in driver.model.leases]) == max(0, left - leases_max)
+        assert driver.expire() == []
+        assert not driver.ledger.leases.is_behind
 
     @rule(retain_jobs=st.integers(0, 5), retain_ms=st.sampled_from([0, 1_000, 1 << 40]))
     def evict(self, retain_jobs: int, retain_ms: int) -> None:
-        self.desk.evict(retain_ms, retain_jobs)
+        self.driver.evict(retain_ms, retain_jobs)
 
     # -- reading
 
@@ -286,9 +286,9 @@ class LedgerMachine(RuleBasedStateMachine):
     )
     def read_page(self, states: list[int], offset: int, size: int, newest_first: bool) -> None:  # noqa: FBT001
         sign = -1 if newest_first else 1
-        jobs = [job for job in self.desk.model.jobs.values() if not states or job.state in states]
+        jobs = [job for job in self.driver.model.jobs.values() if not states or job.state in states]
         ids = [job.id for job in sorted(jobs, key=lambda job: (sign * job.created_ms, job.id))]
-        page, has_more = self.desk.ledger.page(states, offset, size, newest_first=newest_first)
+        page, has_more = self.driver.ledger.page(states, offset, size, newest_first=newest_first)
         assert [job.id for job in page] == ids[offset : offset + size]
         assert has_more == (len(ids) > offset + size)
 
@@ -300,13 +300,13 @@ class LedgerMachine(RuleBasedStateMachine):
     )
     def search(self, states: list[int], size: int, budget: int, newest_first: bool) -> None:  # noqa: FBT001
         sign = -1 if newest_first else 1
-        jobs = [job for job in self.desk.model.jobs.values() if not states or job.state in states]
+        jobs = [job for job in self.driver.model.jobs.values() if not states or job.state in states]
         wanted = [job for job in jobs if job.number % 2]
         ids = [job.id for job in sorted(wanted, key=lambda job: (sign * job.created_ms, job.id))]
         found: list[str] = []
         place: Place | None = None
         while True:
-            part, place = self.desk.ledger.scan(
+            part, place = self.driver.ledger.scan(
                 states, place, size, budget, newest_first=newest_first, wants=lambda job: job.number % 2 == 1
             )
             found += [job.id for job in part]
@@ -316,8 +316,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def count_queues(self) -> None:
-        model, now_ms = self.desk.model, self.desk.log_ms
-        for view in queue_stats(self.desk.ledger, now_ms):
+        model, now_ms = self.driver.model, self.driver.log_ms
+        for view in queue_stats(self.driver.ledger, now_ms):
             jobs = [job for job in model.jobs.values() if job.lane[0] == view.name]
             queued = [job for job in jobs if job.state == QUEUED]
             ready = [job for job in queued if job.not_before_ms <= now_ms]
@@ -332,11 +332,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def restart_from_the_log(self) -> None:
-        self._restart(self.desk.replayed)
+        self._restart(self.driver.replayed)
 
     @rule()
     def take_snapshot(self) -> None:
-        self.snapshot = list(image.dump(self.desk.ledger)), len(self.desk.bodies)
+        self.snapshot = list(image.dump(self.driver.ledger)), len(self.driver.bodies)
 
     @precondition(lambda self: self.snapshot and not self.dedup_keys_max)
     @rule()
@@ -346,53 +346,53 @@ class LedgerMachine(RuleBasedStateMachine):
     def _load(self) -> object:
         assert self.snapshot
         chunks, taken_at = self.snapshot
-        ledger = image.load(chunks, self.desk.config)
-        for body in self.desk.bodies[taken_at:]:
+        ledger = image.load(chunks, self.driver.config)
+        for body in self.driver.bodies[taken_at:]:
             for event in events.decode(body):
                 ledger.apply(event)
         return ledger
 
     def _restart(self, build: Callable[[], object]) -> None:
-        desk = self.desk
-        before = image.full_digest(desk.ledger), desk.ledger.digest, desk.ledger.position
+        driver = self.driver
+        before = image.full_digest(driver.ledger), driver.ledger.digest, driver.ledger.position
         ledger = build()
-        assert isinstance(ledger, type(desk.ledger))
+        assert isinstance(ledger, type(driver.ledger))
         assert (image.full_digest(ledger), ledger.digest, ledger.position) == before
-        desk.restart(ledger)
-        for token, lease in desk.model.leases.items():
-            self.deadlines[token] = desk.model.renewal_ms(lease, desk.log_ms)
-        desk.start()
+        driver.restart(ledger)
+        for token, lease in driver.model.leases.items():
+            self.deadlines[token] = driver.model.renewal_ms(lease, driver.log_ms)
+        driver.start()
 
     # -- always
 
     @invariant()
     def book_is_what_the_model_says(self) -> None:
-        self.desk.check()
+        self.driver.check()
 
     @invariant()
     def deadlines_are_never_noticed_late(self) -> None:
         """The next deadline is not later than that of any lease."""
-        if self.desk.model.leases:
-            wake_ms = self.desk.ledger.leases.next_deadline_ms()
+        if self.driver.model.leases:
+            wake_ms = self.driver.ledger.leases.next_deadline_ms()
             assert wake_ms is not None
-            assert wake_ms <= min(self.deadlines[token] for token in self.desk.model.leases)
+            assert wake_ms <= min(self.deadlines[token] for token in self.driver.model.leases)
 
     def teardown(self) -> None:
         """In the end every job that is kept becomes terminal."""
-        desk = self.desk
-        for queue in list(desk.model.modes):
-            desk.set_mode(queue, QueueMode.OPEN)
-        for _ in range(20 * (len(desk.model.jobs) + 1)):
-            if not desk.model.unfinished:
+        driver = self.driver
+        for queue in list(driver.model.modes):
+            driver.set_mode(queue, QueueMode.OPEN)
+        for _ in range(20 * (len(driver.model.jobs) + 1)):
+            if not driver.model.unfinished:
                 break
-            desk.pass_ms(3_000)
-            desk.expire()
-            for lease in desk.lease(100, routes=("echo", "other", "sim")):
-                assert desk.report(lease.job_id, lease.token) == ""
-        assert not desk.model.unfinished
-        desk.check()
-        for job_id in desk.model.jobs:
-            desk.model.compare_job(job_id, view_job(desk.ledger.job(job_id)))
+            driver.pass_ms(3_000)
+            driver.expire()
+            for lease in driver.lease(100, routes=("echo", "other", "sim")):
+                assert driver.report(lease.job_id, lease.token) == ""
+        assert not driver.model.unfinished
+        driver.check()
+        for job_id in driver.model.jobs:
+            driver.model.compare_job(job_id, view_job(driver.ledger.job(job_id)))
 
 
 class BoundedKeysMachine(LedgerMachine):

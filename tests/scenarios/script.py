@@ -39,7 +39,7 @@ from holdfast.core.model import (
     Result,
     Template,
 )
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 
 Options = dict[str, str]
 _BACKOFFS = {"fixed": FIXED, "exponential": EXPONENTIAL, "quadratic": QUADRATIC}
@@ -56,7 +56,7 @@ class Player:
     """Plays blocks one after the other on one desk."""
 
     def __init__(self) -> None:
-        self._desk = Desk()
+        self._driver = LedgerDriver()
         self._shown: dict[str, str] = {}
         self._verbs: dict[str, Callable[[list[str], Options], object]] = {
             "config": self._config,
@@ -87,15 +87,15 @@ class Player:
     def _line(self, line: str) -> list[str]:
         verb, *rest = line.split()
         options = dict(word.split("=", 1) for word in rest if "=" in word)
-        position = len(self._desk.bodies)
+        position = len(self._driver.bodies)
         reply = self._verbs[verb]([word for word in rest if "=" not in word], options)
-        self._desk.check()
-        events = [f"> {show_event(body)}" for body in self._desk.bodies[position:]]
+        self._driver.check()
+        events = [f"> {show_event(body)}" for body in self._driver.bodies[position:]]
         replies = [] if reply is None else [f"< {show(reply)}"]
         return [*events, *replies, *self._changes()]
 
     def _changes(self) -> list[str]:
-        now = {job_id: show_job(job) for job_id, job in self._desk.ledger.book.jobs.items()}
+        now = {job_id: show_job(job) for job_id, job in self._driver.ledger.state.jobs.items()}
         changed = [f"= {job_id} {text}" for job_id, text in now.items() if self._shown.get(job_id) != text]
         gone = [f"= {job_id} is forgotten" for job_id in self._shown if job_id not in now]
         self._shown = now
@@ -104,18 +104,18 @@ class Player:
     # -- verbs
 
     def _do(self, command: commands.AnyCommand) -> object:
-        reply: object = self._desk.do(command)
+        reply: object = self._driver.do(command)
         return reply
 
     def _config(self, _: list[str], options: Options) -> None:
-        self._desk = Desk(**{name: int(value) for name, value in options.items()})
+        self._driver = LedgerDriver(**{name: int(value) for name, value in options.items()})
 
     def _pass(self, log_ms: int, served_ms: int) -> None:
-        self._desk.log_ms += log_ms
-        self._desk.served_ms += served_ms
+        self._driver.log_ms += log_ms
+        self._driver.served_ms += served_ms
 
     def _submit(self, words: list[str], options: Options) -> object:
-        due_ms = self._desk.log_ms + int(options["delay"]) if "delay" in options else 0
+        due_ms = self._driver.log_ms + int(options["delay"]) if "delay" in options else 0
         key, unique = options.get("key", ""), options.get("unique", "")
         extra = Extra(request_id=key, unique_key=unique) if key or unique else None
         payload = options.get("payload", "").encode()
@@ -159,8 +159,8 @@ class Player:
         return self._do(commands.Evict(*limits))
 
     def _restart(self, words: list[str], _: Options) -> None:
-        desk = self._desk
-        desk.restart(desk.reloaded() if words == ["image"] else desk.replayed())
+        driver = self._driver
+        driver.restart(driver.reloaded() if words == ["image"] else driver.replayed())
 
 
 def _template(options: Options) -> Template:

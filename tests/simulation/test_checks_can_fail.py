@@ -13,9 +13,9 @@ from holdfast.errors import Code
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
 from holdfast.ledger.recovery import recover
-from holdfast_lab.simulation.claims import Claims, JobSeen, PageSeen
 from holdfast_lab.simulation.disk import SimDisk
 from holdfast_lab.simulation.model import ModelViolation
+from holdfast_lab.simulation.response_checks import JobSeen, PageSeen, ResponseChecks
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import Violation
 from holdfast_lab.simulation.witness import LogWitness
@@ -30,7 +30,7 @@ class Bench:
     def __init__(self) -> None:
         self.ledger = Ledger(LedgerConfig())
         self.log = LogWitness(SETTINGS)
-        self.claims = Claims(self.log)
+        self.response_checks = ResponseChecks(self.log)
         self.ms = 1_000
 
     def do(self, command: commands.AnyCommand, *, is_witnessed: bool = True) -> object:
@@ -70,23 +70,23 @@ def test_acknowledgement_before_durability_is_noticed(bench: Bench) -> None:
     """The acknowledgement of an id that is not in the log is a violation."""
     reply = bench.do(submit("b"), is_witnessed=False)
     with pytest.raises(Violation, match="before it was durable"):
-        bench.claims.submitted_reply(submit("b"), reply)
+        bench.response_checks.submitted_reply(submit("b"), reply)
 
 
 def test_acknowledgement_of_another_payload_is_noticed(bench: Bench) -> None:
     """The acknowledgement of an id that was submitted with another payload is a violation."""
     other = commands.Submit([TEMPLATE], [NewJob("a", 0, b"other")])
     with pytest.raises(Violation, match="another submission"):
-        bench.claims.submitted_reply(other, Submitted(["a"], 1, {}))
+        bench.response_checks.submitted_reply(other, Submitted(["a"], 1, {}))
 
 
 def test_read_ahead_of_the_log_is_noticed(bench: Bench) -> None:
     """A read that shows events that are not durable is a violation."""
     bench.do(submit("b"), is_witnessed=False)
     with pytest.raises(Violation, match="left before position"):
-        bench.claims.saw_job(JobSeen(bench.ledger, "b"))
+        bench.response_checks.saw_job(JobSeen(bench.ledger, "b"))
     with pytest.raises(Violation, match="left before position"):
-        bench.claims.saw_page(PageSeen(bench.ledger, frozenset(), 0, 10, newest_first=False))
+        bench.response_checks.saw_page(PageSeen(bench.ledger, frozenset(), 0, 10, newest_first=False))
 
 
 def test_wrong_page_is_noticed(bench: Bench) -> None:
@@ -94,67 +94,67 @@ def test_wrong_page_is_noticed(bench: Bench) -> None:
     page = PageSeen(bench.ledger, frozenset(), 0, 10, newest_first=False)
     page.ids = []
     with pytest.raises(Violation, match="not what the log gives"):
-        bench.claims.saw_page(page)
+        bench.response_checks.saw_page(page)
 
 
 def test_lost_job_is_noticed(bench: Bench) -> None:
     """A read that does not find an acknowledged, unfinished job is a violation."""
-    bench.claims.submitted_reply(submit("a"), Submitted(["a"], 1, {}))
+    bench.response_checks.submitted_reply(submit("a"), Submitted(["a"], 1, {}))
     with pytest.raises(Violation, match="unknown now"):
-        bench.claims.saw_job(JobSeen(Ledger(LedgerConfig()), "a"))
+        bench.response_checks.saw_job(JobSeen(Ledger(LedgerConfig()), "a"))
 
 
 def test_cancel_before_durability_is_noticed(bench: Bench) -> None:
     """The acknowledgement of a cancel that is not in the log is a violation."""
     with pytest.raises(Violation, match="durable"):
-        bench.claims.canceled_reply("a", CancelReply(CANCELED, was_terminal=False))
+        bench.response_checks.canceled_reply("a", CancelReply(CANCELED, was_terminal=False))
 
 
 def test_lease_that_is_not_durable_or_handed_out_twice_is_noticed(bench: Bench) -> None:
     """A lease that is not durable, goes to another worker, or is sent twice is a violation."""
     with pytest.raises(Violation, match="before it was durable"):
-        bench.claims.leased("w1", [lease(2)])
+        bench.response_checks.leased("w1", [lease(2)])
     with pytest.raises(Violation, match="went to another worker"):
-        bench.claims.leased("w2", [lease(1)])
-    bench.claims.leased("w1", [lease(1)])
+        bench.response_checks.leased("w2", [lease(1)])
+    bench.response_checks.leased("w1", [lease(1)])
     with pytest.raises(Violation, match="twice"):
-        bench.claims.leased("w1", [lease(1)])
+        bench.response_checks.leased("w1", [lease(1)])
 
 
 def test_run_without_a_grant_is_noticed(bench: Bench) -> None:
     """A job that runs more often than it was granted, or twice under one token, is a violation."""
-    bench.claims.started("w1", lease(1))
+    bench.response_checks.started("w1", lease(1))
     with pytest.raises(Violation, match="run twice"):
-        bench.claims.started("w1", lease(1))
+        bench.response_checks.started("w1", lease(1))
     with pytest.raises(Violation, match="more often"):
-        bench.claims.started("w1", lease(7))
+        bench.response_checks.started("w1", lease(7))
 
 
 def test_report_that_left_no_trace_is_noticed(bench: Bench) -> None:
     """The acknowledgement of a report whose outcome is not in the log, by row or by batch, is a violation."""
     row = ReportRow("a", 1, DONE)
     with pytest.raises(Violation, match="before it was durable"):
-        bench.claims.reported_reply(commands.Report("w1", [row]), ReportReply([""]))
+        bench.response_checks.reported_reply(commands.Report("w1", [row]), ReportReply([""]))
     with pytest.raises(Violation, match="is lost"):
-        bench.claims.acknowledged("w1", [row])
+        bench.response_checks.acknowledged("w1", [row])
 
 
 def test_report_that_counts_as_something_else_is_noticed(bench: Bench) -> None:
     """An accepted report that differs from the outcome in the log is a violation."""
     bench.do(commands.Report("w1", [ReportRow("a", 1, DONE)]))
     with pytest.raises(Violation, match="stands as"):
-        bench.claims.reported_reply(commands.Report("w1", [ReportRow("a", 1, FAILED)]), ReportReply([""]))
+        bench.response_checks.reported_reply(commands.Report("w1", [ReportRow("a", 1, FAILED)]), ReportReply([""]))
     with pytest.raises(Violation, match="came from another"):
-        bench.claims.reported_reply(commands.Report("w2", [ReportRow("a", 1, DONE)]), ReportReply([""]))
+        bench.response_checks.reported_reply(commands.Report("w2", [ReportRow("a", 1, DONE)]), ReportReply([""]))
 
 
 def test_changed_end_is_noticed(bench: Bench) -> None:
     """A read of an unfinished job after a read showed it as finished is a violation."""
     early = JobSeen(bench.ledger, "a")
     bench.do(commands.Report("w1", [ReportRow("a", 1, DONE, b"out")]))
-    bench.claims.saw_job(JobSeen(bench.ledger, "a"))
+    bench.response_checks.saw_job(JobSeen(bench.ledger, "a"))
     with pytest.raises(Violation, match="not any more"):
-        bench.claims.saw_job(early)
+        bench.response_checks.saw_job(early)
 
 
 def test_early_eviction_is_noticed(bench: Bench) -> None:
@@ -182,7 +182,7 @@ def test_illegal_event_is_noticed(bench: Bench) -> None:
 
 def test_state_that_differs_from_the_log_is_noticed(bench: Bench) -> None:
     """A live job with one wrong field fails the comparison."""
-    bench.ledger.book.jobs["a"].grants = 5
+    bench.ledger.state.jobs["a"].grants = 5
     with pytest.raises(ModelViolation, match="attempts"):
         bench.log.compare(bench.ledger)
 
@@ -219,17 +219,17 @@ def test_epoch_that_stands_still_is_noticed() -> None:
 
 def test_job_that_is_new_twice_is_noticed(bench: Bench) -> None:
     """A repeated submission that is reported as new is a violation."""
-    bench.claims.submitted_reply(submit("a"), Submitted(["a"], 1, {}))
-    bench.claims.submitted_reply(submit("a"), Submitted(["a"], 1, {}, frozenset({0})))
+    bench.response_checks.submitted_reply(submit("a"), Submitted(["a"], 1, {}))
+    bench.response_checks.submitted_reply(submit("a"), Submitted(["a"], 1, {}, frozenset({0})))
     with pytest.raises(Violation, match="new more often"):
-        bench.claims.submitted_reply(submit("a"), Submitted(["a"], 1, {}))
+        bench.response_checks.submitted_reply(submit("a"), Submitted(["a"], 1, {}))
 
 
 def test_job_found_under_a_key_that_it_does_not_have_is_noticed(bench: Bench) -> None:
     """A reply with an existing job of another unique key is a violation."""
     other = commands.Submit([TEMPLATE], [NewJob("b", 0, b"", 0, Extra(unique_key="u"))])
     with pytest.raises(Violation, match="another submission"):
-        bench.claims.submitted_reply(other, Submitted(["a"], 1, {}, frozenset({0})))
+        bench.response_checks.submitted_reply(other, Submitted(["a"], 1, {}, frozenset({0})))
 
 
 @pytest.mark.parametrize(
@@ -239,25 +239,25 @@ def test_refusal_without_a_cause_is_noticed(bench: Bench, reason: str, words: st
     """A refused repetition, or a refusal for a queue that was never drained, is a violation."""
     refusal = commands.Refusal(Code.FAILED_PRECONDITION, reason, "")
     with pytest.raises(Violation, match=words):
-        bench.claims.submitted_reply(submit("a"), Submitted([""], 1, {0: refusal}))
+        bench.response_checks.submitted_reply(submit("a"), Submitted([""], 1, {0: refusal}))
 
 
 def test_lease_from_a_paused_queue_is_noticed(bench: Bench) -> None:
     """A lease from a queue that was paused at the grant is a violation."""
     bench.log.modes["default"] = [(1, QueueMode.PAUSED)]
     with pytest.raises(Violation, match="paused queue"):
-        bench.claims.leased("w1", [lease(1)])
+        bench.response_checks.leased("w1", [lease(1)])
 
 
 def test_note_that_left_no_trace_or_came_from_another_is_noticed(bench: Bench) -> None:
     """An acknowledged note that is not in the log, or is from another worker, is a violation."""
     note = commands.TakeNotes("w1", [Note("a", 1, 5, "words")])
     with pytest.raises(Violation, match="before it was durable"):
-        bench.claims.noted_reply(note, [""])
+        bench.response_checks.noted_reply(note, [""])
     bench.do(note)
-    bench.claims.noted_reply(note, [""])
+    bench.response_checks.noted_reply(note, [""])
     with pytest.raises(Violation, match="does not hold"):
-        bench.claims.noted_reply(commands.TakeNotes("w2", note.notes), [""])
+        bench.response_checks.noted_reply(commands.TakeNotes("w2", note.notes), [""])
 
 
 def test_note_under_no_lease_is_noticed(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Note, Now, QueueMode, Template
 from holdfast.journal.errors import JournalFailedError
-from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorPorts, LoopConfig
 from holdfast.ledger.sessions import Hello, Session, SessionConfig, SessionDispatcher, SessionPush
 from tests.simulation.test_sessions_without_room import Machine
 
@@ -19,7 +19,7 @@ class Shop:
 
     def __init__(self, config: LoopConfig | None = None) -> None:
         self.machine = machine = Machine()
-        world = CoordinatorWorld(machine.clock, machine, machine, machine.fatal)
+        world = CoordinatorPorts(machine.clock, machine, machine, machine.fatal)
         self.ledger = Ledger(LedgerConfig())
         self.coordinator = Coordinator(self.ledger, machine, world, config or LoopConfig())
         self.dispatcher = SessionDispatcher(self.coordinator, SessionConfig(60_000, 4_000))
@@ -68,11 +68,11 @@ def test_excess_is_forgotten_without_anybody_asking() -> None:
     rows = [ReportRow(lease.job_id, lease.token, DONE) for lease in leases]
     shop.dispatcher.report(session, 1, rows)
     shop.machine.pass_ms(100)
-    assert len(shop.ledger.book.finished) == 3_000
+    assert len(shop.ledger.state.finished) == 3_000
     shop.coordinator._retention = commands.Evict(1 << 40, 10, 1 << 40)  # as after a restart with another setting
     shop.coordinator.wake()
     shop.machine.pass_ms(100)
-    assert len(shop.ledger.book.finished) == 10
+    assert len(shop.ledger.state.finished) == 10
 
 
 def test_observer_that_raises_stops_the_process() -> None:

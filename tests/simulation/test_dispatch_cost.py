@@ -123,7 +123,7 @@ def _submit_calls(workers: int, *, are_alike: bool) -> int:
     shop.machine.pass_ms(100)
     shop.calls_of(lambda: shop.enqueue("warm", "queue"))
     calls = shop.calls_of(lambda: shop.enqueue("job", "queue"))
-    assert len(shop.ledger.book.leases) == 2
+    assert len(shop.ledger.state.leases) == 2
     return calls
 
 
@@ -177,7 +177,7 @@ def test_no_turn_grows_with_queues_and_workers() -> None:
     for session in sessions:
         shop.dispatcher.grant_credits(session, 10)
     shop.machine.pass_ms(100)
-    assert len(shop.ledger.book.leases) == 3_000
+    assert len(shop.ledger.state.leases) == 3_000
     # A step is about ten calls; a turn has two thousand steps for dispatch, and as many for commands.
     assert max(shop.turns) < 60_000
 
@@ -280,7 +280,7 @@ class Expiring(Counted):
         for part in range(0, workers, 1_000):
             self.submit(f"q{part}", min(1_000, workers - part))
         self.machine.pass_ms(100)
-        assert len(self.ledger.book.leases) == workers
+        assert len(self.ledger.state.leases) == workers
         self.machine.pass_ms(1_000)
 
     def share_a_deadline(self) -> None:
@@ -299,7 +299,7 @@ def test_no_turn_grows_with_leases_that_expire_together() -> None:
     shop = Expiring(MANY)
     shop.share_a_deadline()
     shop.machine.pass_ms(1_000)
-    assert not shop.ledger.book.leases
+    assert not shop.ledger.state.leases
     assert max(shop.turns) < 60_000
 
 
@@ -309,7 +309,7 @@ def test_no_turn_grows_with_leases_that_were_extended_together() -> None:
     shop.share_a_deadline()
     shop.beat()
     shop.machine.pass_ms(1_000)
-    assert len(shop.ledger.book.leases) == MANY
+    assert len(shop.ledger.state.leases) == MANY
     assert max(shop.turns) < 30_000
 
 
@@ -320,7 +320,7 @@ def test_no_turn_grows_with_workers_that_are_lost_together() -> None:
         shop.dispatcher.detach(session)
     shop.turns.clear()
     shop.machine.pass_ms(3_000)
-    assert not shop.ledger.book.leases
+    assert not shop.ledger.state.leases
     assert max(shop.turns) < 60_000
 
 
@@ -334,7 +334,7 @@ def test_no_turn_grows_with_jobs_that_are_due_together() -> None:
     shop.machine.pass_ms(1_000)
     leases = shop.offer("worker", 1)
     shop.machine.pass_ms(1_000)
-    assert shop.ledger.book.ready.delayed == MANY
+    assert shop.ledger.state.ready.delayed == MANY
     shop.turns.clear()
     for _ in range(20):
         shop.machine.pass_ms(1_000)
@@ -349,10 +349,10 @@ def test_lease_that_waits_to_be_taken_back_is_over() -> None:
     shop = Expiring(100, LoopConfig(turn_steps=20))
     refused: list[object] = []
     at_once = shop.machine.soon
-    lease = shop.ledger.book.leases[100]
+    lease = shop.ledger.state.leases[100]
 
     def told(reply: object) -> None:
-        refused.append((lease.token in shop.ledger.book.leases, reply))
+        refused.append((lease.token in shop.ledger.state.leases, reply))
 
     def report() -> None:
         rows = [ReportRow(lease.job.id, lease.token, DONE)]
@@ -372,5 +372,5 @@ def test_lease_that_waits_to_be_taken_back_is_over() -> None:
     shop.coordinator.observers.append(Reporting())
     shop.machine.pass_ms(61_000)
     assert refused == ["expired", (True, Heard([], [])), (ANY, ReportReply(["LEASE_EXPIRED"]))]
-    assert not shop.ledger.book.leases
+    assert not shop.ledger.state.leases
     assert shop.ledger.job(lease.job.id).losses == 1  # type: ignore[union-attr]

@@ -14,7 +14,7 @@ from holdfast.journal.errors import JournalError
 from holdfast.journal.pins import pin
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.snapshot import list_snapshots
-from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorPorts, LoopConfig
 from holdfast.ledger.group_commit import NO_SPACE
 from holdfast.ledger.recovery import recover
 from holdfast.ledger.snapshot_keeper import SNAPSHOTS_KEPT, KeeperConfig, SnapshotKeeper
@@ -43,7 +43,7 @@ class BusyLedger:
         self.machine = SimulatedMachine()
         recovered = recover(self.disk, JOURNAL, LedgerConfig(), now_ms=0, new_cluster_id=bytes(16))
         self.journal = recovered.journal
-        world = CoordinatorWorld(self.machine.clock, self.machine, self.machine, self.machine.fatal)
+        world = CoordinatorPorts(self.machine.clock, self.machine, self.machine, self.machine.fatal)
         config = LoopConfig(spare_bytes=2_048, retain_jobs=4)
         self.coordinator = Coordinator(recovered.ledger, self.journal, world, config)
         self.makes = self.failures = 0

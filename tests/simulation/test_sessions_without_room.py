@@ -9,12 +9,12 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import NewJob, Template
-from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorPorts, LoopConfig
 from holdfast.ledger.group_commit import NO_SPACE
 from holdfast.ledger.pending_reports import WaitingReports
 from holdfast.ledger.sessions import Hello, Session, SessionConfig, SessionDispatcher, SessionPush
 from holdfast.limits import OUTCOME_BYTES
-from holdfast_lab.simulation.clockwork import Clockwork, Planned
+from holdfast_lab.simulation.scheduler import ScheduledCall, SimulatedScheduler
 
 
 class Machine:
@@ -23,7 +23,7 @@ class Machine:
     epoch = 1
 
     def __init__(self) -> None:
-        self.clock = Clockwork()
+        self.clock = SimulatedScheduler()
         self.end_position = 0
         self.is_full = False
         #: The free bytes while it is full.
@@ -32,7 +32,7 @@ class Machine:
     def soon(self, call: Callable[[], None]) -> None:
         self.clock.after(0, "turn", call)
 
-    def later(self, delay_ms: int, call: Callable[[], None]) -> Planned:
+    def later(self, delay_ms: int, call: Callable[[], None]) -> ScheduledCall:
         return self.clock.after(delay_ms * 1_000, "timer", call)
 
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
@@ -72,7 +72,7 @@ class Shop:
 
     def __init__(self, lease_ms: int = 60_000) -> None:
         self.machine = machine = Machine()
-        world = CoordinatorWorld(machine.clock, machine, machine, machine.fatal)
+        world = CoordinatorPorts(machine.clock, machine, machine, machine.fatal)
         self.ledger = Ledger(LedgerConfig())
         self.coordinator = Coordinator(self.ledger, machine, world, LoopConfig())
         self.dispatcher = SessionDispatcher(self.coordinator, SessionConfig(lease_ms, 60_000))
@@ -223,11 +223,11 @@ def test_grant_is_refused_without_room_for_its_outcome(shop: Shop) -> None:
     shop.machine.is_full, shop.machine.left_bytes = True, 2 * OUTCOME_BYTES + 1_000
     shop.dispatcher.grant_credits(shop.session, 1)
     shop.machine.pass_ms(50)
-    assert shop.ledger.book.jobs["next"].state == QUEUED
+    assert shop.ledger.state.jobs["next"].state == QUEUED
     answers: list[object] = []
     shop.coordinator.call(CommandLane.WORK, commands.Cancel("next", ""), answers.append)
     shop.machine.pass_ms(50)
-    assert shop.ledger.book.jobs["next"].state == CANCELED
+    assert shop.ledger.state.jobs["next"].state == CANCELED
     assert answers != [NO_SPACE]
 
 

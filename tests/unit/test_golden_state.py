@@ -19,7 +19,7 @@ from holdfast.ledger.recovery import recover
 from holdfast.ledger.snapshots import take_snapshot
 from holdfast.ledger.time_travel import history, verified
 from holdfast.topologies.backup import opened_backup
-from holdfast.topologies.microservices.services.owner_journal import Machine, RecoveredOwner
+from holdfast.topologies.microservices.services.owner_journal import RecoveredOwner, StateMachine
 from holdfast.topologies.microservices.services.owner_restore import owner_state
 from holdfast_lab.simulation.disk import SimDisk
 from tests.golden.state.generate import BACKUP, CONFIG, GOLDEN, LEDGER, OWNERS, START_MS, job_id
@@ -47,7 +47,7 @@ def recovered_ledger(disk: SimDisk) -> Ledger:
     return found.ledger
 
 
-def recovered_owner(kind: str, disk: SimDisk) -> Machine:
+def recovered_owner(kind: str, disk: SimDisk) -> StateMachine:
     machine = OWNERS[kind][0]()
     RecoveredOwner.of(machine, disk, CONFIG, now_ms=LATER_MS, new_cluster_id=bytes(16)).journal.close()
     return machine
@@ -57,7 +57,7 @@ def recovered_owner(kind: str, disk: SimDisk) -> Machine:
 def test_ledger_of_every_version_is_verified(version: str) -> None:
     """Every frame is replayed and compared with the digest of its version, and the result has the present digest."""
     proof, ledger = verified(disk_of(version, LEDGER), silent)
-    assert (proof.digest, ledger.book.digest_version) == (ledger.digest, DIGEST_VERSION)
+    assert (proof.digest, ledger.state.digest_version) == (ledger.digest, DIGEST_VERSION)
     _, present = verified(disk_of(VERSIONS[-1], LEDGER), silent)
     assert image.full_digest(ledger) == image.full_digest(present)
     assert history(disk_of(version, LEDGER), job_id(0))
@@ -106,7 +106,7 @@ def test_digest_of_every_version_is_compared(version: str) -> None:
     body = events.join([events.encode_one(Started(LATER_MS, 1))])
     for wrong in range(2):
         found = recover(disk, config, LedgerConfig(), now_ms=LATER_MS, new_cluster_id=bytes(16))
-        found.ledger.book.rehash(number)
+        found.ledger.state.rehash(number)
         found.journal.write(body, 1, found.ledger.digest + wrong)
         found.journal.close()
     with pytest.raises(ReplayDivergedError, match=f"position {found.journal.end_position} "):

@@ -19,7 +19,7 @@ from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2 as internal_pb
 from holdfast.server import internal_messages, request_values
 from holdfast.server import views as server_views
-from holdfast.server.http import job_bodies, shapes
+from holdfast.server.http import job_bodies, schemas
 from holdfast.wire import methods
 from holdfast.wire.messages import encode
 from tests.grpc_v1 import views as client_views
@@ -139,16 +139,16 @@ def test_internal_contract_keeps_every_option() -> None:
 
 def test_submit_over_http_keeps_every_option() -> None:
     """The body of a submit has every option but `retry_of`, which the server sets."""
-    assert BODY.keys() == set(shapes.JobBody.__struct_fields__) - OF_THE_DRAFT
-    body = msgspec.convert(BODY, shapes.JobBody)
+    assert BODY.keys() == set(schemas.JobBody.__struct_fields__) - OF_THE_DRAFT
+    body = msgspec.convert(BODY, schemas.JobBody)
     received = job_bodies.template_of(body), job_bodies.draft_of(body, 0, "").extra
     assert received == without(*SIMULATED, "retry_of"), "an option is dropped in server/http/job_bodies.py"
 
 
 def test_job_over_http_has_every_option() -> None:
     """HTTP shows every option of a job but its back-off."""
-    missing = names_missing_in(shapes.job_fields(VIEW), IN_HTTP)
-    assert missing == SIMULATED | {"backoff"}, "an option is not shown in server/http/shapes.py"
+    missing = names_missing_in(schemas.job_fields(VIEW), IN_HTTP)
+    assert missing == SIMULATED | {"backoff"}, "an option is not shown in server/http/schemas.py"
 
 
 def test_json_of_the_cli_has_every_option() -> None:

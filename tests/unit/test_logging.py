@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import structlog
 
-from holdfast.observe.logging import FIELDS_FIRST, JsonLines, Repeated, TextLines, configure, is_text, line_writer
+from holdfast.observe.logging import FIELDS_FIRST, JsonLines, RepeatedLine, TextLines, configure, is_text, line_writer
 from holdfast.observe.transitions import TransitionLine
 
 
@@ -136,7 +136,7 @@ def test_line_for_many_jobs_is_a_line_for_each(ids: list[str]) -> None:
     """Each id, whatever its characters, gets a JSON line of its own that differs only in the id."""
     stream = io.BytesIO()
     line = TransitionLine(1, "s", "", 'w"job_id":""', "", "QUEUED", 0, 5, 9, 'because "job_id":""')
-    JsonLines(stream).write([Repeated(line, ids)])
+    JsonLines(stream).write([RepeatedLine(line, ids)])
     records = [json.loads(text) for text in stream.getvalue().decode().splitlines()]
     assert [record["job_id"] for record in records] == ids
     assert all(record == msgspec.structs.asdict(line) | {"job_id": record["job_id"]} for record in records)

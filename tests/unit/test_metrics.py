@@ -20,12 +20,12 @@ from holdfast.server.early_ports import metrics_server
 from holdfast.server.http.browser_security import BrowserShield
 from holdfast.server.http.metrics_application import MetricsApplication
 from holdfast.server.http.system import Probes
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-class MeteredDesk(Desk):
+class MeteredDesk(LedgerDriver):
     """A desk whose events a meter observes."""
 
     def __init__(self) -> None:
@@ -58,48 +58,48 @@ def of(samples: Samples, name: str, **labels: str) -> float:
 
 
 @pytest.fixture
-def desk() -> MeteredDesk:
+def driver() -> MeteredDesk:
     """A ledger without an event loop, with a meter."""
     return MeteredDesk()
 
 
-def test_submitted_jobs_are_counted_by_queue_and_type(desk: MeteredDesk) -> None:
+def test_submitted_jobs_are_counted_by_queue_and_type(driver: MeteredDesk) -> None:
     """Each job of a batch counts, separately for each pair of queue and type."""
-    desk.submit("a", "b")
-    desk.submit("c", template=Template("mail", queue="slow"))
-    samples = told(desk.meter)
+    driver.submit("a", "b")
+    driver.submit("c", template=Template("mail", queue="slow"))
+    samples = told(driver.meter)
     assert of(samples, "holdfast_jobs_submitted_total", queue="default", type="echo") == 2
     assert of(samples, "holdfast_jobs_submitted_total", queue="slow", type="mail") == 1
 
 
-def test_ticks_are_counted_by_what_became_of_them(desk: MeteredDesk) -> None:
+def test_ticks_are_counted_by_what_became_of_them(driver: MeteredDesk) -> None:
     """Fired, skipped, missed and triggered ticks are counted, and a job of a schedule counts as submitted."""
     spec = ScheduleSpec("s", Template("echo"), every_ms=10_000, overlap="skip", catch_up="latest")
-    desk.do(commands.SetSchedule(spec))
+    driver.do(commands.SetSchedule(spec))
     for job_id, wait_ms in (("first", 11_000), ("second", 10_000), ("third", 100_000)):
-        desk.pass_ms(wait_ms)
-        desk.do(commands.Tick(job_id))
-    desk.do(commands.TriggerSchedule("s", "by-hand"))
-    samples = told(desk.meter)
-    ticks = {name: of(samples, "holdfast_schedule_ticks_total", outcome=name) for name in desk.meter.ticks}
+        driver.pass_ms(wait_ms)
+        driver.do(commands.Tick(job_id))
+    driver.do(commands.TriggerSchedule("s", "by-hand"))
+    samples = told(driver.meter)
+    ticks = {name: of(samples, "holdfast_schedule_ticks_total", outcome=name) for name in driver.meter.ticks}
     assert ticks == {"fired": 1, "skipped": 2, "missed": 9, "triggered": 1}
     assert of(samples, "holdfast_jobs_submitted_total", queue="default", type="echo") == 2
 
 
-def test_every_way_to_end_is_an_outcome(desk: MeteredDesk) -> None:
+def test_every_way_to_end_is_an_outcome(driver: MeteredDesk) -> None:
     """Jobs that are done, failed, canceled while queued or running, or lost too often are counted once each."""
-    desk.submit("done", "failed", "stopped", "never")
-    desk.submit("lost", template=Template("echo", max_losses=0))
-    leases = {lease.job_id: lease.token for lease in desk.lease(3)}
-    desk.report("done", leases["done"], DONE)
-    desk.report("failed", leases["failed"], FAILED)
-    desk.cancel("stopped")
-    desk.report("stopped", leases["stopped"], CANCELED)
-    desk.cancel("never")
-    desk.cancel("never")
-    desk.run_one()
-    desk.revoke()
-    samples = told(desk.meter)
+    driver.submit("done", "failed", "stopped", "never")
+    driver.submit("lost", template=Template("echo", max_losses=0))
+    leases = {lease.job_id: lease.token for lease in driver.lease(3)}
+    driver.report("done", leases["done"], DONE)
+    driver.report("failed", leases["failed"], FAILED)
+    driver.cancel("stopped")
+    driver.report("stopped", leases["stopped"], CANCELED)
+    driver.cancel("never")
+    driver.cancel("never")
+    driver.run_one()
+    driver.revoke()
+    samples = told(driver.meter)
     counts = {
         outcome: of(samples, "holdfast_jobs_finished_total", queue="default", type="echo", outcome=outcome)
         for outcome in ("done", "failed", "canceled")
@@ -107,15 +107,15 @@ def test_every_way_to_end_is_an_outcome(desk: MeteredDesk) -> None:
     assert counts == {"done": 1, "failed": 2, "canceled": 2}
 
 
-def test_wait_begins_when_a_job_could_be_granted(desk: MeteredDesk) -> None:
+def test_wait_begins_when_a_job_could_be_granted(driver: MeteredDesk) -> None:
     """A requested delay or back-off does not count as wait, and each attempt has a wait of its own."""
-    desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)), not_before_ms=5_000)
-    desk.pass_ms(4_000 + 70)
-    lease = desk.run_one()
-    desk.report("a", lease.token, FAILED, is_retryable=True, runtime_ms=30)
-    desk.pass_ms(700)
-    desk.run_one()
-    samples = told(desk.meter)
+    driver.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)), not_before_ms=5_000)
+    driver.pass_ms(4_000 + 70)
+    lease = driver.run_one()
+    driver.report("a", lease.token, FAILED, is_retryable=True, runtime_ms=30)
+    driver.pass_ms(700)
+    driver.run_one()
+    samples = told(driver.meter)
     labels = {"queue": "default", "type": "echo"}
     assert of(samples, "holdfast_job_wait_seconds_count", **labels) == 2
     assert of(samples, "holdfast_job_wait_seconds_sum", **labels) == pytest.approx(0.77)
@@ -124,25 +124,25 @@ def test_wait_begins_when_a_job_could_be_granted(desk: MeteredDesk) -> None:
     assert of(samples, "holdfast_job_run_seconds_sum", **labels) == pytest.approx(0.03)
 
 
-def test_expired_leases_and_fenced_reports_are_counted(desk: MeteredDesk) -> None:
+def test_expired_leases_and_fenced_reports_are_counted(driver: MeteredDesk) -> None:
     """An expired lease counts once, a released one does not, and a late report counts as fenced."""
-    desk.submit("a", "b")
-    first = desk.run_one(lease_ms=100)
-    desk.run_one(worker="w2")
-    desk.revoke("w2", "released")
-    desk.pass_ms(100)
-    desk.expire()
-    desk.report("a", first.token)
-    samples = told(desk.meter)
+    driver.submit("a", "b")
+    first = driver.run_one(lease_ms=100)
+    driver.run_one(worker="w2")
+    driver.revoke("w2", "released")
+    driver.pass_ms(100)
+    driver.expire()
+    driver.report("a", first.token)
+    samples = told(driver.meter)
     assert of(samples, "holdfast_leases_expired_total") == 1
     assert of(samples, "holdfast_reports_fenced_total") == 1
 
 
-def test_made_up_names_cannot_fill_the_memory(desk: MeteredDesk) -> None:
+def test_made_up_names_cannot_fill_the_memory(driver: MeteredDesk) -> None:
     """Above the limit of series, jobs are counted together."""
     for number in range(SERIES_MAX + 7):
-        desk.submit(f"job-{number}", template=Template(f"type-{number}"))
-    samples = told(desk.meter)
+        driver.submit(f"job-{number}", template=Template(f"type-{number}"))
+    samples = told(driver.meter)
     assert of(samples, "holdfast_jobs_submitted_total", queue=OTHER, type=OTHER) == 7
     assert sum(name == "holdfast_jobs_submitted_total" for name, _ in samples) == SERIES_MAX + 1
 

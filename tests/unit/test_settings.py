@@ -19,7 +19,7 @@ from holdfast.settings import (
     fields_of,
     shown,
 )
-from holdfast.settings_sources import TOKEN, Loaded, load, of_program, secret_of
+from holdfast.settings_sources import TOKEN, LoadedSettings, load, of_program, secret_of
 
 
 def load_from(
@@ -27,7 +27,7 @@ def load_from(
     *,
     flags: Mapping[str, object | None] | None = None,
     environment: Mapping[str, str] | None = None,
-) -> Loaded[Settings]:
+) -> LoadedSettings[Settings]:
     return load(Settings, flags=flags or {}, environment=environment or {}, folder=folder)
 
 

@@ -20,7 +20,7 @@ from opentelemetry.trace import (
 
 from holdfast.core.trace_context import TraceContext
 from holdfast.errors import HoldfastError
-from holdfast.observe.tracing import About, Broken, Sending, TracedSending, Tracing, adopt
+from holdfast.observe.tracing import SpanError, SpanSubject, SubmissionScope, TracedSubmissionScope, Tracing, adopt
 from holdfast.observe.tracing_export import wanted_exporter
 
 OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -46,9 +46,9 @@ def traceparent(span: ReadableSpan) -> str:
 def test_submission_is_a_producer_whose_context_the_job_carries() -> None:
     """A submit is a producer span whose context the job carries, and an existing job's id replaces the new one."""
     tracing, exporter = traced()
-    with tracing.sending(About("mail", "welcome", "made", {})) as sending:
-        carried = sending.context
-        sending.accepted("there")
+    with tracing.submission_scope(SpanSubject("mail", "welcome", "made", {})) as submission_scope:
+        carried = submission_scope.context
+        submission_scope.accepted("there")
     span = only(exporter)
     assert (span.name, span.kind, span.status.status_code) == ("send mail", SpanKind.PRODUCER, StatusCode.UNSET)
     assert dict(span.attributes or {}) == {
@@ -66,7 +66,9 @@ def test_submission_is_a_producer_whose_context_the_job_carries() -> None:
 def test_submission_of_many_counts_them_and_names_none() -> None:
     """A batch submit is one span with the number of jobs and no job id, and links the context of the headers."""
     tracing, exporter = traced()
-    with tracing.sending(About("mail", "welcome", "", {"traceparent": OTHER, "tracestate": "vendor=1"}), 3):
+    with tracing.submission_scope(
+        SpanSubject("mail", "welcome", "", {"traceparent": OTHER, "tracestate": "vendor=1"}), 3
+    ):
         pass
     span = only(exporter)
     assert span.attributes is not None
@@ -84,8 +86,8 @@ def test_state_of_a_trace_goes_on() -> None:
 
     def submit(state: str) -> None:
         adopt(TraceContext(OTHER, state))
-        with traced()[0].sending(About("mail", "welcome")) as sending:
-            adopted[state] = sending.context
+        with traced()[0].submission_scope(SpanSubject("mail", "welcome")) as submission_scope:
+            adopted[state] = submission_scope.context
 
     for state in ("vendor=1", "nonsense", ""):
         copy_context().run(submit, state)
@@ -96,7 +98,7 @@ def test_state_of_a_trace_goes_on() -> None:
 def test_refused_submission_is_an_error() -> None:
     """A refused submit marks its span as an error, and the exception is raised."""
     tracing, exporter = traced()
-    with pytest.raises(LookupError), tracing.sending(About("mail", "welcome")):
+    with pytest.raises(LookupError), tracing.submission_scope(SpanSubject("mail", "welcome")):
         raise LookupError("no such queue")
     span = only(exporter)
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "no such queue")
@@ -107,10 +109,10 @@ def test_refused_submission_is_an_error() -> None:
 def test_attempt_is_a_consumer_linked_to_where_its_job_was_made(header: str) -> None:
     """An attempt is a consumer span of its own trace, linked to the submit if the job carries a valid context."""
     tracing, exporter = traced()
-    about = About("mail", "welcome", "id", {"traceparent": header} if header else {})
+    about = SpanSubject("mail", "welcome", "id", {"traceparent": header} if header else {})
     span = tracing.begin(about, attempt=2, worker_id="w", start_ns=1_000)
     assert span is not None
-    tracing.end(span, outcome="failed", broken=Broken("shop.NoMailError", "no", "Traceback"), end_ns=5_000)
+    tracing.end(span, outcome="failed", broken=SpanError("shop.NoMailError", "no", "Traceback"), end_ns=5_000)
     ended = only(exporter)
     assert (ended.name, ended.kind, ended.parent) == ("process mail", SpanKind.CONSUMER, None)
     assert (ended.start_time, ended.end_time) == (1_000, 5_000)
@@ -137,14 +139,14 @@ def test_provider_that_raises_loses_its_spans_only() -> None:
     """A tracing provider that raises loses its spans, and affects neither submits nor attempts."""
     provider = TracerProvider()
     tracing = Tracing(provider)
-    begun = tracing.begin(About("q", "t"), attempt=1, worker_id="w", start_ns=0)
+    begun = tracing.begin(SpanSubject("q", "t"), attempt=1, worker_id="w", start_ns=0)
     assert begun is not None
     provider.add_span_processor(_Broken())
     tracing.end(begun, outcome="done")
-    assert tracing.begin(About("q", "t"), attempt=1, worker_id="w", start_ns=0) is None
-    with tracing.sending(About("q", "t")) as sending:
-        assert type(sending) is Sending
-        assert sending.context is None
+    assert tracing.begin(SpanSubject("q", "t"), attempt=1, worker_id="w", start_ns=0) is None
+    with tracing.submission_scope(SpanSubject("q", "t")) as submission_scope:
+        assert type(submission_scope) is SubmissionScope
+        assert submission_scope.context is None
 
 
 class _FullSpan(NonRecordingSpan):
@@ -157,8 +159,8 @@ class _FullSpan(NonRecordingSpan):
 def test_span_that_takes_nothing_costs_no_job() -> None:
     """A span that rejects attributes does not fail an accepted submit."""
     span = _FullSpan(SpanContext(1, 2, is_remote=False))
-    with TracedSending(Tracing(), span) as sending:
-        sending.accepted("id")
+    with TracedSubmissionScope(Tracing(), span) as submission_scope:
+        submission_scope.accepted("id")
 
 
 @pytest.mark.parametrize(

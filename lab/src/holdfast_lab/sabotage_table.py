@@ -4,7 +4,7 @@ from holdfast_lab.sabotage import Variant
 
 LOOP, SESSIONS, TIME = "ledger/coordinator.py", "ledger/sessions.py", "ledger/command_clock.py"
 LOG_CLOCK, COMMIT = "ledger/log_clock.py", "ledger/group_commit.py"
-LEASES, TASKS, IMAGE, BOOK, READY = (
+LEASES, TASKS, IMAGE, STATE, READY = (
     "core/leases.py",
     "core/tasks.py",
     "core/image.py",
@@ -13,7 +13,7 @@ LEASES, TASKS, IMAGE, BOOK, READY = (
 )
 PART = "core/image_part.py"
 LANE_ORDER, MATCHER = "core/lane_order.py", "ledger/matcher.py"
-INTAKE, NOTES, OUTCOMES = "core/intake.py", "core/notes.py", "core/outcomes.py"
+SUBMISSION, NOTES, OUTCOMES = "core/submission.py", "core/notes.py", "core/outcomes.py"
 SCHEDULES, TICKS, RETENTION = "core/schedules.py", "core/ticks.py", "core/retention.py"
 JOURNAL, SEGMENT, WRITING = "journal/file.py", "journal/segment.py", "journal/whole_write.py"
 
@@ -77,8 +77,8 @@ VARIANTS = (
     Variant(
         "token-unchecked-on-report",
         LEASES,
-        "self._book.leases.get(token or job.token)",
-        "self._book.leases.get(job.token)",
+        "self._state.leases.get(token or job.token)",
+        "self._state.leases.get(job.token)",
         seed=4,
     ),
     Variant(
@@ -201,7 +201,7 @@ VARIANTS = (
         "token-reused-after-restart",
         IMAGE,
         "= head.last_ms, head.next_number, head.next_token",
-        "= head.last_ms, head.next_number, len(book.leases) + 1",
+        "= head.last_ms, head.next_number, len(state.leases) + 1",
         seed=1,
     ),
     Variant(
@@ -214,14 +214,14 @@ VARIANTS = (
     # jobs, keys, order
     Variant(
         "dedup-lost-in-snapshot",
-        BOOK,
+        STATE,
         "self.dedup.add(extra.request_id, job)",
         "pass",
         seed=3,
     ),
     Variant(
         "other-payload-under-key",
-        INTAKE,
+        SUBMISSION,
         "job.template == template and job.payload == new.payload",
         "job.template == template",
         seed=1,
@@ -229,7 +229,7 @@ VARIANTS = (
     Variant(
         "queued-cancel-forgotten",
         TASKS,
-        "    book.ready.take(job)\n    end(",
+        "    state.ready.take(job)\n    end(",
         "    end(",
         seed=1,
     ),
@@ -263,8 +263,8 @@ VARIANTS = (
     Variant(
         "eviction-of-unfinished-job",
         TASKS,
-        "self._book.forget(job)",
-        "self._book.forget(next(iter(self._book.jobs.values())))",
+        "self._state.forget(job)",
+        "self._state.forget(next(iter(self._state.jobs.values())))",
         seed=1,
     ),
     Variant(
@@ -291,21 +291,21 @@ VARIANTS = (
     # ids, unique keys, queue modes, notes
     Variant(
         "repeated-id-makes-a-second-job",
-        INTAKE,
-        "return self._taken.get(job_id) or self._book.jobs.get(job_id)",
+        SUBMISSION,
+        "return self._taken.get(job_id) or self._state.jobs.get(job_id)",
         "return None",
         seed=1,
     ),
     Variant(
         "other-job-under-a-used-id",
-        INTAKE,
+        SUBMISSION,
         "is_same = self._is_same(known, template, job)",
         "is_same = True",
         seed=1,
     ),
     Variant(
         "unique-key-never-released",
-        BOOK,
+        STATE,
         "            del self.unique[unique_name(job)]\n",
         "            pass\n",
         seed=1,
@@ -313,22 +313,22 @@ VARIANTS = (
     Variant(
         "unique-key-not-kept",
         TASKS,
-        "        book.unique[unique_name(job)] = job\n",
+        "        state.unique[unique_name(job)] = job\n",
         "        pass\n",
         seed=1,
     ),
     Variant(
         "unique-key-lost-in-snapshot",
-        BOOK,
+        STATE,
         "            self.unique[unique_name(job)] = job\n",
         "            pass\n",
         seed=3,
     ),
     Variant(
         "unique-twins-in-one-batch",
-        INTAKE,
-        "(self._unique.get(name) or self._book.unique.get(name))",
-        "self._book.unique.get(name)",
+        SUBMISSION,
+        "(self._unique.get(name) or self._state.unique.get(name))",
+        "self._state.unique.get(name)",
         seed=1,
     ),
     Variant(
@@ -347,7 +347,7 @@ VARIANTS = (
     ),
     Variant(
         "draining-queue-takes-jobs",
-        INTAKE,
+        SUBMISSION,
         "        if job.template in closed:\n",
         "        if False:\n",
         seed=3,
@@ -355,13 +355,13 @@ VARIANTS = (
     Variant(
         "modes-missing-from-image",
         IMAGE,
-        "    if book.modes:\n",
+        "    if state.modes:\n",
         "    if False:\n",
         seed=2,
     ),
     Variant(
         "modes-not-in-the-digest",
-        BOOK,
+        STATE,
         "            self.modes[queue] = closure\n            self.digest = (self.digest + "
         "self._terms.closure(queue, closure)) & DIGEST_MASK\n",
         "            self.modes[queue] = closure\n",
@@ -447,36 +447,36 @@ VARIANTS = (
     ),
     Variant(
         "term-of-a-loaded-job-not-subtracted",
-        BOOK,
+        STATE,
         "mark = self._job_term(job) if job.mark == NO_MARK else job.mark",
         "mark = job.mark",
         seed=1,
     ),
     Variant(
         "held-bytes-grow-for-ever",
-        BOOK,
+        STATE,
         "        self.bytes_held -= job.bytes_held or held_bytes(job)\n",
         "",
     ),
     Variant(
         "jobs-taken-over-the-memory-limit",
         TASKS,
-        "if 0 < self._memory_bytes < book.bytes_held:",
+        "if 0 < self._memory_bytes < state.bytes_held:",
         "if False:",
         seed=3,
     ),
     Variant(
         "schedules-silent-after-a-snapshot",
         SCHEDULES,
-        "        for schedule in book.schedules.values():\n            self._watch(schedule)\n",
+        "        for schedule in state.schedules.values():\n            self._watch(schedule)\n",
         "",
         seed=4,
     ),
     Variant(
         "tick-fired-again-after-a-restart",
         SCHEDULES,
-        "        for schedule in book.schedules.values():\n",
-        "        for schedule in book.schedules.values():\n"
+        "        for schedule in state.schedules.values():\n",
+        "        for schedule in state.schedules.values():\n"
         "            schedule.next_ms = schedule.last_tick_ms or schedule.next_ms\n",
         seed=3,
     ),
@@ -584,7 +584,7 @@ VARIANTS = (
     Variant(
         "holders-kept-for-ever",
         SESSIONS,
-        "held = self._coordinator.ledger.book.leases.keys() & reply.held",
+        "held = self._coordinator.ledger.state.leases.keys() & reply.held",
         "held = set(reply.held)",
         seed=18,
     ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import typer
 
-from holdfast.cli.places import nearby
+from holdfast.cli.journal_directories import nearby
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.sdk.url_schemes import scheme_of
@@ -18,10 +18,10 @@ from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
     from holdfast.client.access import Access
-    from holdfast.client.link import Client, DirectPlace
-    from holdfast.client.transport import Carrier
+    from holdfast.client.link import Client, DirectBackend
+    from holdfast.client.transport import Transport
     from holdfast.settings import Settings
-    from holdfast.topologies.embedded.served_ledger import Serving
+    from holdfast.topologies.embedded.served_ledger import ServedLedger
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class ServerConnection:
         self._runner = asyncio.Runner()
         self._client: Client | None = None
         #: The ledger that this command serves itself, because no other process does.
-        self._serving: Serving | None = None
+        self._serving: ServedLedger | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +89,7 @@ class ServerConnection:
         from holdfast.client.remote import RemoteJobs
 
         if self._client is None:
-            self._client = await self._direct() or RemoteJobs(await self._carrier(may_open=may_open))
+            self._client = await self._direct() or RemoteJobs(await self._transport(may_open=may_open))
         try:
             return await call(self._client)
         except UnavailableError as error:
@@ -125,7 +125,7 @@ class ServerConnection:
 
         return UnnamedJobs(self._place, self._access)
 
-    async def _carrier(self, *, may_open: bool) -> "Carrier":
+    async def _transport(self, *, may_open: bool) -> "Transport":
         """Connects to the server, or to the socket of a directory, which this command serves itself if it `may_open`.
 
         A command that waits for a job may not: a restarting server would find the directory locked.
@@ -138,13 +138,13 @@ class ServerConnection:
         import asyncio
 
         from holdfast.client.endpoints import UnixEndpoint
-        from holdfast.client.wire_transport import WireCarrier
+        from holdfast.client.wire_transport import WireTransport
         from holdfast.journal.errors import DirectoryLockedError
 
         until_s = time.monotonic() + _STARTING_S
         while True:
             try:
-                return await WireCarrier.connect(UnixEndpoint(self._place))
+                return await WireTransport.connect(UnixEndpoint(self._place))
             except UnavailableError as error:  # no process serves it, or a killed process left its socket behind
                 if not may_open:
                     raise _not_served(self._place.parent) from error
@@ -170,12 +170,12 @@ def ask(connect: str | None, call: "Callable[[Client], Coroutine[Any, Any, T]]",
         return connection.ask(call)
 
 
-async def _opened(folder: Path) -> "Serving":
+async def _opened(folder: Path) -> "ServedLedger":
     """Serves a directory for the duration of a command, like any process that opens it; evicts no job."""
     from holdfast.settings import Settings
-    from holdfast.topologies.embedded.served_ledger import Serving
+    from holdfast.topologies.embedded.served_ledger import ServedLedger
 
-    serving = Serving(forgetting_nothing(Settings(data=str(folder))))
+    serving = ServedLedger(forgetting_nothing(Settings(data=str(folder))))
     await serving.open()
     return serving
 
@@ -262,14 +262,14 @@ def access_to(settings: ClientSettings | WorkerSettings) -> "Access":
 
 def place_of(
     target: str, name: str = "--connect", *, may_create: bool = False
-) -> "str | list[str] | Path | DirectPlace":
+) -> "str | list[str] | Path | DirectBackend":
     """Returns the address of a server, those of several nodes, the socket of a directory, or jobs without a server.
 
     `name` is the option in error messages. The directory must exist unless the caller `may_create` it.
     """
     scheme = scheme_of(target)
     if scheme is not None and scheme.place:
-        place: DirectPlace = resolve_name(scheme.place)(target)
+        place: DirectBackend = resolve_name(scheme.place)(target)
         return place
     addresses = addresses_of(target)
     if addresses:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from holdfast.cli.text import as_span
-from holdfast.cli.top_numbers import Look, Trend
+from holdfast.cli.top_numbers import TopSample, Trend
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.core.model import QueueMode
 from holdfast.core.unknown_types import unknown_types, unknown_types_text
@@ -28,7 +28,7 @@ class Finding(msgspec.Struct, frozen=True):
     is_note: bool = False
 
 
-def findings(look: Look, trend: Trend) -> list[Finding]:
+def findings(look: TopSample, trend: Trend) -> list[Finding]:
     """Returns the findings, worst first."""
     found = [
         *(Finding(is_bad=True, text=text) for text in look.stats.warnings),
@@ -42,7 +42,7 @@ def findings(look: Look, trend: Trend) -> list[Finding]:
     return sorted(found, key=lambda finding: (not finding.is_bad, finding.is_note))
 
 
-def verdict(look: Look, found: Sequence[Finding]) -> str:
+def verdict(look: TopSample, found: Sequence[Finding]) -> str:
     """Returns the overall state; at best "busy" if all slots are taken while jobs wait."""
     if any(finding.is_bad for finding in found):
         return "critical"
@@ -53,11 +53,11 @@ def verdict(look: Look, found: Sequence[Finding]) -> str:
     return "healthy" if look.stats.states.get("QUEUED") or look.stats.states.get("RUNNING") else "healthy, idle"
 
 
-def _open_queues(look: Look) -> list[QueueView]:
+def _open_queues(look: TopSample) -> list[QueueView]:
     return [queue for queue in look.queues if queue.mode != QueueMode.PAUSED and queue.ready]
 
 
-def _without_worker(look: Look) -> Iterator[Finding]:
+def _without_worker(look: TopSample) -> Iterator[Finding]:
     """Yields jobs that would never run: no worker is connected, or none that knows their types."""
     waiting = _open_queues(look)
     if waiting and not look.stats.workers:
@@ -69,7 +69,7 @@ def _without_worker(look: Look) -> Iterator[Finding]:
         yield Finding(is_bad=True, text=unknown_types_text(types))
 
 
-def _saturated(look: Look, trend: Trend) -> Iterator[Finding]:
+def _saturated(look: TopSample, trend: Trend) -> Iterator[Finding]:
     """Yields a finding if all slots are busy while jobs wait: a note while jobs end, otherwise a warning.
 
     For example, no job ends if every slot runs a job that waits for the result of a queued job.
@@ -98,7 +98,7 @@ def _ended_text(ended: int, within_ms: int) -> str:
     return f"; {counted} ended in the last {as_span(within_ms)}"
 
 
-def _old(look: Look) -> Iterator[Finding]:
+def _old(look: TopSample) -> Iterator[Finding]:
     if not look.stats.workers:
         return
     for queue in _open_queues(look):

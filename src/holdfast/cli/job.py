@@ -10,7 +10,7 @@ import typer
 from holdfast import limits
 from holdfast.cli import job_search, job_watch
 from holdfast.cli.connection import Connect, ServerConnection, ask
-from holdfast.cli.numbers import counted
+from holdfast.cli.number_options import counted
 from holdfast.cli.text import Json, indented, print_json, printable, printable_lines, say
 from holdfast.errors import DeadlineExceededError, ExitCode
 

@@ -6,8 +6,8 @@ import typer
 
 from holdfast import limits
 from holdfast.cli.connection import Connect, ask
-from holdfast.cli.moments import moment_ms
 from holdfast.cli.text import Json, print_json, say
+from holdfast.cli.times import moment_ms
 from holdfast.core.lifecycle import State
 from holdfast.errors import InvalidArgumentError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli import journal_backup
-from holdfast.cli.places import holds_journal, nearby
+from holdfast.cli.journal_directories import holds_journal, nearby
 from holdfast.cli.text import Json, as_moment, as_time, print_json, print_table, say
 from holdfast.errors import InvalidArgumentError, NotFoundError
 

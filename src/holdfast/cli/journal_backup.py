@@ -36,7 +36,7 @@ def backup(directory: Source, target: Target, as_json: Json = False) -> None:
     import msgspec
 
     from holdfast.cli.journal import disk_of
-    from holdfast.cli.places import parts_of
+    from holdfast.cli.journal_directories import parts_of
     from holdfast.clock import system_clock
     from holdfast.errors import FailedPreconditionError
     from holdfast.process.directory_owner import topology_of

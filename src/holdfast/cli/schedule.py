@@ -9,7 +9,7 @@ import typer
 
 from holdfast import limits
 from holdfast.cli.connection import Connect, ServerConnection, ask
-from holdfast.cli.numbers import counted
+from holdfast.cli.number_options import counted
 from holdfast.cli.text import Json, print_json, printable
 from holdfast.errors import InvalidArgumentError
 
@@ -111,7 +111,7 @@ def create(
 ) -> None:
     """Create or replace a schedule. Repeating the same command changes nothing."""
     from holdfast.cli.job_search import parse_labels
-    from holdfast.cli.moments import span_ms
+    from holdfast.cli.times import span_ms
     from holdfast.core.model import ScheduleSpec, Template
 
     template = Template(job_type, queue, priority, max_attempts, timeout_ms=round(job_timeout_s * 1_000))
@@ -133,7 +133,7 @@ def _timed(described: "ScheduleSpec", cron: str, every: str, at: str, tz: str) -
     """Returns the spec with the value of --cron, --every or --at."""
     from msgspec.structs import replace
 
-    from holdfast.cli.moments import local_ms, span_ms
+    from holdfast.cli.times import local_ms, span_ms
 
     if sum(map(bool, (cron, every, at))) != 1:
         raise InvalidArgumentError("give exactly one of --cron, --every and --at", reason="SCHEDULE_TIME_INVALID")
@@ -204,7 +204,7 @@ def preview(
 
 
 def _after_ms(after: str, spec: "ScheduleSpec") -> int:
-    from holdfast.cli.moments import local_ms
+    from holdfast.cli.times import local_ms
 
     return local_ms(after, spec.timezone, "--after") if after else 0
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.moments import span_ms
 from holdfast.cli.text import Json, as_time, print_json, print_table, printable, say
+from holdfast.cli.times import span_ms
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import MEMORY, TOKENS_NAME, Settings
 from holdfast.settings_sources import load

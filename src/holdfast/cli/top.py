@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.connection import Connect, ServerConnection
-from holdfast.cli.numbers import counted
+from holdfast.cli.number_options import counted
 from holdfast.cli.text import Json
 
 #: Terminals without cursor control.
@@ -35,7 +35,7 @@ def top(
 
     On a terminal it runs until q; elsewhere it prints once.
     """
-    from holdfast.cli.top_loop import Watching, look, print_once
+    from holdfast.cli.top_loop import TopLoop, look, print_once
 
     place = connect or os.environ.get("HOLDFAST_CONNECT") or "this machine"
     with ServerConnection(connect) as server:
@@ -44,4 +44,4 @@ def top(
             server.ask(lambda client: print_once(client, interval_s, place, as_json=as_json))
             return
         server.ask(look)  # reports a wrong address at once
-        Watching(place, interval_s).run(server)
+        TopLoop(place, interval_s).run(server)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from holdfast.cli.connection import ServerConnection
 from holdfast.cli.text import print_json, printable
-from holdfast.cli.top_numbers import Look, Trend
+from holdfast.cli.top_numbers import TopSample, Trend
 from holdfast.cli.top_view import TopFrame, lines, screen
 from holdfast.core.lifecycle import FAILED
 from holdfast.errors import UnavailableError
@@ -29,7 +29,7 @@ _FAILED_LOOKED_AT = 200
 _KEY_S = 0.2
 
 
-async def look(client: "Client", known: Look | None = None) -> Look:
+async def look(client: "Client", known: TopSample | None = None) -> TopSample:
     """Takes a sample of the server; requests the failed jobs only if their number has changed."""
     stats, queues, workers = await asyncio.gather(client.stats(), client.queues(), client.workers())
     count = stats.states.get(FAILED.name, 0)
@@ -38,7 +38,7 @@ async def look(client: "Client", known: Look | None = None) -> Look:
     else:
         query = JobQuery(states=frozenset({FAILED}))
         failed = (await client.find(query, "", _FAILED_LOOKED_AT)).jobs if count else []
-    return Look(stats, queues, workers, failed)
+    return TopSample(stats, queues, workers, failed)
 
 
 async def print_once(client: "Client", interval_s: float, place: str, *, as_json: bool) -> None:
@@ -56,14 +56,14 @@ async def print_once(client: "Client", interval_s: float, place: str, *, as_json
         print("\n".join(lines(frame)))
 
 
-class Watching:
+class TopLoop:
     """Shows samples until the user quits."""
 
     def __init__(self, place: str, interval_s: float) -> None:
         self._place = place
         self._interval_s = interval_s
         self._trend = Trend()
-        self._look: Look | None = None
+        self._look: TopSample | None = None
         self._is_paused = False
         self._is_left = False
         self._exit_code = 0

@@ -22,7 +22,7 @@ _RATE_MS, _MINUTE_MS, _KEPT_MS = 5_000, 60_000, 300_000
 _REASON_CHARS = 300
 
 
-class Look(msgspec.Struct, frozen=True):
+class TopSample(msgspec.Struct, frozen=True):
     """A sample of a server; `failed` has its newest failed jobs."""
 
     stats: Stats
@@ -31,7 +31,7 @@ class Look(msgspec.Struct, frozen=True):
     failed: list[JobView]
 
 
-class Group(msgspec.Struct, frozen=True):
+class FailureGroup(msgspec.Struct, frozen=True):
     """Failed jobs of one type with reasons of the same kind."""
 
     type: str
@@ -96,11 +96,13 @@ def _count(stats: Stats, state: State | None) -> int:
     return sum(stats.states.values()) if state is None else stats.states.get(state.name, 0)
 
 
-def grouped(failed: Sequence[JobView]) -> list[Group]:
+def grouped(failed: Sequence[JobView]) -> list[FailureGroup]:
     """Returns the failed jobs grouped by type and reason, most frequent first."""
     groups: dict[tuple[str, str], list[JobView]] = {}
     for job in failed:
         key = (job.template.type, _VARYING.sub("#", job.failure_reason[:_REASON_CHARS]))
         groups.setdefault(key, []).append(job)
-    found = [Group(key[0], len(jobs), max(jobs, key=lambda job: job.finished_ms)) for key, jobs in groups.items()]
+    found = [
+        FailureGroup(key[0], len(jobs), max(jobs, key=lambda job: job.finished_ms)) for key, jobs in groups.items()
+    ]
     return sorted(found, key=lambda group: (-group.jobs, -group.newest.finished_ms))

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.cli.health import Finding, findings, verdict
 from holdfast.cli.text import as_clock, as_span, printable
-from holdfast.cli.top_numbers import Group, Look, Trend, grouped
+from holdfast.cli.top_numbers import FailureGroup, TopSample, Trend, grouped
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.core.model import QueueMode
 from holdfast.ports import JobView, QueueView, WorkerView
@@ -27,7 +27,7 @@ _FINDINGS_SHOWN = 4
 class TopFrame:
     """All data of one screen."""
 
-    def __init__(self, look: Look, trend: Trend, place: str) -> None:
+    def __init__(self, look: TopSample, trend: Trend, place: str) -> None:
         self.look, self.trend, self.place = look, trend, place
         self.findings = findings(look, trend)
         self.verdict = verdict(look, self.findings)
@@ -191,7 +191,7 @@ def _worker_row(one: WorkerView) -> tuple[str, ...]:
     return (one.worker_id, state, f"{one.running}/{one.slots}", heard, ", ".join(one.queues) or "all")
 
 
-def _group_row(one: Group, now_ms: int) -> tuple[str, ...]:
+def _group_row(one: FailureGroup, now_ms: int) -> tuple[str, ...]:
     latest = f"{as_span(max(0, now_ms - one.newest.finished_ms))} ago"
     return (one.type, f"{one.jobs:,}", latest, one.newest.failure_reason)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli.connection import access_to, place_of, say_created, say_where
 from holdfast.settings import WorkerSettings
-from holdfast.settings_sources import Loaded
-from holdfast.worker.start_report import Reads
+from holdfast.settings_sources import LoadedSettings
+from holdfast.worker.start_report import BackendReads
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
@@ -26,7 +26,7 @@ class WorkSource(NamedTuple):
     close: Callable[[], None] = lambda: None
 
 
-def source_of(loaded: Loaded[WorkerSettings], app: "App | None", *, may_serve: bool) -> WorkSource:
+def source_of(loaded: LoadedSettings[WorkerSettings], app: "App | None", *, may_serve: bool) -> WorkSource:
     """Returns the place that was named, else that of the app.
 
     The first process that opens a directory serves it, and this worker may be that process. The worker of `holdfast up`
@@ -80,15 +80,15 @@ def _announced(folder: Path) -> str:
 
 
 @asynccontextmanager
-async def reads_of(source: WorkSource, settings: WorkerSettings) -> AsyncIterator[Reads]:
+async def reads_of(source: WorkSource, settings: WorkerSettings) -> AsyncIterator[BackendReads]:
     """Yields the calls by which the worker reads the data of its start report."""
     app = source.app
     if app is not None:
-        yield Reads(app.aqueues, app.aworkers, app.aschedules)
+        yield BackendReads(app.aqueues, app.aworkers, app.aschedules)
         return
     client = await client_at(settings)
     async with client:
-        yield Reads(client.queues, client.workers, client.schedules.all)
+        yield BackendReads(client.queues, client.workers, client.schedules.all)
 
 
 async def client_at(settings: WorkerSettings) -> "Client":
@@ -96,7 +96,7 @@ async def client_at(settings: WorkerSettings) -> "Client":
     from holdfast.client.endpoints import UnixEndpoint
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
-    from holdfast.client.wire_transport import WireCarrier, tcp_carrier
+    from holdfast.client.wire_transport import WireTransport, tcp_carrier
 
     place, access = place_of(settings.connect), access_to(settings)
     if isinstance(place, list):
@@ -104,7 +104,7 @@ async def client_at(settings: WorkerSettings) -> "Client":
     if isinstance(place, str):
         return RemoteJobs(tcp_carrier(place, access))
     if isinstance(place, Path):
-        return RemoteJobs(await WireCarrier.connect(UnixEndpoint(place)))
+        return RemoteJobs(await WireTransport.connect(UnixEndpoint(place)))
     return await place.client()
 
 

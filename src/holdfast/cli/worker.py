@@ -21,7 +21,7 @@ from holdfast.settings import (
     fields_of,
     purpose,
 )
-from holdfast.settings_sources import Loaded, load
+from holdfast.settings_sources import LoadedSettings, load
 
 if TYPE_CHECKING:
     from holdfast.cli.work_source import WorkSource
@@ -74,7 +74,7 @@ def worker(
     end_process_of(ended)
 
 
-def _work(loaded: Loaded[WorkerSettings], beside: str, *, has_lifeline: bool, is_with_server: bool) -> "Worker":
+def _work(loaded: LoadedSettings[WorkerSettings], beside: str, *, has_lifeline: bool, is_with_server: bool) -> "Worker":
     """Runs the worker; returns it when it has ended."""
     from holdfast.observe import logging
     from holdfast.observe.log_stream import BackgroundStream
@@ -150,7 +150,7 @@ def load_handlers(app_path: str) -> "tuple[App | None, Mapping[str, Handler]]":
 
 
 def _preparing(
-    loaded: Loaded[WorkerSettings], app: "App | None", handlers: "Mapping[str, Handler]", source: "WorkSource"
+    loaded: LoadedSettings[WorkerSettings], app: "App | None", handlers: "Mapping[str, Handler]", source: "WorkSource"
 ) -> Callable[[], Awaitable[None]]:
     """Returns the function that an attached worker calls: it sets the app's schedules and logs the start report."""
     from holdfast.cli.work_source import reads_of
@@ -169,7 +169,7 @@ def _preparing(
     return prepare
 
 
-def _scheduling(loaded: Loaded[WorkerSettings], app: "App | None") -> Callable[[], Awaitable[object]] | None:
+def _scheduling(loaded: LoadedSettings[WorkerSettings], app: "App | None") -> Callable[[], Awaitable[object]] | None:
     """Returns a function that sets the schedules of the app at the source of its jobs; None if it has none."""
     from holdfast.worker.app_loader import PlannedApp, schedules_of
 

@@ -23,7 +23,7 @@ R = TypeVar("R")
 _READ_BYTES = 65_536
 
 
-class BlockingCarrier:
+class BlockingTransport:
     """One connection. Any failure closes it, because the request may have been sent only in part."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -40,25 +40,25 @@ class BlockingCarrier:
         """Connects; raises the server's refusal, or `UnavailableError` (UNREACHABLE) if no server listens there."""
         redirects = 0
         while True:
-            carrier = cls(endpoint.connect_blocking())
+            transport = cls(endpoint.connect_blocking())
             try:
-                carrier._open(opening_bytes(CALLS, endpoint.token))
+                transport._open(opening_bytes(CALLS, endpoint.token))
             except NotWireError:
-                carrier.drop()
+                transport.drop()
                 redirects += 1
                 if redirects > REDIRECTS_MAX or not endpoint.redirect():
                     raise not_wire(endpoint) from None
             except TimeoutError:
-                carrier.drop()
+                transport.drop()
                 raise closed_early(endpoint, TimeoutError("it did not answer in time")) from None
             except OSError as error:
-                carrier.drop()
+                transport.drop()
                 raise closed_early(endpoint, error) from error
             except BaseException:
-                carrier.drop()
+                transport.drop()
                 raise
             else:
-                return carrier
+                return transport
 
     def _open(self, opening: bytes) -> None:
         self._line.settimeout(CONNECT_S)

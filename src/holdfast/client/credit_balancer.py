@@ -14,7 +14,7 @@ from typing import Protocol
 from holdfast.ports import Assignment
 
 
-class Offers(Protocol):
+class CreditChannel(Protocol):
     """Messages about credits to one node. A lost message means that the session with the node has ended."""
 
     async def want(self, count: int) -> None:
@@ -37,7 +37,7 @@ class CreditBalancer:
         self._deliver = deliver
         self._look_again = look_again
         self.wanted = 0
-        self._nodes: dict[int, Offers] = {}
+        self._nodes: dict[int, CreditChannel] = {}
         self._offered: dict[int, int] = {}
         #: Nodes that granted leases recently; the next one in turn is first.
         self._rich: list[int] = []
@@ -54,7 +54,7 @@ class CreditBalancer:
         """Whether no recall or release is pending, and no lease is held back."""
         return not self._recalling and not self._returning and not self._held_back
 
-    async def join(self, index: int, offers: Offers) -> None:
+    async def join(self, index: int, offers: CreditChannel) -> None:
         """Adds a node whose session has begun, and offers it credits."""
         self._nodes[index], self._offered[index] = offers, 0
         if not self._is_closed:

@@ -10,7 +10,7 @@ from typing import Protocol, Self, TypeVar
 
 import msgspec
 
-from holdfast.client.reconnect_policy import Patience, patiently
+from holdfast.client.reconnect_policy import ReconnectPolicy, patiently
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
 from holdfast.errors import HoldfastError
@@ -57,7 +57,7 @@ class Client(JobApi, AdminApi, FeedApi, CapabilityApi, Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
 
-class DirectPlace(Protocol):
+class DirectBackend(Protocol):
     """A backend that commands and workers reach without a Holdfast server."""
 
     @property
@@ -74,7 +74,7 @@ class DirectPlace(Protocol):
         ...
 
 
-class Near(Protocol):
+class BlockingCalls(Protocol):
     """Calls to the server on the caller's own thread, for synchronous callers, which block anyway.
 
     A hand-over to another thread and back costs about as much as a disk sync. Every call can be repeated over the link
@@ -111,7 +111,7 @@ class Link(Protocol):
         """Yields the items of a stream; after a lost connection it restarts at the next server, so items may repeat."""
         ...
 
-    def near(self) -> Near | None:
+    def blocking_calls(self) -> BlockingCalls | None:
         """Returns the API for calls on the current thread, if one is available now; callable on any thread."""
         ...
 
@@ -150,18 +150,18 @@ class ClientLink:
 
     async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """Yields the items of a stream; restarts it after a lost connection."""
-        patience = Patience()
+        reconnect_policy = ReconnectPolicy()
         while True:
-            patience.begin()
+            reconnect_policy.begin()
             try:
                 async for item in use(self._ports):
                     yield item
             except HoldfastError as error:
-                await patience.bear(error)
+                await reconnect_policy.bear(error)
             else:
                 return
 
-    def near(self) -> Near | None:
+    def blocking_calls(self) -> BlockingCalls | None:
         """None: the client belongs to the link's own loop."""
         return None
 

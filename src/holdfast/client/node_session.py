@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast import limits
-from holdfast.client.node_tokens import Tokens
+from holdfast.client.node_tokens import NodeTokens
 from holdfast.client.wire_work import WireSession, WireWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
@@ -45,7 +45,7 @@ class NodeListener(Protocol):
 class NodeSession:
     """The connection to one node. `run` runs until it is canceled."""
 
-    def __init__(self, index: int, work: WireWork, tokens: Tokens, listener: NodeListener) -> None:
+    def __init__(self, index: int, work: WireWork, tokens: NodeTokens, listener: NodeListener) -> None:
         self.index = index
         self._work = work
         self._tokens = tokens

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retry_policy import RETRYABLE, Once, Retrying
-from holdfast.client.transport import LineCarrier
+from holdfast.client.retry_policy import RETRYABLE, NoRetryPolicy, RetryPolicy
+from holdfast.client.transport import PersistentTransport
 from holdfast.client.wire_transport import tcp_carrier
 from holdfast.core.owner import mint_owned, owner_index
 from holdfast.errors import (
@@ -25,19 +25,21 @@ from holdfast.ports import Stats
 T = TypeVar("T")
 
 #: Opens the connection to an address.
-Carry = Callable[[str, Access], LineCarrier]
+Carry = Callable[[str, Access], PersistentTransport]
 
 
 class Node:
     """One node, and a connection to it that the first call opens."""
 
-    def __init__(self, index: int, nodes: int, address: str, carrier: LineCarrier, retrying: Retrying) -> None:
+    def __init__(
+        self, index: int, nodes: int, address: str, transport: PersistentTransport, retry_policy: RetryPolicy
+    ) -> None:
         self.index = index
         self.address = address
         self._place = f"{index} of {nodes}"
-        self._carrier = carrier
-        self.jobs = RemoteJobs(carrier, retrying)
-        self._probe = RemoteJobs(self._carrier, Once())
+        self._transport = transport
+        self.jobs = RemoteJobs(transport, retry_policy)
+        self._probe = RemoteJobs(self._transport, NoRetryPolicy())
         #: The connection on which the node has answered.
         self._answered: object | None = None
         self._ids = mint_owned(os.urandom, index, nodes)
@@ -52,7 +54,7 @@ class Node:
         A request that must not take effect twice is sent only after this check, so that it can go to another node
         instead: a node that never answered cannot have accepted it.
         """
-        line = self._carrier.line
+        line = self._transport.line
         if line is not None and line is self._answered:
             return True
         try:
@@ -63,7 +65,7 @@ class Node:
             if error.code not in RETRYABLE:
                 raise
             return False
-        self._answered = self._carrier.line
+        self._answered = self._transport.line
         return True
 
     def _refuse_if_elsewhere(self, stats: Stats) -> None:
@@ -90,11 +92,11 @@ class NodeSet:
         access: Access = ANYBODY,
         *,
         carry: Carry = tcp_carrier,
-        retrying: Retrying | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         """`carry` opens the connection to an address; `retrying` is the retry policy."""
         self._nodes = [
-            Node(index, len(addresses), address, carry(address, access), retrying or Retrying())
+            Node(index, len(addresses), address, carry(address, access), retry_policy or RetryPolicy())
             for index, address in enumerate(addresses)
         ]
         self._turn = random.randrange(len(addresses))  # spreads many clients that submit one job each

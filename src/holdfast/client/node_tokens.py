@@ -14,7 +14,7 @@ from holdfast.ports import JobView
 _NEVER = 1 << 62
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class NodeTokens(msgspec.Struct, frozen=True):
     """The conversion of tokens for this number of nodes."""
 
     nodes: int

@@ -23,7 +23,7 @@ _ANSWERED_S = 1.0
 _PAUSE_MS_MAX = 200
 
 
-class Patience:
+class ReconnectPolicy:
     """The retry state of one call: decides after each failure whether to retry, and pauses first.
 
     `answered_s` must be longer than it takes to detect that no server answers.
@@ -55,12 +55,12 @@ class Patience:
         await asyncio.sleep(random.uniform(0, ceiling) / 1_000)
 
 
-async def patiently(once: Callable[[], Awaitable[T]], patience: Patience | None = None) -> T:
+async def patiently(once: Callable[[], Awaitable[T]], reconnect_policy: ReconnectPolicy | None = None) -> T:
     """Repeats a call until it succeeds or the patience ends."""
-    patience = patience or Patience()
+    reconnect_policy = reconnect_policy or ReconnectPolicy()
     while True:
-        patience.begin()
+        reconnect_policy.begin()
         try:
             return await once()
         except HoldfastError as error:
-            await patience.bear(error)
+            await reconnect_policy.bear(error)

@@ -8,10 +8,10 @@ from contextlib import aclosing
 from typing import Self, TypeVar
 
 from holdfast import limits
-from holdfast.client.retry_policy import Retrying
+from holdfast.client.retry_policy import RetryPolicy
 from holdfast.client.schedules import RemoteSchedules
-from holdfast.client.submit_batcher import Joiner
-from holdfast.client.transport import Carrier
+from holdfast.client.submit_batcher import SubmitBatcher
+from holdfast.client.transport import Transport
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
@@ -21,13 +21,13 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.ports import (
     Explanation,
     FeedPart,
-    Found,
     JobDraft,
     JobQuery,
     JobView,
     Page,
     QueueView,
     ResultView,
+    SearchPage,
     Stats,
     WorkerView,
 )
@@ -49,12 +49,12 @@ _WALK_S = 60.0
 class RemoteJobs:
     """All operations of one server. Use it as a context manager, or close it."""
 
-    def __init__(self, carrier: Carrier, retrying: Retrying | None = None, *, joins: bool = False) -> None:
+    def __init__(self, transport: Transport, retry_policy: RetryPolicy | None = None, *, joins: bool = False) -> None:
         """`joins`: batch single jobs that have ids and are submitted while other submits are in flight."""
-        self._carrier = carrier
-        self._retrying = retrying or Retrying()
-        self._joiner = Joiner(self._submit) if joins else None
-        self.schedules = RemoteSchedules(carrier, self._retrying)
+        self._transport = transport
+        self._retry_policy = retry_policy or RetryPolicy()
+        self._batcher = SubmitBatcher(self._submit) if joins else None
+        self.schedules = RemoteSchedules(transport, self._retry_policy)
 
     async def __aenter__(self) -> Self:
         return self
@@ -64,16 +64,16 @@ class RemoteJobs:
 
     async def close(self) -> None:
         """Closes the connection."""
-        if self._joiner is not None:
-            await self._joiner.close()
-        await self._carrier.close()
+        if self._batcher is not None:
+            await self._batcher.close()
+        await self._transport.close()
 
     # -- jobs
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Submits jobs. Retried only if every draft has an id or a request id, so that no job is created twice."""
-        if self._joiner is not None and len(drafts) == 1 and drafts[0].id:
-            return await self._joiner.submit(templates, drafts)
+        if self._batcher is not None and len(drafts) == 1 and drafts[0].id:
+            return await self._batcher.submit(templates, drafts)
         return await self._submit(templates, drafts)
 
     async def _submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
@@ -115,7 +115,7 @@ class RemoteJobs:
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
         """Yields the job now and after each change; start again after an `UnavailableError`."""
-        async with aclosing(self._carrier.stream(methods.WATCH, OneJob(job_id))) as jobs:
+        async with aclosing(self._transport.stream(methods.WATCH, OneJob(job_id))) as jobs:
             async for job in jobs:
                 yield job
 
@@ -123,7 +123,7 @@ class RemoteJobs:
         """Waits, without a deadline, until the job has ended; returns it with its result."""
         return await self._call(methods.SETTLED, OneJob(job_id), None)
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Returns matching jobs, and the cursor of the next page."""
         if size < 1:
             message = f"the page size must be at least 1, got {size}"
@@ -143,7 +143,7 @@ class RemoteJobs:
 
     async def feed(self, after: int | None) -> AsyncGenerator[FeedPart, None]:
         """Yields all events; after an `UnavailableError`, continue from the last position."""
-        async with aclosing(self._carrier.stream(methods.FEED, methods.FeedStart(after))) as parts:
+        async with aclosing(self._transport.stream(methods.FEED, methods.FeedStart(after))) as parts:
             async for part in parts:
                 yield part
 
@@ -183,6 +183,6 @@ class RemoteJobs:
     async def _call(
         self, method: WireMethod[Q, R], request: Q, deadline_s: float | None, *, is_repeatable: bool = True
     ) -> R:
-        return await self._retrying.call(
-            lambda: self._carrier.call(method, request, deadline_s), is_repeatable=is_repeatable
+        return await self._retry_policy.call(
+            lambda: self._transport.call(method, request, deadline_s), is_repeatable=is_repeatable
         )

@@ -26,7 +26,7 @@ async def _sleep(delay_ms: float) -> None:
     await asyncio.sleep(delay_ms / 1_000)
 
 
-class Retrying:
+class RetryPolicy:
     """Retries calls. `draw(a, b)` returns a random number between the two; tests can replace both functions."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Retrying:
         return await attempt_once()
 
 
-class Once(Retrying):
+class NoRetryPolicy(RetryPolicy):
     """Makes every call once: the caller decides whether to retry, and with which server."""
 
     async def call(self, attempt_once: Callable[[], Awaitable[T]], *, is_repeatable: bool) -> T:

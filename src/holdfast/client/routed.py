@@ -15,8 +15,8 @@ from holdfast import limits
 from holdfast.client import routed_search, routed_submits, routed_views
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.node_set import Carry, Node, NodeSet, missing
-from holdfast.client.node_tokens import Tokens
-from holdfast.client.retry_policy import Retrying
+from holdfast.client.node_tokens import NodeTokens
+from holdfast.client.retry_policy import RetryPolicy
 from holdfast.client.schedules import RemoteSchedules
 from holdfast.client.wire_transport import tcp_carrier
 from holdfast.core.capabilities import MONOLITH, Capabilities
@@ -28,7 +28,6 @@ from holdfast.errors import HoldfastError, NotFoundError, UnavailableError, Unim
 from holdfast.ports import (
     Explanation,
     FeedPart,
-    Found,
     JobDraft,
     JobQuery,
     JobView,
@@ -37,6 +36,7 @@ from holdfast.ports import (
     ResultView,
     ScheduleSpec,
     ScheduleView,
+    SearchPage,
     Stats,
     WorkerView,
 )
@@ -51,11 +51,11 @@ class RoutedJobs:
         access: Access = ANYBODY,
         *,
         carry: Carry = tcp_carrier,
-        retrying: Retrying | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         """The addresses must be in their fixed order, which determines the owners."""
-        self._nodes = NodeSet(addresses, access, carry=carry, retrying=retrying)
-        self._tokens = Tokens(len(addresses))
+        self._nodes = NodeSet(addresses, access, carry=carry, retry_policy=retry_policy)
+        self._tokens = NodeTokens(len(addresses))
         self.schedules = RoutedSchedules(self._nodes)
 
     async def __aenter__(self) -> Self:
@@ -115,11 +115,11 @@ class RoutedJobs:
         """Submits a finished job again, at the same node, and returns the new id; the request id applies there too."""
         return await self._owner(job_id).jobs.retry(job_id, request_id)
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Returns matching jobs of all nodes, and the cursor of the next page."""
         found = await routed_search.find(self._nodes, query, cursor, size)
         jobs = [self._tokens.job(self._owner(job.id).index, job) for job in found.jobs]
-        return Found(jobs, found.cursor)
+        return SearchPage(jobs, found.cursor)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
         """Returns a numbered page, by a search from the start up to its end; `find` continues from a cursor instead."""

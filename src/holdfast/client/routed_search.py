@@ -13,7 +13,7 @@ from holdfast import limits
 from holdfast.client.node_set import Node, NodeSet
 from holdfast.core.cursors import cursor_at, place_in
 from holdfast.errors import InvalidArgumentError
-from holdfast.ports import Found, JobQuery, JobView
+from holdfast.ports import JobQuery, JobView, SearchPage
 
 #: After this many pages of a node without a match, the caller gets a cursor to continue with.
 _LOOKS_MAX = 50
@@ -21,7 +21,7 @@ _LOOKS_MAX = 50
 Key = Callable[[JobView], tuple[int, str]]
 
 
-class _Look(msgspec.Struct, frozen=True):
+class _NodeMatches(msgspec.Struct, frozen=True):
     """The next matches of one node after a place."""
 
     node: Node
@@ -39,7 +39,7 @@ class _Look(msgspec.Struct, frozen=True):
         return found.jobs, found.cursor or None
 
 
-async def find(nodes: NodeSet, query: JobQuery, cursor: str, size: int) -> Found:
+async def find(nodes: NodeSet, query: JobQuery, cursor: str, size: int) -> SearchPage:
     """Returns the next jobs of all nodes, with the nodes' own (inner) tokens."""
     if size < 1:
         message = f"the page size must be at least 1, got {size}"
@@ -59,7 +59,7 @@ async def find(nodes: NodeSet, query: JobQuery, cursor: str, size: int) -> Found
     for node, (_, place) in zip(asked, parts, strict=True):
         places[node.index] = place
     jobs = sorted((job for part, _ in parts for job in part), key=key)
-    return Found(jobs, _cursor_of(query, places))
+    return SearchPage(jobs, _cursor_of(query, places))
 
 
 def order_of(query: JobQuery) -> Key:
@@ -68,17 +68,17 @@ def order_of(query: JobQuery) -> Key:
     return lambda job: (sign * job.created_ms, job.id)
 
 
-async def _look(node: Node, query: JobQuery, place: str, size: int) -> _Look:
+async def _look(node: Node, query: JobQuery, place: str, size: int) -> _NodeMatches:
     """Reads the node's next matches after a place, and moves the place past pages without matches."""
     for _ in range(_LOOKS_MAX):
         found = await node.jobs.find(query, place, size)
         if found.jobs or not found.cursor:
             break
         place = found.cursor
-    return _Look(node, place, found.jobs, found.cursor)
+    return _NodeMatches(node, place, found.jobs, found.cursor)
 
 
-def _shares(looks: Sequence[_Look], size: int, key: Key) -> list[int]:
+def _shares(looks: Sequence[_NodeMatches], size: int, key: Key) -> list[int]:
     """Returns how many of each node's jobs belong to the next page."""
     if any(look.after and not look.jobs for look in looks):
         return [0] * len(looks)  # that node may still find a job that comes before all others

@@ -14,7 +14,7 @@ from holdfast.client.access import ANYBODY, Access
 from holdfast.client.credit_balancer import CreditBalancer
 from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.node_session import NodeSession, closed
-from holdfast.client.node_tokens import Tokens
+from holdfast.client.node_tokens import NodeTokens
 from holdfast.client.wire_work import WireWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
@@ -61,7 +61,7 @@ class RoutedSession:
         self._addresses = addresses
         self._told = told
         self._away: set[int] = set()
-        self._tokens = Tokens(len(addresses))
+        self._tokens = NodeTokens(len(addresses))
         works = [WireWork(TcpEndpoint(address, access)) for address in addresses]
         self._lines = [NodeSession(index, work, self._tokens, self) for index, work in enumerate(works)]
         self._tasks: list[asyncio.Task[None]] = []

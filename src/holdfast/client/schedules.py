@@ -3,8 +3,8 @@
 from typing import TypeVar
 
 from holdfast import limits
-from holdfast.client.retry_policy import Retrying
-from holdfast.client.transport import Carrier
+from holdfast.client.retry_policy import RetryPolicy
+from holdfast.client.transport import Transport
 from holdfast.ports import ScheduleSpec, ScheduleView
 from holdfast.wire import methods
 from holdfast.wire.methods import NOTHING, OneSchedule, WireMethod
@@ -19,9 +19,9 @@ _LOOK_S = limits.DEADLINE_MS_LIST / 1_000
 class RemoteSchedules:
     """The schedules of one server."""
 
-    def __init__(self, carrier: Carrier, retrying: Retrying) -> None:
-        self._carrier = carrier
-        self._retrying = retrying
+    def __init__(self, transport: Transport, retry_policy: RetryPolicy) -> None:
+        self._transport = transport
+        self._retry_policy = retry_policy
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:
         """Creates or replaces a schedule."""
@@ -54,6 +54,6 @@ class RemoteSchedules:
         return await self._call(methods.PREVIEW_SCHEDULE, request, _LOOK_S)
 
     async def _call(self, method: WireMethod[Q, R], request: Q, deadline_s: float, *, is_repeatable: bool = True) -> R:
-        return await self._retrying.call(
-            lambda: self._carrier.call(method, request, deadline_s), is_repeatable=is_repeatable
+        return await self._retry_policy.call(
+            lambda: self._transport.call(method, request, deadline_s), is_repeatable=is_repeatable
         )

@@ -28,8 +28,8 @@ def opener(url: str, settings: Mapping[str, object], clock: object, token: str) 
             from holdfast.client.nodes_link import NodesLink  # noqa: PLC0415 - only clients of several nodes need it
 
             return NodesLink(addresses, access)
-        from holdfast.client.remote_link import Remote  # noqa: PLC0415 - an app that only declares jobs opens no connection
+        from holdfast.client.remote_link import RemoteLink  # noqa: PLC0415 - an app that only declares jobs opens no connection
 
-        return Remote(addresses[0], access)
+        return RemoteLink(addresses[0], access)
 
     return link

@@ -81,7 +81,7 @@ class _Submission:
             self.answer.set_exception(error)
 
 
-class Joiner:
+class SubmitBatcher:
     """Sends submits in batches. Close it after the last submit."""
 
     def __init__(self, send: Send) -> None:

@@ -9,7 +9,7 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 
-class Carrier(Protocol):
+class Transport(Protocol):
     """A transport to one server."""
 
     async def call(self, method: WireMethod[Q, R], request: Q, deadline_s: float | None) -> R:
@@ -25,7 +25,7 @@ class Carrier(Protocol):
         ...
 
 
-class LineCarrier(Carrier, Protocol):
+class PersistentTransport(Transport, Protocol):
     """A carrier that reconnects after a loss."""
 
     @property

@@ -69,7 +69,7 @@ def expired(method: WireMethod[Any, Any]) -> DeadlineExceededError:
     return DeadlineExceededError(f"no response to {method.name} in time; whether it took effect is unknown")
 
 
-class WireCarrier:
+class WireTransport:
     """Concurrent calls over one connection; each stream has a connection of its own. It does not reconnect."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -84,9 +84,9 @@ class WireCarrier:
     @classmethod
     async def connect(cls, endpoint: Endpoint, within_s: float = CONNECT_S) -> Self:
         """Connects; `UnavailableError` (UNREACHABLE) if no server listens there."""
-        carrier = cls(endpoint)
-        carrier._line = await open_line(endpoint, CALLS, carrier._take, carrier._lose, within_s=within_s)
-        return carrier
+        transport = cls(endpoint)
+        transport._line = await open_line(endpoint, CALLS, transport._take, transport._lose, within_s=within_s)
+        return transport
 
     @property
     def is_connected(self) -> bool:
@@ -133,7 +133,7 @@ class WireCarrier:
 
     async def stream(self, method: WireMethod[Q, R], request: Q) -> AsyncGenerator[R, None]:
         """Yields the responses; a slow reader slows down the server for this stream only."""
-        unread = _Unread()
+        unread = _UnreadMessages()
         line = unread.line = await open_line(self._endpoint, CALLS, unread.take, unread.end)
         try:
             line.send(encoded_call(1, method, request))
@@ -183,7 +183,7 @@ def _lost(line: WireLine | None) -> UnavailableError:
     return UnavailableError(f"the connection to the server was lost: {why}", reason="CONNECTION_LOST")
 
 
-class _Unread:
+class _UnreadMessages:
     """Items of one stream that were received but not read yet."""
 
     def __init__(self) -> None:
@@ -214,44 +214,44 @@ class _Unread:
         return reply
 
 
-class LastingCarrier:
+class ReconnectingTransport:
     """A connection to a server that may restart, opened by the first call and again after a loss."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._carrier: WireCarrier | None = None
+        self._transport: WireTransport | None = None
         self._connecting = asyncio.Lock()
 
     @property
     def line(self) -> object | None:
         """The connection that is open now, if any; the next one may lead to another server."""
-        return self._carrier if self._carrier is not None and self._carrier.is_connected else None
+        return self._transport if self._transport is not None and self._transport.is_connected else None
 
     async def call(self, method: WireMethod[Q, R], request: Q, deadline_s: float | None) -> R:
         """Sends a request and returns the response; `UnavailableError` if no server listens."""
-        carrier = self._carrier
-        if carrier is None or not carrier.is_connected:
-            carrier = await self._connected(CONNECT_S if deadline_s is None else deadline_s)
-        return await carrier.call(method, request, deadline_s)
+        transport = self._transport
+        if transport is None or not transport.is_connected:
+            transport = await self._connected(CONNECT_S if deadline_s is None else deadline_s)
+        return await transport.call(method, request, deadline_s)
 
     async def stream(self, method: WireMethod[Q, R], request: Q) -> AsyncGenerator[R, None]:
         """Yields the responses, over a separate connection."""
-        async with aclosing(WireCarrier(self._endpoint).stream(method, request)) as answers:
+        async with aclosing(WireTransport(self._endpoint).stream(method, request)) as answers:
             async for answer in answers:
                 yield answer
 
     async def close(self) -> None:
         """Closes the connection; a later call opens another one."""
-        if self._carrier is not None:
-            await self._carrier.close()
+        if self._transport is not None:
+            await self._transport.close()
 
-    async def _connected(self, within_s: float) -> WireCarrier:
+    async def _connected(self, within_s: float) -> WireTransport:
         async with self._connecting:
-            if self._carrier is None or not self._carrier.is_connected:
-                self._carrier = await WireCarrier.connect(self._endpoint, within_s)
-            return self._carrier
+            if self._transport is None or not self._transport.is_connected:
+                self._transport = await WireTransport.connect(self._endpoint, within_s)
+            return self._transport
 
 
-def tcp_carrier(address: str, access: Access = ANYBODY) -> LastingCarrier:
+def tcp_carrier(address: str, access: Access = ANYBODY) -> ReconnectingTransport:
     """Returns a carrier to a server's `host:port`."""
-    return LastingCarrier(TcpEndpoint(address, access))
+    return ReconnectingTransport(TcpEndpoint(address, access))

@@ -27,7 +27,7 @@ _FIRST_DAY, _LAST_DAY = date(1969, 12, 28).toordinal(), date(MAXYEAR - 1, 12, 31
 _FIRST_S, _LAST_S = (_FIRST_DAY - _EPOCH_DAY) * _DAY_S, (_LAST_DAY - _EPOCH_DAY) * _DAY_S
 
 
-class Expression:
+class CronExpression:
     """A parsed cron expression of five fields; raises CronSimError if it cannot be parsed."""
 
     __slots__ = ("_months", "_rule", "has_fixed_hour", "is_wall", "seconds")
@@ -70,9 +70,9 @@ def _next_month(day: date, step: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def expression(five: str) -> Expression:
+def expression(five: str) -> CronExpression:
     """The parsed expression, from a cache."""
-    return Expression(five)
+    return CronExpression(five)
 
 
 def day_of(zone: ZoneInfo, at_s: int) -> int:

@@ -7,8 +7,8 @@ with a default, and a tag is never reused (see `journal/__init__.py`).
 
 import msgspec
 
+from holdfast.core.decode_errors import unreadable
 from holdfast.core.model import NewJob, Note, QueueMode, Result, ScheduleSpec, Template
-from holdfast.core.unreadable import unreadable
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):

@@ -12,12 +12,12 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from holdfast.core.decode_errors import reading, unreadable
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.footprint import held_bytes
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.model import Closure, Extra, JobRecord, Lease, QueueMode, Result, Schedule, ScheduleSpec, Template
-from holdfast.core.state import Book
-from holdfast.core.unreadable import reading, unreadable
+from holdfast.core.state import LedgerState
 
 AnyJob = TypeVar("AnyJob")
 
@@ -117,24 +117,24 @@ _decoder = msgspec.msgpack.Decoder(ImageChunk[JobRecord])
 
 def dump(ledger: Ledger) -> Iterator[bytes]:
     """Encodes the state in chunks of bounded size."""
-    book = ledger.book
-    return dump_parts(ledger, book.jobs.values(), (job.id for job in book.finished))
+    state = ledger.state
+    return dump_parts(ledger, state.jobs.values(), (job.id for job in state.finished))
 
 
 def dump_parts(ledger: Ledger, jobs: Iterable[JobRecord], ended: Iterable[str]) -> Iterator[bytes]:
     """Like `dump`, with jobs in submit order and ids of finished jobs in order of their ends, from iterables."""
-    book = ledger.book
-    head = ImageHead(ledger.position, book.last_ms, book.next_number, book.next_token, book.digest, book.process)
+    state = ledger.state
+    head = ImageHead(ledger.position, state.last_ms, state.next_number, state.next_token, state.digest, state.process)
     yield _encoder.encode(ImageChunk(head=head))
-    if book.modes:
-        yield _encoder.encode(ImageChunk(modes=[_ModeRow(queue, *book.modes[queue]) for queue in sorted(book.modes)]))
-    names = iter(sorted(book.schedules))
+    if state.modes:
+        yield _encoder.encode(ImageChunk(modes=[_ModeRow(queue, *state.modes[queue]) for queue in sorted(state.modes)]))
+    names = iter(sorted(state.schedules))
     while named := list(islice(names, _SCHEDULES_PER_CHUNK)):
-        rows_of = [_ScheduleRow(*msgspec.structs.astuple(book.schedules[name])) for name in named]
+        rows_of = [_ScheduleRow(*msgspec.structs.astuple(state.schedules[name])) for name in named]
         yield _encoder.encode(ImageChunk(schedules=rows_of))
     for templates, rows in dump_jobs(jobs):
         yield _encoder.encode(ImageChunk(templates=templates, jobs=rows))
-    leases = iter(book.leases.values())
+    leases = iter(state.leases.values())
     while held := list(islice(leases, _JOBS_PER_CHUNK)):
         yield _encoder.encode(ImageChunk(leases=[_lease_row(lease) for lease in held]))
     ended = iter(ended)
@@ -225,66 +225,66 @@ def load(
     Without `proves_digest` the digest is read from the image's head instead of being computed. That is safe: the bytes
     have checksums, and the snapshot writer proves every file that it writes, and the file that it starts from.
     """
-    book = Book(config.dedup_keys_max, digest_version)
+    state = LedgerState(config.dedup_keys_max, digest_version)
     head: ImageHead | None = None
     for chunk in decode_chunks(chunks):
         head = chunk.head or head
-        load_settings(book, chunk)
+        load_settings(state, chunk)
         if chunk.jobs:
             assert head is not None
-            load_jobs(book, chunk.jobs, chunk.templates, head.last_ms)
-        load_leases(book, chunk.leases)
+            load_jobs(state, chunk.jobs, chunk.templates, head.last_ms)
+        load_leases(state, chunk.leases)
         for job_id in chunk.finished:
-            book.finished.append(book.jobs[job_id])
-    ledger = load_head(book, head, config)
+            state.finished.append(state.jobs[job_id])
+    ledger = load_head(state, head, config)
     if proves_digest:
-        prove(book)
+        prove(state)
     return ledger
 
 
-def prove(book: Book) -> None:
+def prove(state: LedgerState) -> None:
     """Compares the digest with one that is computed from the whole book."""
-    claimed = book.digest
-    book.prove()
-    if book.digest != claimed:
+    claimed = state.digest
+    state.prove()
+    if state.digest != claimed:
         raise msgspec.ValidationError("the content of the image does not match its digest")
 
 
-def load_head(book: Book, head: ImageHead | None, config: LedgerConfig) -> Ledger:
+def load_head(state: LedgerState, head: ImageHead | None, config: LedgerConfig) -> Ledger:
     """The ledger of a book whose parts are loaded."""
     if head is None:
         raise msgspec.ValidationError("the image has no head")
-    book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, head.next_token
-    book.process, book.digest = head.process, head.digest
-    return Ledger(config, book, head.position)
+    state.last_ms, state.next_number, state.next_token = head.last_ms, head.next_number, head.next_token
+    state.process, state.digest = head.process, head.digest
+    return Ledger(config, state, head.position)
 
 
-def load_settings(book: Book, chunk: ImageChunk[JobRecord]) -> None:
+def load_settings(state: LedgerState, chunk: ImageChunk[JobRecord]) -> None:
     """Loads queue modes and schedules into a book."""
     for row in chunk.modes:
-        book.set_mode(row.queue, Closure(row.mode, row.reason, row.at_ms))
+        state.set_mode(row.queue, Closure(row.mode, row.reason, row.at_ms))
     for schedule in chunk.schedules:
-        book.put_schedule(Schedule(*msgspec.structs.astuple(schedule)))
+        state.put_schedule(Schedule(*msgspec.structs.astuple(schedule)))
 
 
 def load_jobs(
-    book: Book, jobs: list[JobRecord], templates: list[Template], last_ms: int = 0, *, into_lanes: bool = True
+    state: LedgerState, jobs: list[JobRecord], templates: list[Template], last_ms: int = 0, *, into_lanes: bool = True
 ) -> None:
     """Loads decoded jobs into a book, the queued ones into their lanes."""
-    count = len(book.jobs) + len(jobs)
+    count = len(state.jobs) + len(jobs)
     try:
-        book.load(jobs, list(map(book.intern, templates)), last_ms, into_lanes=into_lanes)
+        state.load(jobs, list(map(state.intern, templates)), last_ms, into_lanes=into_lanes)
     except TypeError as error:
         raise unreadable(error) from error
-    if len(book.jobs) != count:
+    if len(state.jobs) != count:
         raise msgspec.ValidationError("the image contains a job id twice")
 
 
-def load_leases(book: Book, rows: list[LeaseRow]) -> None:
+def load_leases(state: LedgerState, rows: list[LeaseRow]) -> None:
     """Loads leases into a book that has their jobs."""
     for row in rows:
-        job = book.jobs[row.job_id]
-        book.leases[row.token] = Lease(
+        job = state.jobs[row.job_id]
+        state.leases[row.token] = Lease(
             row.token,
             job,
             row.worker,
@@ -295,7 +295,7 @@ def load_leases(book: Book, rows: list[LeaseRow]) -> None:
             row.restarts,
             row.host,
         )
-        book.tokens_of.setdefault(row.worker, {})[row.token] = None
+        state.tokens_of.setdefault(row.worker, {})[row.token] = None
 
 
 def full_digest(ledger: Ledger) -> str:

@@ -17,6 +17,7 @@ from itertools import chain
 import msgspec
 
 from holdfast.core import events
+from holdfast.core.decode_errors import reading
 from holdfast.core.digest import DIGEST_MASK, terms_of
 from holdfast.core.events import AnyEvent
 from holdfast.core.footprint import JOB_BYTES, job_bytes, result_bytes
@@ -33,14 +34,13 @@ from holdfast.core.image import (
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import FAILED, RUNNING, TERMINAL
 from holdfast.core.model import JobRecord
-from holdfast.core.state import Book
-from holdfast.core.unreadable import reading
+from holdfast.core.state import LedgerState
 
 #: Returns the chunks of one image from the start, on every call.
 Source = Callable[[], Iterable[bytes]]
 
 
-class Needs:
+class NeededJobs:
     """The jobs that events need from the previous image, and the memory that applying the events takes."""
 
     __slots__ = ("bytes", "evicted", "job_ids", "retired_failed", "retired_others")
@@ -141,11 +141,11 @@ class ImagePart:
         self._source = source
         #: The loaded jobs of the previous image: id to number. The number tells apart two jobs with the same id.
         self._loaded = loaded or {}
-        self._first_new = ledger.book.next_number
+        self._first_new = ledger.state.next_number
 
     @classmethod
     @reading()
-    def load(cls, source: Source, needs: Needs, facts: "ImageFacts", config: LedgerConfig) -> "ImagePart":
+    def load(cls, source: Source, needs: NeededJobs, facts: "ImageFacts", config: LedgerConfig) -> "ImagePart":
         """Loads the part of an image that the events need; `facts` are those of the whole image."""
         ended = list(
             _ended_first(
@@ -155,32 +155,32 @@ class ImagePart:
             )
         )
         wanted = needs.job_ids.union(ended)
-        book, loaded = Book(digest_version=facts.digest_version), dict[str, int]()
+        state, loaded = LedgerState(digest_version=facts.digest_version), dict[str, int]()
         head: ImageHead | None = None
         for chunk in decode_chunks(source()):
             head = chunk.head or head
-            load_settings(book, chunk)
+            load_settings(state, chunk)
             jobs = [_without_cargo(job) for job in chunk.jobs if job.id in wanted or job.state == RUNNING]
             if jobs:
                 assert head is not None
-                load_jobs(book, jobs, chunk.templates, head.last_ms)
+                load_jobs(state, jobs, chunk.templates, head.last_ms)
                 loaded.update((job.id, job.number) for job in jobs)
-            load_leases(book, chunk.leases)
+            load_leases(state, chunk.leases)
         for job_id in ended:
-            book.finished.append(book.jobs[job_id])
-        ledger = load_head(book, head, config)
-        book.digest = facts.digest
+            state.finished.append(state.jobs[job_id])
+        ledger = load_head(state, head, config)
+        state.digest = facts.digest
         return cls(ledger, source, loaded)
 
     def rehash(self, version: int) -> None:
         """Switches to another digest version, including the jobs outside of the part."""
-        book = self.ledger.book
-        if version == book.digest_version:
+        state = self.ledger.state
+        if version == state.digest_version:
             return
-        book.rehash(version)
+        state.rehash(version)
         jobs = chain.from_iterable(chunk.jobs for chunk in read_chunks(self._source()))
-        outside = sum(book.terms.job(job) for job in jobs if job.id not in self._loaded)
-        book.digest = (book.digest + outside) & DIGEST_MASK
+        outside = sum(state.terms.job(job) for job in jobs if job.id not in self._loaded)
+        state.digest = (state.digest + outside) & DIGEST_MASK
 
     def dump(self) -> Iterator[bytes]:
         """The image of the whole state after the events were applied."""
@@ -188,7 +188,7 @@ class ImagePart:
 
     def _jobs(self) -> Iterator[JobRecord]:
         """All jobs in submit order: those of the previous image that still exist, then the new ones."""
-        jobs = self.ledger.book.jobs
+        jobs = self.ledger.state.jobs
         for chunk in read_chunks(self._source()):
             for before in chunk.jobs:
                 if before.id not in self._loaded:
@@ -208,13 +208,13 @@ class ImagePart:
             elif self._is_kept(job_id):
                 had_ended.add(job_id)
                 yield job_id
-        for job in self.ledger.book.finished:
+        for job in self.ledger.state.finished:
             if job.id not in had_ended:
                 yield job.id
 
     def _is_kept(self, job_id: str) -> bool:
         """Whether a loaded job still exists; a newer job may have its id by now."""
-        job = self.ledger.book.jobs.get(job_id)
+        job = self.ledger.state.jobs.get(job_id)
         return job is not None and job.number == self._loaded[job_id]
 
 
@@ -240,13 +240,13 @@ class ImageFacts(msgspec.Struct, frozen=True):
 @reading()
 def examine(chunks: Iterable[bytes], digest_version: int) -> ImageFacts:
     """Computes the facts of an image from its whole content, with one chunk in memory at a time."""
-    book, total = Book(digest_version=digest_version), 0
+    state, total = LedgerState(digest_version=digest_version), 0
     term = terms_of(digest_version).job
     head: ImageHead | None = None
     for chunk in read_chunks(chunks):
         head = chunk.head or head
-        load_settings(book, chunk)
+        load_settings(state, chunk)
         total += sum(map(term, chunk.jobs))
     if head is None:
         raise msgspec.ValidationError("the image has no head")
-    return ImageFacts(head.position, (book.digest + total) & DIGEST_MASK, digest_version)
+    return ImageFacts(head.position, (state.digest + total) & DIGEST_MASK, digest_version)

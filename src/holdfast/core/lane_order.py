@@ -7,7 +7,7 @@ depends only on the routes and queues that the worker names, not on other lanes 
 
 Invariants, after `refresh`:
 - Every track with ready jobs has one entry: in `held` of its route if its first job waits for a worker without other
-  leases (see `last_chance`), otherwise in `open`. A track of a paused queue has no entry.
+  leases (see `quarantine`), otherwise in `open`. A track of a paused queue has no entry.
 - `RouteOrder.ready` is the number of ready jobs of its tracks in `open`.
 
 The index is derived from the lanes and the time alone. It is part of no image and no digest, and replay does not build
@@ -21,8 +21,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from holdfast.core.lane import Lane, LaneKey
-from holdfast.core.last_chance import waits_alone_until_ms
 from holdfast.core.model import JobRecord
+from holdfast.core.quarantine import waits_alone_until_ms
 from holdfast.core.sorted_entries import SortedEntries
 
 #: The rank of a track's first job, the track and the job.
@@ -37,7 +37,7 @@ _WALK_FACTOR = 8
 _EMPTY_ROUTES_KEPT = _EMPTY_TRACKS_KEPT = 64
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class RouteFilter(msgspec.Struct, frozen=True):
     """The jobs that a worker can run: these routes, from these queues (an empty set means all queues)."""
 
     routes: frozenset[str]
@@ -253,14 +253,14 @@ class LaneOrder:
         track = self._tracks.get(queue, {}).get(route)
         return track is not None and track.shelf is not None and track.shelf is self._routes[route].held
 
-    def next_track(self, wanted: Wanted) -> TrackKey | None:
+    def next_track(self, route_filter: RouteFilter) -> TrackKey | None:
         """Queue and route of the next job for a worker; held jobs count only if no other job is ready."""
-        entry = next(self._walk(wanted, is_held=False), None) if self.filled else None
+        entry = next(self._walk(route_filter, is_held=False), None) if self.filled else None
         if entry is None and self._held:
-            entry = next(self._walk(wanted, is_held=True), None)
+            entry = next(self._walk(route_filter, is_held=True), None)
         return entry[2].key if entry is not None else None
 
-    def choose(self, wanted: Wanted | None, count: int, now_ms: int, *, is_free: bool) -> list[JobRecord]:
+    def choose(self, route_filter: RouteFilter | None, count: int, now_ms: int, *, is_free: bool) -> list[JobRecord]:
         """The next jobs for a worker, in order.
 
         A job on its last chance is returned alone, and only for a worker that `is_free` (holds no lease). Until then it
@@ -268,46 +268,46 @@ class LaneOrder:
         """
         if count <= 0:
             return []
-        walk = self._walk(wanted, is_held=False)
+        walk = self._walk(route_filter, is_held=False)
         upcoming = next(walk, None)
         if is_free and self._held:
-            held = next(self._walk(wanted, is_held=True), None)
+            held = next(self._walk(route_filter, is_held=True), None)
             if held is not None and (upcoming is None or held < upcoming):
                 return [held[3]]
         if upcoming is None:
             return []
         if count == 1:
             return [upcoming[3]]
-        choice = _Choice(self.aging_ms, now_ms)
+        choice = _TrackWalk(self.aging_ms, now_ms)
         chosen = choice.taken(upcoming, walk, count)
         self.visits += choice.opened
         return chosen
 
-    def _walk(self, wanted: Wanted | None, *, is_held: bool) -> Iterator[Entry]:
+    def _walk(self, route_filter: RouteFilter | None, *, is_held: bool) -> Iterator[Entry]:
         """Entries of wanted tracks, in order."""
-        if wanted is not None and not wanted.queues and len(wanted.routes) == 1:
-            (route,) = wanted.routes
+        if route_filter is not None and not route_filter.queues and len(route_filter.routes) == 1:
+            (route,) = route_filter.routes
             self.visits += 2
             order = self._routes.get(route)
             return iter(order.held if is_held else order.open) if order is not None else iter(())
-        orders = self._orders(wanted)
+        orders = self._orders(route_filter)
         self.visits += 1 + len(orders)
         shelves = [shelf for order in orders if (shelf := order.held if is_held else order.open).size]
-        if wanted is None or not wanted.queues:
+        if route_filter is None or not route_filter.queues:
             walks: list[Iterable[Entry]] = [*shelves]
-        elif sum([shelf.size for shelf in shelves]) <= _WALK_FACTOR * len(wanted.queues):
-            walks = [self._of_queues(shelf, wanted.queues) for shelf in shelves]
+        elif sum([shelf.size for shelf in shelves]) <= _WALK_FACTOR * len(route_filter.queues):
+            walks = [self._of_queues(shelf, route_filter.queues) for shelf in shelves]
         else:
-            walks = [self._looked_up(wanted, is_held=is_held)]
+            walks = [self._looked_up(route_filter, is_held=is_held)]
         return iter(walks[0]) if len(walks) == 1 else heapq.merge(*walks)
 
-    def _orders(self, wanted: Wanted | None) -> list[RouteOrder]:
+    def _orders(self, route_filter: RouteFilter | None) -> list[RouteOrder]:
         routes = self._routes
-        if wanted is None:
+        if route_filter is None:
             return list(routes.values())
-        if len(wanted.routes) <= len(routes):
-            return [routes[route] for route in wanted.routes if route in routes]
-        return [order for route, order in routes.items() if route in wanted.routes]
+        if len(route_filter.routes) <= len(routes):
+            return [routes[route] for route in route_filter.routes if route in routes]
+        return [order for route, order in routes.items() if route in route_filter.routes]
 
     def _of_queues(self, entries: Iterable[Entry], queues: frozenset[str]) -> Iterator[Entry]:
         for entry in entries:
@@ -315,15 +315,15 @@ class LaneOrder:
             if entry[2].queue in queues:
                 yield entry
 
-    def _looked_up(self, wanted: Wanted, *, is_held: bool) -> list[Entry]:
+    def _looked_up(self, route_filter: RouteFilter, *, is_held: bool) -> list[Entry]:
         found, routes = list[Entry](), self._routes
-        for queue in wanted.queues:
+        for queue in route_filter.queues:
             tracks = self._tracks.get(queue, {})
-            self.visits += 1 + min(len(tracks), len(wanted.routes))
-            if len(tracks) <= len(wanted.routes):
-                some = [track for route, track in tracks.items() if route in wanted.routes]
+            self.visits += 1 + min(len(tracks), len(route_filter.routes))
+            if len(tracks) <= len(route_filter.routes):
+                some = [track for route, track in tracks.items() if route in route_filter.routes]
             else:
-                some = [tracks[route] for route in wanted.routes if route in tracks]
+                some = [tracks[route] for route in route_filter.routes if route in tracks]
             for track in some:
                 if track.entry is not None and track.shelf is not None:
                     order = routes[track.route]
@@ -361,7 +361,7 @@ class LaneOrder:
 _Head = tuple[int, int, JobRecord, Iterator[JobRecord], Track]
 
 
-class _Choice:
+class _TrackWalk:
     """One walk over tracks in order; a track is opened only when its first job may be next."""
 
     __slots__ = ("_aging_ms", "_heads", "_held_back", "_now_ms", "opened")

@@ -30,12 +30,12 @@ from holdfast.core.commands import (
     Revoke,
 )
 from holdfast.core.events import Extended, Granted, RefusedReport, Reported, Revoked, Started
-from holdfast.core.lane_order import Wanted
-from holdfast.core.last_chance import runs_alone
+from holdfast.core.lane_order import RouteFilter
 from holdfast.core.lifecycle import FAILED, QUEUED, RUNNING, TERMINAL
 from holdfast.core.model import JobRecord, Lease, Now, Result
 from holdfast.core.outcomes import LOSSES_SPENT, result_of, revocation_of
-from holdfast.core.state import Book
+from holdfast.core.quarantine import runs_alone
+from holdfast.core.state import LedgerState
 from holdfast.core.tasks import end
 from holdfast.core.text import as_text
 
@@ -64,10 +64,10 @@ def _renewed_ms(lease: Lease, log_ms: int) -> int:
 class LeaseManager:
     """The part of the ledger that owns the leases."""
 
-    __slots__ = ("_book", "_deadlines", "_kept", "_served_ms", "_watching", "aging_ms", "is_behind")
+    __slots__ = ("_deadlines", "_kept", "_served_ms", "_state", "_watching", "aging_ms", "is_behind")
 
-    def __init__(self, book: Book, aging_ms: int) -> None:
-        self._book = book
+    def __init__(self, state: LedgerState, aging_ms: int) -> None:
+        self._state = state
         self.aging_ms = aging_ms
         self._deadlines: list[tuple[int, int, int]] = []
         self._kept: set[int] = set()
@@ -85,14 +85,14 @@ class LeaseManager:
         self._deadlines = []
         self._kept.clear()
         self.is_behind = False
-        for lease in self._book.leases.values():
+        for lease in self._state.leases.values():
             lease.deadline_ms = now.served_ms + _renewed_ms(lease, now.log_ms)
             self._deadlines.append((lease.deadline_ms, lease.token, 1))
         heapq.heapify(self._deadlines)
 
     def prolong(self, extension: Extension) -> None:
         """Moves the deadlines of leases that a heartbeat extended; old heap entries become stale."""
-        deadline_ms, leases = self._served_ms + extension.lease_ms, self._book.leases
+        deadline_ms, leases = self._served_ms + extension.lease_ms, self._state.leases
         for token in extension.tokens:
             lease = leases[token]
             if deadline_ms < lease.deadline_ms:  # the old heap entry would be too late
@@ -115,7 +115,7 @@ class LeaseManager:
 
     def let_go(self, report: Report) -> None:
         """Undoes `keep` for a report that no longer waits."""
-        jobs = self._book.jobs
+        jobs = self._state.jobs
         self._kept.difference_update(row.token or jobs[row.job_id].token for row in report.rows if row.job_id in jobs)
 
     def is_kept(self, token: int) -> bool:
@@ -130,11 +130,11 @@ class LeaseManager:
 
     def lease(self, command: commands.GrantLeases, now: Now) -> Decision:
         """Grants the next jobs that this worker may run, in order."""
-        book = self._book
+        state = self._state
         jobs = self._choose(command, now.log_ms)
         if not jobs:
             return Decision(None, [])
-        token = book.next_token
+        token = state.next_token
         ids = [job.id for job in jobs]
         event = Granted(now.log_ms, command.worker, command.lease_ms, token, ids, command.is_local)
         granted = [
@@ -160,19 +160,19 @@ class LeaseManager:
         holds; other routes are not affected. Both the wait and the exclusive run are limited in time, so that other
         jobs are not blocked for long.
         """
-        tokens = self._book.tokens_of.get(command.worker, ())
-        if len(tokens) == 1 and any(runs_alone(self._book.leases[token].job, now_ms) for token in tokens):
+        tokens = self._state.tokens_of.get(command.worker, ())
+        if len(tokens) == 1 and any(runs_alone(self._state.leases[token].job, now_ms) for token in tokens):
             return []
-        wanted = Wanted(command.routes, command.queues)
-        return self._book.ready.choose(wanted, command.count, self.aging_ms, now_ms, is_free=not tokens)
+        route_filter = RouteFilter(command.routes, command.queues)
+        return self._state.ready.choose(route_filter, command.count, self.aging_ms, now_ms, is_free=not tokens)
 
     def extend(self, command: Extend, now: Now) -> Decision:
         """Extends the leases that the worker still holds, and revokes those that it does not run.
 
         The heartbeat is journaled only if the next start depends on it.
         """
-        tokens = self._book.tokens_of.get(command.worker, ())
-        leases = [self._book.leases[token] for token in tokens]
+        tokens = self._state.tokens_of.get(command.worker, ())
+        leases = [self._state.leases[token] for token in tokens]
         held, lost = [], []
         for lease in leases:
             if self._is_over(lease, now.served_ms):
@@ -225,12 +225,12 @@ class LeaseManager:
         """Revokes leases of a worker before their deadline."""
         tokens = [
             token
-            for token in self._book.tokens_of.get(command.worker, ())
+            for token in self._state.tokens_of.get(command.worker, ())
             if (command.tokens is None or token in command.tokens) and token not in self._kept
         ]
         if not tokens:
             return Decision(None, [])
-        jobs = [self._book.leases[token].job for token in tokens]
+        jobs = [self._state.leases[token].job for token in tokens]
         rows = [revocation_of(job, is_spent=command.is_spent) for job in jobs]
         return Decision(Revoked(now.log_ms, command.worker, command.reason, rows, [job.id for job in jobs]), tokens)
 
@@ -252,7 +252,7 @@ class LeaseManager:
         found, and for entries that heartbeats made stale. So the work of a call is bounded, and the next call
         continues.
         """
-        heap, leases = self._deadlines, self._book.leases
+        heap, leases = self._deadlines, self._state.leases
         found: dict[int, Lease] = {}
         looks = 4 * leases_max
         while heap and heap[0][0] <= served_ms and looks > 0 and len(found) < leases_max:
@@ -282,10 +282,10 @@ class LeaseManager:
 
     def holding(self, worker: str, job_id: str, token: int, now: Now) -> tuple[Lease | None, str]:
         """The current lease that a worker names, or the reason why it has none; token 0 means the job's lease."""
-        job = self._book.jobs.get(job_id)
+        job = self._state.jobs.get(job_id)
         if job is None:
             return None, "UNKNOWN_JOB"
-        lease = self._book.leases.get(token or job.token)
+        lease = self._state.leases.get(token or job.token)
         if lease is not None and lease.job is job:
             if lease.worker != worker:
                 return None, "NOT_THE_HOLDER"
@@ -294,28 +294,28 @@ class LeaseManager:
 
     def _is_repeat(self, row: ReportRow) -> bool:
         """Whether the last holder repeats the outcome that ended the job."""
-        job = self._book.jobs[row.job_id]
+        job = self._state.jobs[row.job_id]
         return job.result is not None and job.result.token == row.token != 0 and job.state == row.state
 
     # -- application
 
     def apply_started(self, event: Started) -> None:
         """Records the renewal of all leases that `resume` made."""
-        self._book.process = event.process
-        for lease in self._book.leases.values():
+        self._state.process = event.process
+        for lease in self._state.leases.values():
             lease.expires_ms = event.at_ms + _renewed_ms(lease, event.at_ms)
             lease.restarts += 1
 
     def apply_granted(self, event: Granted) -> None:
         """Moves jobs from their lanes to the worker's leases."""
-        book, at_ms, worker = self._book, event.at_ms, event.worker
-        book.ready.promote(at_ms)
+        state, at_ms, worker = self._state, event.at_ms, event.worker
+        state.ready.promote(at_ms)
         expires_ms, deadline_ms = at_ms + event.lease_ms, self._served_ms + event.lease_ms
-        tokens = book.tokens_of.setdefault(worker, {})
-        assert event.first_token == book.next_token
-        jobs = [book.jobs[job_id] for job_id in event.job_ids]
-        leases, leave, enter = book.leases, book.leave, book.enter
-        host = book.process if event.is_local else ""
+        tokens = state.tokens_of.setdefault(worker, {})
+        assert event.first_token == state.next_token
+        jobs = [state.jobs[job_id] for job_id in event.job_ids]
+        leases, leave, enter = state.leases, state.leave, state.enter
+        host = state.process if event.is_local else ""
         for token, job in enumerate(jobs, event.first_token):
             leave(job, RUNNING)
             job.token = token
@@ -324,33 +324,33 @@ class LeaseManager:
             enter(job, RUNNING)
             leases[token] = Lease(token, job, worker, at_ms, event.lease_ms, expires_ms, deadline_ms, 0, host)
             tokens[token] = None
-        book.ready.take_all(jobs)
-        book.next_token += len(event.job_ids)
+        state.ready.take_all(jobs)
+        state.next_token += len(event.job_ids)
         if self._watching:
             self._watch(deadline_ms, event.first_token, len(event.job_ids))
 
     def _watch(self, deadline_ms: int, first_token: int, count: int) -> None:
         """Adds one heap entry for all leases of a grant; rebuilds the heap when most entries are stale."""
         heapq.heappush(self._deadlines, (deadline_ms, first_token, count))
-        leases = self._book.leases
+        leases = self._state.leases
         if len(self._deadlines) > 2 * len(leases) + _STALE_DEADLINES_MAX:
             self._deadlines = [(lease.deadline_ms, token, 1) for token, lease in leases.items()]
             heapq.heapify(self._deadlines)
 
     def apply_extended(self, event: Extended) -> None:
         """Records a heartbeat: the next start renews these leases again. `prolong` has moved the deadlines."""
-        expires_ms, leases = event.at_ms + event.lease_ms, self._book.leases
+        expires_ms, leases = event.at_ms + event.lease_ms, self._state.leases
         for token in event.tokens:
             lease = leases[token]
             lease.lease_ms, lease.expires_ms, lease.restarts = event.lease_ms, expires_ms, 0
 
     def apply_revoked(self, event: Revoked) -> None:
         """Ends leases, and requeues or ends their jobs."""
-        book = self._book
+        state = self._state
         for row in event.rows:
-            job = book.leases[row.token].job
-            book.leave(job, row.state)
-            book.drop_lease(row.token)
+            job = state.leases[row.token].job
+            state.leave(job, row.state)
+            state.drop_lease(row.token)
             job.losses += row.is_spent
             job.lost_ms = event.at_ms
             if row.state == QUEUED:
@@ -359,23 +359,23 @@ class LeaseManager:
                 reason = LOSSES_SPENT if row.state == FAILED else ""
                 tries = job.failures + job.losses
                 summary = job.cancel_reason or f"its lease ended ({event.reason}) after {tries} attempts"
-                end(book, job, Result(0, row.state, summary=summary, failure_reason=reason), event.at_ms)
+                end(state, job, Result(0, row.state, summary=summary, failure_reason=reason), event.at_ms)
 
     def apply_reported(self, event: Reported) -> None:
         """Ends leases with their results; refused rows change nothing."""
-        book, at_ms = self._book, event.at_ms
+        state, at_ms = self._state, event.at_ms
         for result in event.results:
-            job = book.leases[result.token].job
-            book.leave(job, result.state)
-            book.drop_lease(result.token)
+            job = state.leases[result.token].job
+            state.leave(job, result.state)
+            state.drop_lease(result.token)
             self._kept.discard(result.token)
             if result.state == QUEUED:
                 job.failures += 1
                 job.not_before_ms = result.not_before_ms
                 self._requeue(job, at_ms)
             else:
-                end(book, job, result, at_ms)
+                end(state, job, result, at_ms)
 
     def _requeue(self, job: JobRecord, at_ms: int) -> None:
-        self._book.enter(job, QUEUED)
-        self._book.ready.put_back(job, at_ms)
+        self._state.enter(job, QUEUED)
+        self._state.ready.put_back(job, at_ms)

@@ -2,7 +2,7 @@
 
 `decide(command, now)` reads the state and returns one event, a reply, or a refusal; it changes nothing. `apply(event)`
 changes the state and cannot fail. Replay calls only `apply`. The decisions are made by `TaskManager`, `LeaseManager`,
-`QueueManager`, `ScheduleManager` and `NoteTaker`; this class joins them and keeps the position.
+`QueueManager`, `ScheduleManager` and `NoteManager`; this class joins them and keeps the position.
 """
 
 from collections.abc import Callable, Collection
@@ -17,10 +17,10 @@ from holdfast.core.leases import LeaseManager
 from holdfast.core.lifecycle import State
 from holdfast.core.listing import Place, Scan
 from holdfast.core.model import JobRecord, Now
-from holdfast.core.notes import NoteTaker
+from holdfast.core.notes import NoteManager
 from holdfast.core.queues import QueueManager
 from holdfast.core.schedules import ScheduleManager
-from holdfast.core.state import Book
+from holdfast.core.state import LedgerState
 from holdfast.core.tasks import TaskManager
 from holdfast.limits import SCAN_JOBS_MAX
 
@@ -39,22 +39,22 @@ class LedgerConfig(msgspec.Struct, frozen=True):
 class Ledger:
     """All jobs, as built by the events so far."""
 
-    __slots__ = ("_applies", "_decides", "book", "config", "leases", "position", "queues", "schedules", "tasks")
+    __slots__ = ("_applies", "_decides", "config", "leases", "position", "queues", "schedules", "state", "tasks")
 
-    def __init__(self, config: LedgerConfig, book: Book | None = None, position: int = 0) -> None:
+    def __init__(self, config: LedgerConfig, state: LedgerState | None = None, position: int = 0) -> None:
         self.config = config
-        self.book = book or Book(config.dedup_keys_max)
+        self.state = state or LedgerState(config.dedup_keys_max)
         self.position = position
-        self.tasks = TaskManager(self.book, config.memory_bytes)
-        self.leases = LeaseManager(self.book, config.aging_ms)
-        self.queues = QueueManager(self.book)
-        self.schedules = ScheduleManager(self.book, self.tasks)
+        self.tasks = TaskManager(self.state, config.memory_bytes)
+        self.leases = LeaseManager(self.state, config.aging_ms)
+        self.queues = QueueManager(self.state)
+        self.schedules = ScheduleManager(self.state, self.tasks)
         self._decides: dict[type, Callable[[Any, Now], Decision | Refusal]] = {
             commands.Submit: self.tasks.submit,
             commands.Cancel: self.tasks.cancel,
             commands.CancelQueued: self.tasks.cancel_queued,
             commands.SetQueueMode: self.queues.set_mode,
-            commands.TakeNotes: NoteTaker(self.leases).take,
+            commands.TakeNotes: NoteManager(self.leases).take,
             commands.Evict: self.tasks.evict,
             commands.GrantLeases: self.leases.lease,
             commands.Extend: self.leases.extend,
@@ -89,33 +89,33 @@ class Ledger:
 
     def decide(self, command: AnyCommand, now: Now) -> Decision | Refusal:
         """Decides a command at this instant; changes nothing."""
-        assert now.log_ms >= self.book.last_ms, "log time must not go back"
+        assert now.log_ms >= self.state.last_ms, "log time must not go back"
         self.leases.observe(now)
         return self._decides[type(command)](command, now)
 
     def apply(self, event: AnyEvent) -> None:
         """Applies the event to the state."""
-        book = self.book
-        assert event.at_ms >= book.last_ms, "events must be in log time order"
-        book.last_ms = event.at_ms
-        book.moves.clear()
+        state = self.state
+        assert event.at_ms >= state.last_ms, "events must be in log time order"
+        state.last_ms = event.at_ms
+        state.moves.clear()
         self._applies[type(event)](event)
         self.position += 1
 
     @property
     def digest(self) -> int:
         """A hash of the state, equal wherever the same events were applied."""
-        return self.book.digest
+        return self.state.digest
 
     def job(self, job_id: str) -> JobRecord | None:
         """The job, as long as it is kept."""
-        return self.book.jobs.get(job_id)
+        return self.state.jobs.get(job_id)
 
     def page(
         self, states: Collection[int], offset: int, size: int, *, newest_first: bool
     ) -> tuple[list[JobRecord], bool]:
         """A page of jobs by creation, and whether more follow; an empty `states` means all states."""
-        return self.book.listing.page(wanted_states(states), offset, size, newest_first=newest_first)
+        return self.state.listing.page(wanted_states(states), offset, size, newest_first=newest_first)
 
     def scan(  # noqa: PLR0913 - a search has many parameters
         self,
@@ -131,7 +131,7 @@ class Ledger:
     ) -> tuple[list[JobRecord], Place | None]:
         """Matching jobs by creation after a place (`created_ms`, id), and the place to continue; see `Listing.scan`."""
         scan = Scan(wanted_states(states), wants, newest_first, created_from_ms, created_before_ms)
-        return self.book.listing.scan(scan, after, size, budget)
+        return self.state.listing.scan(scan, after, size, budget)
 
 
 def wanted_states(states: Collection[int]) -> frozenset[int]:

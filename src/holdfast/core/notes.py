@@ -14,7 +14,7 @@ from holdfast.core.text import as_text
 NOTES_TOO_LARGE = "NOTES_TOO_LARGE"
 
 
-class NoteTaker:
+class NoteManager:
     """The part of the ledger that accepts notes of attempts."""
 
     __slots__ = ("_leases",)

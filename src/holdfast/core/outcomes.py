@@ -57,7 +57,7 @@ def delay_text(wait_ms: int, failures: int) -> str:
     return f"it is due now ({cause})" if wait_s == "0.0" else f"it is not due for another {wait_s} s ({cause})"
 
 
-class Counted(Protocol):
+class BudgetFields(Protocol):
     """The fields of a job that its budgets depend on."""
 
     @property
@@ -68,7 +68,7 @@ class Counted(Protocol):
     def losses(self) -> int: ...
 
 
-class Tried(Counted, Protocol):
+class OutcomeFields(BudgetFields, Protocol):
     """The fields of a job that its outcome depends on."""
 
     @property
@@ -84,7 +84,7 @@ class Tried(Counted, Protocol):
 
 
 def result_of(
-    job: Tried, token: int, row: ReportRow, now_ms: int, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX
+    job: OutcomeFields, token: int, row: ReportRow, now_ms: int, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX
 ) -> Result:
     """The result of a report under a current lease; `state` is QUEUED if the job is retried.
 
@@ -149,12 +149,12 @@ def _summary(row: ReportRow) -> str:
     return as_text(row.summary[: limits.SUMMARY_CHARS_MAX]) if row.summary else ""
 
 
-def is_endless(job: Counted) -> bool:
+def is_endless(job: BudgetFields) -> bool:
     """Whether the job has more than `UNSPENT_GRANTS_MAX` grants without a failure or loss; the next is a loss."""
     return job.grants - job.failures - job.losses > limits.UNSPENT_GRANTS_MAX
 
 
-def revocation_of(job: Tried, *, is_spent: bool) -> Revocation:
+def revocation_of(job: OutcomeFields, *, is_spent: bool) -> Revocation:
     """The result of a lost lease: the job is queued again, or ends if its loss budget is spent."""
     is_spent |= is_endless(job)
     if job.cancel_requested:

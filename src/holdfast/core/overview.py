@@ -61,7 +61,7 @@ class Overview(msgspec.Struct, frozen=True):
 
 def overview(ledger: "Ledger") -> Overview:
     """Computes the overview from the state alone."""
-    book = ledger.book
+    ledger_state = ledger.state
     leases = [
         LeaseView(
             lease.token,
@@ -72,16 +72,16 @@ def overview(ledger: "Ledger") -> Overview:
             lease.granted_ms,
             lease.expires_ms,
         )
-        for lease in book.leases.values()
+        for lease in ledger_state.leases.values()
     ]
     return Overview(
         ledger.position,
-        book.last_ms,
+        ledger_state.last_ms,
         f"{ledger.digest:016x}",
-        {state.name: book.listing.count([state]) for state in State},
-        queue_stats(ledger, book.last_ms),
+        {state.name: ledger_state.listing.count([state]) for state in State},
+        queue_stats(ledger, ledger_state.last_ms),
         leases,
-        {worker: len(tokens) for worker, tokens in book.tokens_of.items()},
+        {worker: len(tokens) for worker, tokens in ledger_state.tokens_of.items()},
     )
 
 
@@ -94,16 +94,16 @@ class QueueCounts:
     __slots__ = ("_delayed", "_lanes", "_modes", "_now_ms", "_running")
 
     def __init__(self, ledger: "Ledger", now_ms: int) -> None:
-        book = ledger.book
-        book.ready.promote(now_ms)
+        state = ledger.state
+        state.ready.promote(now_ms)
         self._now_ms = now_ms
         self._lanes = [
             (key, lane.ready, max((head := lane.head).created_ms, head.not_before_ms))
-            for key, lane in book.ready.lanes.items()
+            for key, lane in state.ready.lanes.items()
         ]
-        self._running = Counter([lease.job.template.queue for lease in book.leases.values()])
-        self._delayed = dict(book.ready.delayed_in)
-        self._modes = dict(book.modes)
+        self._running = Counter([lease.job.template.queue for lease in state.leases.values()])
+        self._delayed = dict(state.ready.delayed_in)
+        self._modes = dict(state.modes)
 
     def views(self) -> Iterator[QueueView]:
         """Every queue that has jobs or is not open, by name."""

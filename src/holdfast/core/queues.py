@@ -8,7 +8,7 @@ from holdfast import limits
 from holdfast.core.commands import Decision, Refusal, SetQueueMode
 from holdfast.core.events import QueueModeSet
 from holdfast.core.model import Closure, Now, QueueMode
-from holdfast.core.state import Book
+from holdfast.core.state import LedgerState
 from holdfast.core.validation import check_queue, check_reason, invalid
 from holdfast.errors import Code
 
@@ -18,17 +18,17 @@ _MODES = frozenset(QueueMode)
 class QueueManager:
     """The part of the ledger that owns the modes of queues."""
 
-    __slots__ = ("_book",)
+    __slots__ = ("_state",)
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, state: LedgerState) -> None:
+        self._state = state
 
     def set_mode(self, command: SetQueueMode, now: Now) -> Decision | Refusal:
         """One event if the mode or its reason changes, otherwise none."""
         refusal = _check(command) or self._no_room(command)
         if refusal:
             return refusal
-        before = self._book.modes.get(command.queue)
+        before = self._state.modes.get(command.queue)
         if before is None:
             is_change = command.mode != QueueMode.OPEN
         else:
@@ -37,7 +37,7 @@ class QueueManager:
         return Decision(event if is_change else None)
 
     def _no_room(self, command: SetQueueMode) -> Refusal | None:
-        modes = self._book.modes
+        modes = self._state.modes
         is_more = command.mode != QueueMode.OPEN and command.queue not in modes
         if not is_more or len(modes) < limits.QUEUES_CLOSED_MAX:
             return None
@@ -46,7 +46,7 @@ class QueueManager:
 
     def apply_mode(self, event: QueueModeSet) -> None:
         """Opens, pauses or drains a queue."""
-        self._book.set_mode(event.queue, Closure(event.mode, event.reason, event.at_ms))
+        self._state.set_mode(event.queue, Closure(event.mode, event.reason, event.at_ms))
 
 
 def _check(command: SetQueueMode) -> Refusal | None:

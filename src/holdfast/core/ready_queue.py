@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from holdfast.core.lane import DELAYED, FRESH, NOT_WAITING, RETURNED, Lane, LaneKey
-from holdfast.core.lane_order import LaneOrder, Wanted
+from holdfast.core.lane_order import LaneOrder, RouteFilter
 from holdfast.core.model import JobRecord
 
 
@@ -162,13 +162,13 @@ class ReadyQueue:
         return self._delayed[0][0] if self._delayed else None
 
     def choose(
-        self, wanted: Wanted | None, count: int, aging_ms: int, now_ms: int, *, is_free: bool = False
+        self, route_filter: RouteFilter | None, count: int, aging_ms: int, now_ms: int, *, is_free: bool = False
     ) -> list[JobRecord]:
         """The next `count` wanted jobs (of all lanes if `wanted` is None), without taking them.
 
         `is_free` says that the worker holds no lease; see `LaneOrder.choose`.
         """
-        return self.order(aging_ms, now_ms).choose(wanted, count, now_ms, is_free=is_free)
+        return self.order(aging_ms, now_ms).choose(route_filter, count, now_ms, is_free=is_free)
 
     def order(self, aging_ms: int, now_ms: int) -> LaneOrder:
         """The order of lanes at this time, with all changes applied."""

@@ -124,14 +124,14 @@ class RetentionLine:
         self._head = next(self._ends, None)
 
 
-class RetentionRoom(msgspec.Struct, frozen=True):
+class RetentionLimits(msgspec.Struct, frozen=True):
     """The limits of number and bytes for both lines together."""
 
     jobs: int
     bytes: int
 
 
-def take_from(others: RetentionLine, failed: RetentionLine, room: RetentionRoom, now_ms: int, at_most: int) -> None:
+def take_from(others: RetentionLine, failed: RetentionLine, room: RetentionLimits, now_ms: int, at_most: int) -> None:
     """Takes jobs from both lines while they exceed a limit of age, number or bytes."""
     while others.taken + failed.taken < at_most:
         line = _next_to_go(others, failed, room, now_ms)
@@ -140,7 +140,9 @@ def take_from(others: RetentionLine, failed: RetentionLine, room: RetentionRoom,
         line.take()
 
 
-def _next_to_go(others: RetentionLine, failed: RetentionLine, room: RetentionRoom, now_ms: int) -> RetentionLine | None:
+def _next_to_go(
+    others: RetentionLine, failed: RetentionLine, room: RetentionLimits, now_ms: int
+) -> RetentionLine | None:
     for line in (others, failed):
         if line.is_old(now_ms):
             return line
@@ -165,7 +167,7 @@ def to_forget(finished: FinishedJobs, retention: Evict, now_ms: int) -> tuple[in
         bytes_left=finished.failed_bytes,
         retain_ms=retention.retain_failed_ms,
     )
-    take_from(others, failed, RetentionRoom(retention.retain_jobs, retention.retain_bytes), now_ms, EVICT_JOBS_MAX)
+    take_from(others, failed, RetentionLimits(retention.retain_jobs, retention.retain_bytes), now_ms, EVICT_JOBS_MAX)
     return others.taken, failed.taken
 
 

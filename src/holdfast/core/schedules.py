@@ -19,7 +19,7 @@ from holdfast.core.commands import (
 from holdfast.core.events import CancelAccepted, Created, ScheduleDeleted, SchedulePaused, ScheduleSet, Ticked
 from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import Now, QueueMode, Schedule, ScheduleSpec
-from holdfast.core.state import Book
+from holdfast.core.state import LedgerState
 from holdfast.core.tasks import TaskManager
 from holdfast.core.ticks import (
     FIRED,
@@ -45,13 +45,13 @@ from holdfast.core.ticks import (
 class ScheduleManager:
     """The part of the ledger that owns schedules."""
 
-    __slots__ = ("_book", "_heap", "_tasks")
+    __slots__ = ("_heap", "_state", "_tasks")
 
-    def __init__(self, book: Book, tasks: TaskManager) -> None:
-        self._book = book
+    def __init__(self, state: LedgerState, tasks: TaskManager) -> None:
+        self._state = state
         self._tasks = tasks
         self._heap: list[tuple[int, str]] = []
-        for schedule in book.schedules.values():
+        for schedule in state.schedules.values():
             self._watch(schedule)
 
     # -- time
@@ -64,14 +64,14 @@ class ScheduleManager:
         return heap[0][0] if heap else None
 
     def _is_live(self, next_ms: int, name: str) -> bool:
-        schedule = self._book.schedules.get(name)
+        schedule = self._state.schedules.get(name)
         return schedule is not None and schedule.next_ms == next_ms and not schedule.is_paused
 
     # -- decisions
 
     def set(self, command: SetSchedule, now: Now) -> Decision | Refusal:
         """Plans the schedule from now on; a repeated spec changes nothing, unless its plan has ended."""
-        spec, schedules = command.spec, self._book.schedules
+        spec, schedules = command.spec, self._state.schedules
         known = schedules.get(spec.name)
         if is_planned(known, spec):
             return Decision(None, spec.name)
@@ -82,13 +82,13 @@ class ScheduleManager:
 
     def delete(self, command: DeleteSchedule, now: Now) -> Decision | Refusal:
         """Deletes the schedule; its jobs stay."""
-        if command.name not in self._book.schedules:
+        if command.name not in self._state.schedules:
             return unknown_schedule(command.name)
         return Decision(ScheduleDeleted(now.log_ms, command.name))
 
     def pause(self, command: PauseSchedule, now: Now) -> Decision | Refusal:
         """Pauses or resumes the schedule; ticks during a pause are passed over."""
-        schedule = self._book.schedules.get(command.name)
+        schedule = self._state.schedules.get(command.name)
         if schedule is None:
             return unknown_schedule(command.name)
         if schedule.is_paused == command.is_paused:
@@ -98,7 +98,7 @@ class ScheduleManager:
 
     def trigger(self, command: TriggerSchedule, now: Now) -> Decision | Refusal:
         """Creates a job now, independent of the plan."""
-        schedule = self._book.schedules.get(command.name)
+        schedule = self._state.schedules.get(command.name)
         if schedule is None:
             return unknown_schedule(command.name)
         refusal = self._tasks.no_room(1, 1) or self._draining(schedule.spec)
@@ -114,7 +114,7 @@ class ScheduleManager:
         due_ms = self.next_due_ms()
         if due_ms is None or due_ms > now.log_ms:
             return Decision(None, reply=False)
-        schedule = self._book.schedules[self._heap[0][1]]
+        schedule = self._state.schedules[self._heap[0][1]]
         return self._tick(schedule, command.job_id, now)
 
     def _tick(self, schedule: Schedule, job_id: str, now: Now) -> Decision | Refusal:
@@ -124,7 +124,7 @@ class ScheduleManager:
         refusal = self._tasks.no_room(1, 1)
         if refusal is not None:
             return refusal
-        last = self._book.jobs.get(schedule.last_job_id)
+        last = self._state.jobs.get(schedule.last_job_id)
         is_busy = last is not None and last.state not in TERMINAL
         if is_skipped(spec, is_busy=is_busy, is_draining=self._draining(spec) is not None):
             return Decision(Ticked(now.log_ms, spec.name, due.tick_ms, SKIPPED, due.next_ms, due.missed), reply=True)
@@ -146,7 +146,7 @@ class ScheduleManager:
         return Decision(event, reply=True)
 
     def _draining(self, spec: ScheduleSpec) -> Refusal | None:
-        closure = self._book.modes.get(spec.template.queue)
+        closure = self._state.modes.get(spec.template.queue)
         is_draining = closure is not None and closure.mode == QueueMode.DRAINING
         return draining_queue(spec.template.queue) if is_draining else None
 
@@ -154,35 +154,35 @@ class ScheduleManager:
 
     def apply_set(self, event: ScheduleSet) -> None:
         """Creates or replaces a schedule; its counters are kept."""
-        book, spec = self._book, event.spec
-        before = book.schedules.get(spec.name)
+        state, spec = self._state, event.spec
+        before = state.schedules.get(spec.name)
         if before is not None:
-            book.lift_schedule(before)
+            state.lift_schedule(before)
         schedule = Schedule(spec, event.at_ms, event.next_ms)
         if before is not None:
             schedule.last_tick_ms, schedule.last_job_id = before.last_tick_ms, before.last_job_id
             schedule.fired, schedule.skipped, schedule.missed = before.fired, before.skipped, before.missed
             schedule.is_paused = before.is_paused
-        book.put_schedule(schedule)
+        state.put_schedule(schedule)
         self._watch(schedule)
 
     def apply_deleted(self, event: ScheduleDeleted) -> None:
         """Removes a schedule."""
-        self._book.lift_schedule(self._book.schedules.pop(event.name))
+        self._state.lift_schedule(self._state.schedules.pop(event.name))
 
     def apply_paused(self, event: SchedulePaused) -> None:
         """Pauses or resumes a schedule."""
-        schedule = self._book.schedules[event.name]
-        self._book.lift_schedule(schedule)
+        schedule = self._state.schedules[event.name]
+        self._state.lift_schedule(schedule)
         schedule.is_paused, schedule.next_ms = event.is_paused, event.next_ms
-        self._book.put_schedule(schedule)
+        self._state.put_schedule(schedule)
         self._watch(schedule)
 
     def apply_ticked(self, event: Ticked) -> None:
         """Creates the job, cancels the previous one if the event says so, and moves to the next tick."""
-        book = self._book
-        schedule = book.schedules[event.name]
-        book.lift_schedule(schedule)
+        state = self._state
+        schedule = state.schedules[event.name]
+        state.lift_schedule(schedule)
         if event.canceled:
             reason = cancel_reason(event.name)
             self._tasks.apply_cancel(CancelAccepted(event.at_ms, event.canceled, State(event.canceled_state), reason))
@@ -196,11 +196,11 @@ class ScheduleManager:
         if event.outcome != TRIGGERED:
             schedule.next_ms = event.next_ms
             schedule.last_tick_ms = event.tick_ms
-        book.put_schedule(schedule)
+        state.put_schedule(schedule)
         self._watch(schedule)
 
     def _watch(self, schedule: Schedule) -> None:
         if schedule.next_ms and not schedule.is_paused:
             heapq.heappush(self._heap, (schedule.next_ms, schedule.spec.name))
-        if len(self._heap) > 2 * len(self._book.schedules) + 64:
+        if len(self._heap) > 2 * len(self._state.schedules) + 64:
             self._heap = sorted({entry for entry in self._heap if self._is_live(*entry)})

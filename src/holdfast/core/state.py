@@ -65,7 +65,7 @@ class Dedup:
             del self._jobs[key]
 
 
-class Book:
+class LedgerState:
     """The state that the parts of the ledger share."""
 
     __slots__ = (

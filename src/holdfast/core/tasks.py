@@ -7,12 +7,12 @@ from holdfast import limits
 from holdfast.core.commands import Cancel, CancelQueued, CancelReply, Decision, Evict, Refusal, Submit
 from holdfast.core.events import CancelAccepted, Created, Evicted, QueuedCanceled, Retired
 from holdfast.core.footprint import job_bytes, text_bytes
-from holdfast.core.intake import Intake
 from holdfast.core.lane import FRESH
 from holdfast.core.lifecycle import CANCELED, NOWHERE, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import Extra, JobRecord, Now, Result, Template
 from holdfast.core.retention import to_forget
-from holdfast.core.state import Book, unique_name
+from holdfast.core.state import LedgerState, unique_name
+from holdfast.core.submission import LedgerSubmission
 from holdfast.core.validation import check_batch, check_reason, check_template, invalid
 from holdfast.errors import Code
 
@@ -23,11 +23,11 @@ _ID_CHARS = len(_ID_EXAMPLE)
 class TaskManager:
     """The part of the ledger that creates and removes jobs."""
 
-    __slots__ = ("_book", "_memory_bytes")
+    __slots__ = ("_memory_bytes", "_state")
 
-    def __init__(self, book: Book, memory_bytes: int = 0) -> None:
+    def __init__(self, state: LedgerState, memory_bytes: int = 0) -> None:
         """New jobs are refused while held jobs take more than `memory_bytes`; 0 means no limit."""
-        self._book = book
+        self._state = state
         self._memory_bytes = memory_bytes
 
     # -- decisions
@@ -39,30 +39,30 @@ class TaskManager:
             or self._check_templates(command.templates)
             or self.no_room(len(command.jobs), len(command.templates))
         )
-        return refusal or Intake(self._book, command, now).decide()
+        return refusal or LedgerSubmission(self._state, command, now).decide()
 
     def _check_templates(self, templates: list[Template]) -> Refusal | None:
         """Checks templates, except those that equal an accepted one."""
         for template in templates:
-            refusal = None if self._book.is_known(template) else check_template(template)
+            refusal = None if self._state.is_known(template) else check_template(template)
             if refusal:
                 return refusal
         return None
 
     def no_room(self, jobs: int, templates: int) -> Refusal | None:
         """The refusal of this many more jobs and templates, if a limit is reached."""
-        book = self._book
-        if len(book.jobs) + jobs > limits.JOBS_HELD_MAX:
+        state = self._state
+        if len(state.jobs) + jobs > limits.JOBS_HELD_MAX:
             message = (
                 f"the limit of {limits.JOBS_HELD_MAX} held jobs is reached; try again when finished jobs were removed"
             )
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_JOBS", message)
-        if len(book.ready.lanes) + templates > limits.LANES_MAX:
+        if len(state.ready.lanes) + templates > limits.LANES_MAX:
             message = f"the limit of {limits.LANES_MAX} kinds of waiting jobs is reached; use fewer queues and types"
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_LANES", message)
-        if 0 < self._memory_bytes < book.bytes_held:
+        if 0 < self._memory_bytes < state.bytes_held:
             message = (
-                f"held jobs take {book.bytes_held:,} bytes of memory, and the limit memory_bytes is"
+                f"held jobs take {state.bytes_held:,} bytes of memory, and the limit memory_bytes is"
                 f" {self._memory_bytes:,}; try again when finished jobs were removed, or raise memory_bytes"
             )
             return Refusal(Code.RESOURCE_EXHAUSTED, "TOO_MANY_BYTES", message)
@@ -73,7 +73,7 @@ class TaskManager:
         refusal = check_reason(command.reason)
         if refusal:
             return refusal
-        job = self._book.jobs.get(command.job_id)
+        job = self._state.jobs.get(command.job_id)
         if job is None:
             return unknown_job(command.job_id)
         if job.state in TERMINAL:
@@ -92,26 +92,26 @@ class TaskManager:
         refusal = check_reason(command.reason)
         if refusal:
             return refusal
-        jobs = self._book.jobs
+        jobs = self._state.jobs
         found = [jobs[job_id] for job_id in dict.fromkeys(command.job_ids) if job_id in jobs]
         ids = [job.id for job in found if job.state == QUEUED]
         return Decision(QueuedCanceled(now.log_ms, ids, command.reason) if ids else None, ids)
 
     def evict(self, command: Evict, now: Now) -> Decision:
         """Removes finished jobs that exceed the limits of age, number or size."""
-        others, failed = to_forget(self._book.finished, command, now.log_ms)
+        others, failed = to_forget(self._state.finished, command, now.log_ms)
         return Decision(Retired(now.log_ms, others, failed) if others + failed else None, others + failed)
 
     # -- application
 
     def apply_created(self, event: Created) -> None:
         """Appends new jobs to their lanes."""
-        book, at_ms = self._book, event.at_ms
-        templates = [book.intern(template) for template in event.templates]
-        lanes = [book.ready.lane(template.queue, template.route, template.priority) for template in templates]
-        chunk = book.listing.chunk_for(at_ms)
-        listed = book.listing.jobs_in(chunk)
-        jobs, number = book.jobs, book.next_number
+        state, at_ms = self._state, event.at_ms
+        templates = [state.intern(template) for template in event.templates]
+        lanes = [state.ready.lane(template.queue, template.route, template.priority) for template in templates]
+        chunk = state.listing.chunk_for(at_ms)
+        listed = state.listing.jobs_in(chunk)
+        jobs, number = state.jobs, state.next_number
         for row in event.jobs:
             job = JobRecord(
                 row.id,
@@ -127,75 +127,75 @@ class TaskManager:
             job.chunk = chunk
             jobs[row.id] = job
             listed.append(job)
-            book.grow(job_bytes(row.id, row.payload, row.extra))
-            book.enter(job, QUEUED)
+            state.grow(job_bytes(row.id, row.payload, row.extra))
+            state.enter(job, QUEUED)
             if row.extra is not None:
-                _keep_keys(book, job, row.extra)
+                _keep_keys(state, job, row.extra)
             if row.not_before_ms > at_ms:
-                book.ready.put_delayed(job)
+                state.ready.put_delayed(job)
             else:
                 lane = lanes[row.template]
                 lane.fresh.append(job)
                 job.place = FRESH
                 lane.ready += 1
-        book.next_number = number
-        book.ready.filled(lanes)
+        state.next_number = number
+        state.ready.filled(lanes)
 
     def apply_cancel(self, event: CancelAccepted) -> None:
         """Ends a queued job, or marks a running one."""
-        book, job = self._book, self._book.jobs[event.job_id]
+        state, job = self._state, self._state.jobs[event.job_id]
         if event.state == RUNNING:
             assert job.state == RUNNING
-            book.lift(job)
+            state.lift(job)
             job.cancel_requested, job.cancel_reason = True, event.reason
-            book.grow(text_bytes(event.reason))
-            book.touch(job)
+            state.grow(text_bytes(event.reason))
+            state.touch(job)
             return
-        _end_queued(book, job, event.reason, event.at_ms)
+        _end_queued(state, job, event.reason, event.at_ms)
 
     def apply_queued_canceled(self, event: QueuedCanceled) -> None:
         """Ends queued jobs."""
         for job_id in event.job_ids:
-            _end_queued(self._book, self._book.jobs[job_id], event.reason, event.at_ms)
+            _end_queued(self._state, self._state.jobs[job_id], event.reason, event.at_ms)
 
     def apply_evicted(self, event: Evicted) -> list[JobRecord]:
         """Removes and returns the oldest finished jobs."""
-        finished = self._book.finished
+        finished = self._state.finished
         return self._forget([finished.pop_oldest() for _ in range(event.count)])
 
     def apply_retired(self, event: Retired) -> list[JobRecord]:
         """Removes and returns the oldest finished jobs of each kind."""
-        finished = self._book.finished
+        finished = self._state.finished
         gone = [finished.pop_other() for _ in range(event.others)]
         return self._forget([*gone, *(finished.pop_failed() for _ in range(event.failed))])
 
     def _forget(self, jobs: list[JobRecord]) -> list[JobRecord]:
         for job in jobs:
-            self._book.forget(job)
+            self._state.forget(job)
         return jobs
 
 
-def _keep_keys(book: Book, job: JobRecord, extra: Extra) -> None:
+def _keep_keys(state: LedgerState, job: JobRecord, extra: Extra) -> None:
     if extra.request_id:
-        book.dedup.add(extra.request_id, job)
+        state.dedup.add(extra.request_id, job)
     if extra.unique_key:
-        book.unique[unique_name(job)] = job
+        state.unique[unique_name(job)] = job
 
 
-def _end_queued(book: Book, job: JobRecord, reason: str, at_ms: int) -> None:
+def _end_queued(state: LedgerState, job: JobRecord, reason: str, at_ms: int) -> None:
     assert job.state != RUNNING, "only its worker or the end of its lease ends a running job"
-    book.leave(job, CANCELED)
+    state.leave(job, CANCELED)
     job.cancel_requested = True
-    book.ready.take(job)
-    end(book, job, Result(0, CANCELED, summary=reason), at_ms)
+    state.ready.take(job)
+    end(state, job, Result(0, CANCELED, summary=reason), at_ms)
 
 
-def end(book: Book, job: JobRecord, result: Result, at_ms: int) -> None:
+def end(state: LedgerState, job: JobRecord, result: Result, at_ms: int) -> None:
     """Moves a job that has left its state to a terminal state, with its result."""
     job.result = result
     job.finished_ms = at_ms
-    book.enter(job, result.state)
-    book.finish(job, at_ms)
+    state.enter(job, result.state)
+    state.finish(job, at_ms)
 
 
 def unknown_job(job_id: str) -> Refusal:

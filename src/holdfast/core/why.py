@@ -33,7 +33,7 @@ def _ended(job: JobRecord) -> Answer:
 
 
 def _running(ledger: Ledger, job: JobRecord, now: Now) -> Answer:
-    lease = ledger.book.leases[job.token]
+    lease = ledger.state.leases[job.token]
     left_s = max(0, lease.deadline_ms - now.served_ms) / 1_000
     asked = "; it was asked to stop" if job.cancel_requested else ""
     sentence = f"it runs: leased by {lease.worker} for another {left_s:.1f} s, attempt {job.attempts}{asked}"
@@ -49,7 +49,7 @@ def _delayed(job: JobRecord, now: Now) -> Answer | None:
 
 def _paused(ledger: Ledger, job: JobRecord, now: Now) -> Answer | None:
     """The pause of the job's queue, if any; a draining queue still grants its jobs."""
-    closure = ledger.book.modes.get(job.template.queue)
+    closure = ledger.state.modes.get(job.template.queue)
     if closure is None or closure.mode != QueueMode.PAUSED:
         return None
     paused_s = (now.log_ms - closure.at_ms) / 1_000
@@ -73,7 +73,7 @@ def _without_worker(job: JobRecord, workers: Sequence[WorkerInfo]) -> Answer | N
 
 def _behind(ledger: Ledger, job: JobRecord) -> Answer:
     """The number of jobs ahead in the same lane; the order between lanes depends on the next worker."""
-    lane = ledger.book.ready.lane_of(job)
+    lane = ledger.state.ready.lane_of(job)
     ahead = 0
     for other in lane.in_order():
         if other is job or ahead == _COUNTED_MAX:

@@ -47,7 +47,7 @@ class CopiedFile(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Copied(msgspec.Struct, frozen=True):
+class CopiedJournal(msgspec.Struct, frozen=True):
     """The contents of a copy: the journal `cluster_id` up to `position`."""
 
     cluster_id: str
@@ -63,7 +63,7 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int
     version: str
     kind: str
-    copied: Copied
+    copied: CopiedJournal
     #: The state at `copied.position`: its digest, the time of its last event, and its numbers of jobs by state.
     digest: str
     log_time_ms: int
@@ -96,7 +96,7 @@ class BackupDamagedError(JournalError):
     """A file of a backup differs from what was backed up; nothing was changed."""
 
 
-def copy_journal(source: Disk, target: Disk, beside: tuple[str, ...], progress: Progress) -> Copied:
+def copy_journal(source: Disk, target: Disk, beside: tuple[str, ...], progress: Progress) -> CopiedJournal:
     """Copy a journal, and those files of `beside` that exist, into an empty directory, durably.
 
     Raises JournalDamagedError if the source is damaged. After any failure the caller discards the target.
@@ -169,7 +169,7 @@ def check_files(disk: Disk, backup: Backup, progress: Progress) -> None:
         raise _damaged(name, "it was not part of the backup")
 
 
-def _copied(source: Disk, target: Disk, beside: tuple[str, ...], progress: Progress) -> Copied:
+def _copied(source: Disk, target: Disk, beside: tuple[str, ...], progress: Progress) -> CopiedJournal:
     found = sound_survey(source)
     if found.tail is None:
         raise JournalDamagedError(MANIFEST_NAME, 0, 0, "there is no segment: this directory was never served")
@@ -186,7 +186,7 @@ def _copied(source: Disk, target: Disk, beside: tuple[str, ...], progress: Progr
     files.append(CopiedFile(MANIFEST_NAME, len(manifest), hashlib.sha256(manifest).hexdigest()))
     target.sync_dir()
     first = found.headers[0]
-    return Copied(first.cluster_id.hex(), found.epoch, first.first_position, found.end_position, files)
+    return CopiedJournal(first.cluster_id.hex(), found.epoch, first.first_position, found.end_position, files)
 
 
 def _leading_snapshot(source: Disk, found: Survey) -> str:

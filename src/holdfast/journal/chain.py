@@ -20,7 +20,7 @@ from holdfast.journal.survey import Survey
 from holdfast.journal.whole_write import is_passing, remove_if_present
 
 
-class Chain:
+class SegmentChain:
     """Sealed segments, oldest first, and the header of the one being written."""
 
     def __init__(self, disk: Disk, found: Survey, header: SegmentHeader) -> None:

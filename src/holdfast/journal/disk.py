@@ -43,7 +43,7 @@ class File(Protocol):
         ...
 
 
-class Hold(Protocol):
+class LockFile(Protocol):
     """A lock file that is released when its process ends."""
 
     def release(self) -> None:
@@ -90,7 +90,7 @@ class Disk(Protocol):
         """Unlock the directory; harmless when it is not locked."""
         ...
 
-    def hold(self, name: str) -> Hold:
+    def hold(self, name: str) -> LockFile:
         """Create the file `name` and hold a lock on it until released, or until this process ends."""
         ...
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Self
 
-from holdfast.journal.chain import Chain
+from holdfast.journal.chain import SegmentChain
 from holdfast.journal.descriptors import is_no_descriptor
 from holdfast.journal.directory_marks import refuse_marked
 from holdfast.journal.disk import Disk, File
@@ -44,7 +44,7 @@ from holdfast.journal.whole_write import is_no_space, is_passing, write_fully
 class FileJournal:
     """A journal that survives power cuts. Created by `open`."""
 
-    def __init__(self, disk: Disk, config: JournalConfig, file: File, chain: Chain, found: Survey) -> None:
+    def __init__(self, disk: Disk, config: JournalConfig, file: File, chain: SegmentChain, found: Survey) -> None:
         self._disk = disk
         self._config = config
         self._file = file
@@ -110,7 +110,7 @@ class FileJournal:
             created_ms=now_ms,
         )
         file = create_segment(disk, header, HEADER_BYTES)
-        chain = Chain(disk, found, header)
+        chain = SegmentChain(disk, found, header)
         try:
             chain.begin(found)
         except OSError:

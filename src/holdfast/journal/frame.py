@@ -54,14 +54,16 @@ class FrameHeader(msgspec.Struct, frozen=True, gc=False):
         return FRAME_OVERHEAD + self.body_bytes
 
 
-class Encoded(NamedTuple):
+class EncodedFrame(NamedTuple):
     """A frame ready to be written, and the checksum that the next one links to."""
 
     data: bytes
     checksum: int
 
 
-def encode(body: bytes, *, first_position: int, count: int, digest: int, link: int, salt: int, offset: int) -> Encoded:
+def encode(
+    body: bytes, *, first_position: int, count: int, digest: int, link: int, salt: int, offset: int
+) -> EncodedFrame:
     """Encode one frame for `offset` in its file."""
     assert 0 < len(body) <= BODY_BYTES_MAX, f"expected a body of 1 to {BODY_BYTES_MAX} bytes, got {len(body)}"
     assert count > 0, "a frame holds at least one event"
@@ -69,7 +71,7 @@ def encode(body: bytes, *, first_position: int, count: int, digest: int, link: i
     masked, mask = _masked(body, offset + HEADER_BYTES)
     head = _HEADER.pack(MAGIC, len(body), first_position, count, mask, digest, link, zlib.crc32(masked))
     checksum = zlib.crc32(head, salt)
-    return Encoded(b"".join((head, _CHECKSUM.pack(checksum), masked, TRAILER)), checksum)
+    return EncodedFrame(b"".join((head, _CHECKSUM.pack(checksum), masked, TRAILER)), checksum)
 
 
 def decode_header(data: bytes, at: int, salt: int) -> FrameHeader | None:

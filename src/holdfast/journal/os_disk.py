@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from holdfast.journal.descriptors import DescriptorReserve
-from holdfast.journal.disk import File, Hold
+from holdfast.journal.disk import File, LockFile
 from holdfast.journal.errors import DirectoryLockedError
 from holdfast.process.private_paths import make_directory, sync_directory
 
@@ -101,7 +101,7 @@ def _write_zeros(fd: int, offset: int, size: int) -> None:
         offset += os.pwrite(fd, _ZEROS[: end - offset], offset)
 
 
-class OsHold:
+class OsLockFile:
     """A file with an flock."""
 
     __slots__ = ("_fd", "_path")
@@ -196,14 +196,14 @@ class OsDisk:
             self._sync_fd = -1
         self.descriptors.lend()
 
-    def hold(self, name: str) -> Hold:
+    def hold(self, name: str) -> LockFile:
         path = self._of(name)
         while True:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(fd, fcntl.LOCK_EX)
             if _is_still_at(fd, path):
                 self._hand_over(fd)
-                return OsHold(path, fd)
+                return OsLockFile(path, fd)
             # Another process reaped the file between our open and our flock: retry.
             os.close(fd)
 

@@ -55,18 +55,18 @@ class LedgerAdmin:
         return cast("Stats", await self._caller.read(CommandLane.LIST, self._stats))
 
     def _stats(self, ledger: Ledger, now: Now) -> Stats:
-        book = ledger.book
+        ledger_state = ledger.state
         workers = self._dispatcher.registry.all()
         return Stats(
             ledger.position,
             now.log_ms,
-            {state.name: book.listing.count([state]) for state in State},
-            book.bytes_held,
+            {state.name: ledger_state.listing.count([state]) for state in State},
+            ledger_state.bytes_held,
             self._epoch,
             self._cluster_id,
             len(workers),
             sum(worker.slots for worker in workers),
-            len(book.leases),
+            len(ledger_state.leases),
             self.socket,
             *((self.ownership.nodes, self.ownership.index) if self.ownership is not None else (0, 0)),
             ledger.config.memory_bytes,
@@ -86,7 +86,7 @@ class LedgerAdmin:
         """Cancels waiting jobs in slices of one event each; jobs that are submitted meanwhile are not affected."""
         if refusal := check_queue(queue) or check_reason(reason):
             raise refusal.error()
-        end = cast("int", await self._caller.read(CommandLane.SUBMIT, lambda ledger, _: ledger.book.next_number))
+        end = cast("int", await self._caller.read(CommandLane.SUBMIT, lambda ledger, _: ledger.state.next_number))
         place, canceled, is_over = None, 0, False
         while not is_over:
             ids, place = await self._waiting(queue, end, place)
@@ -114,7 +114,7 @@ class LedgerAdmin:
         return await _in_slices(_worker_views(held, known, served_ms))
 
     def _all_workers(self, ledger: Ledger, now: Now) -> "_Workers":
-        held = {worker: len(tokens) for worker, tokens in ledger.book.tokens_of.items()}
+        held = {worker: len(tokens) for worker, tokens in ledger.state.tokens_of.items()}
         return held, self._dispatcher.registry.all(), now.served_ms
 
     async def drain_worker(self, worker_id: str) -> None:

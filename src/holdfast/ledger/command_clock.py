@@ -12,7 +12,7 @@ from holdfast.ledger.ports import Clock
 STALL_MS = 250
 
 
-class Timekeeper:
+class CommandClock:
     """Gives each command its `Now`."""
 
     __slots__ = ("_clock", "_served_ms", "_steady_ms", "log")

@@ -25,7 +25,7 @@ from holdfast.core.model import Now
 from holdfast.errors import Code
 from holdfast.journal.port import FRAME_OVERHEAD
 from holdfast.ledger import journal_room
-from holdfast.ledger.command_clock import STALL_MS, Timekeeper
+from holdfast.ledger.command_clock import STALL_MS, CommandClock
 from holdfast.ledger.group_commit import NO_SPACE, CommitConfig, Done, GroupCommit
 from holdfast.ledger.log_clock import ClockMark, ClockTrust
 from holdfast.ledger.memory_limit import MemoryWatch
@@ -115,7 +115,7 @@ class Follower(Protocol):
         ...
 
 
-class CoordinatorWorld(msgspec.Struct, frozen=True):
+class CoordinatorPorts(msgspec.Struct, frozen=True):
     """The coordinator's ports. It calls `fatal` when the journal has failed; that must stop the process at once."""
 
     clock: Clock
@@ -131,21 +131,21 @@ class CoordinatorWorld(msgspec.Struct, frozen=True):
 class Coordinator:
     """Owns the ledger. Every method is called on one thread."""
 
-    def __init__(self, ledger: Ledger, storage: Storage, world: CoordinatorWorld, config: LoopConfig) -> None:
+    def __init__(self, ledger: Ledger, storage: Storage, ports: CoordinatorPorts, config: LoopConfig) -> None:
         self.ledger = ledger
         self._storage = storage
-        self._world = world
+        self._ports = ports
         self._config = config
         self._retention = commands.Evict(
             config.retain_ms, config.retain_jobs, config.retain_bytes, config.retain_failed_ms
         )
         self._expiry = commands.Expire(max(1, config.turn_steps // 2))
-        self.time = Timekeeper(world.clock, ledger.book.last_ms, previous=world.previous, trust=config.trust)
+        self.time = CommandClock(ports.clock, ledger.state.last_ms, previous=ports.previous, trust=config.trust)
         #: Commands of the start that are not recorded yet; they wait for journal space.
         self._starting: deque[AnyCommand] = deque()
-        self.memory = MemoryWatch(ledger, world.resident_bytes, world.clock)
+        self.memory = MemoryWatch(ledger, ports.resident_bytes, ports.clock)
         self._lanes: tuple[deque[tuple[AnyCommand | Read, Done]], ...] = tuple(deque() for _ in CommandLane)
-        self.commit = GroupCommit(storage, world.sync, world.scheduler, self, config)
+        self.commit = GroupCommit(storage, ports.sync, ports.scheduler, self, config)
         self._reports = WaitingReports(config.waiting_reports_bytes)
         self._reports_due_ms = 0
         #: Whether a grant found no space in this turn; no others are tried then.
@@ -180,7 +180,7 @@ class Coordinator:
         now = self.time.now()
         self.ledger.leases.resume(now)
         orphans: dict[tuple[str, str], set[int]] = {}
-        for lease in self.ledger.book.leases.values():
+        for lease in self.ledger.state.leases.values():
             if lease.host:
                 orphans.setdefault((lease.host, lease.worker), set()).add(lease.token)
         self._starting.extend(
@@ -222,7 +222,7 @@ class Coordinator:
     @property
     def log_ms(self) -> int:
         """The log time of the last event."""
-        return self.ledger.book.last_ms
+        return self.ledger.state.last_ms
 
     @property
     def served_ms(self) -> int:
@@ -278,7 +278,7 @@ class Coordinator:
         """Schedules a turn, unless one is scheduled already."""
         if not self._is_turn_due:
             self._is_turn_due = True
-            self._world.scheduler.soon(self._turn)
+            self._ports.scheduler.soon(self._turn)
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
         """Makes a call on this thread after the delay, unless the coordinator has stopped by then."""
@@ -287,7 +287,7 @@ class Coordinator:
             if self._state == "serving":
                 call()
 
-        self._world.scheduler.later(delay_ms, unless_stopped)
+        self._ports.scheduler.later(delay_ms, unless_stopped)
 
     # -- a turn
 
@@ -315,7 +315,7 @@ class Coordinator:
             if leases.is_behind and not self._is_starved:
                 self.wake()
         # Move due delayed jobs into their lanes, within the steps of one turn.
-        self.is_ripening = not self.ledger.book.ready.promote(now.log_ms, self._config.turn_steps)
+        self.is_ripening = not self.ledger.state.ready.promote(now.log_ms, self._config.turn_steps)
         if self.is_ripening:
             self.wake()
         if self._reports.waiting:
@@ -416,7 +416,7 @@ class Coordinator:
     def _record(self, event: AnyEvent) -> bool:
         data = events.encode_one(event)
         size = len(data) if self.commit.frame_bytes else len(data) + FRAME_BYTES
-        config, leases = self._config, len(self.ledger.book.leases)
+        config, leases = self._config, len(self.ledger.state.leases)
         leaves = journal_room.to_leave(
             event, size, leases, spare_bytes=config.spare_bytes, outcome_bytes=config.outcome_bytes
         )
@@ -429,7 +429,7 @@ class Coordinator:
     def _keep_room(self) -> None:
         """Keeps space for the ends of leases from before the start, when there is enough; grants keep their own."""
         if not self._is_room_kept:
-            leases = len(self.ledger.book.leases)
+            leases = len(self.ledger.state.leases)
             self._is_room_kept = self.commit.reserve(0, spare=leases * self._config.outcome_bytes)
 
     def _apply(self, event: AnyEvent) -> None:
@@ -472,7 +472,7 @@ class Coordinator:
         """Stops the process without a reply, because it is unknown what is durable."""
         del unanswered
         self._state = "failed"
-        self._world.fatal(error)
+        self._ports.fatal(error)
 
     def _flush(self) -> None:
         self.commit.flush()
@@ -492,7 +492,7 @@ class Coordinator:
         return self._retained_for_ms(now)
 
     def _retained_for_ms(self, now: Now) -> int | None:
-        return retention.wait_ms(self.ledger.book.finished, self._retention, now.log_ms)
+        return retention.wait_ms(self.ledger.state.finished, self._retention, now.log_ms)
 
     def _plan(self, now: Now, retained_for_ms: int | None) -> None:
         """Schedules the next turn: soon if commands can be decided, otherwise by a timer."""
@@ -508,7 +508,7 @@ class Coordinator:
         if self._timer:
             self._timer.cancel()
         self._timer_due_ms = due_ms
-        self._timer = self._world.scheduler.later(delay_ms, self._on_timer)
+        self._timer = self._ports.scheduler.later(delay_ms, self._on_timer)
 
     def _delay_ms(self, now: Now, retained_for_ms: int | None) -> int | None:
         wait_ms = _NEVER_MS
@@ -517,7 +517,7 @@ class Coordinator:
             wait_ms = min(deadline_ms - now.served_ms, self._config.tick_ms)
         elif any(follower.is_watching for follower in self.followers):
             wait_ms = self._config.tick_ms
-        due_ms = self.ledger.book.ready.next_due_ms()
+        due_ms = self.ledger.state.ready.next_due_ms()
         if due_ms is not None:
             wait_ms = min(wait_ms, due_ms - now.log_ms)
         if retained_for_ms is not None:

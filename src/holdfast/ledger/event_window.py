@@ -72,10 +72,10 @@ class EventWindow:
 
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Keeps the event; readers get it when it is durable."""
-        size = _EVENT_BYTES + _ROW_BYTES * len(ledger.book.moves) + _words(event)
+        size = _EVENT_BYTES + _ROW_BYTES * len(ledger.state.moves) + _words(event)
         # Growth of the book beyond the job records approximates the payloads and outputs; measuring each costs more.
-        held = ledger.book.bytes_held
-        size += max(0, held - self._held - JOB_BYTES * len(ledger.book.moves))
+        held = ledger.state.bytes_held
+        size += max(0, held - self._held - JOB_BYTES * len(ledger.state.moves))
         self._held = held
         self._events.append((event, size))
         self._bytes += size
@@ -144,7 +144,7 @@ class JournalWalk(Generic[T]):
             self._steps.close()
 
 
-class JournalPast:
+class JournalHistory:
     """The past events of a journal on disk, while its coordinator writes it."""
 
     def __init__(self, journal: FileJournal, disk: Disk, index: JobIndex) -> None:

@@ -12,7 +12,7 @@ from typing import Self
 from holdfast.core.history import Entry, about, entries
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 from holdfast.ledger.coordinator import STOPPING, Coordinator
-from holdfast.ledger.event_window import MEMORY_WINDOW, At, EventWindow, JournalPast, JournalWalk, WindowConfig
+from holdfast.ledger.event_window import MEMORY_WINDOW, At, EventWindow, JournalHistory, JournalWalk, WindowConfig
 from holdfast.ledger.time_travel import no_history
 from holdfast.ports import FeedPart
 
@@ -32,7 +32,7 @@ _PATIENCE_S = 10.0
 class LedgerFeed:
     """The feed of all events, and the history of each job."""
 
-    def __init__(self, window: EventWindow, past: JournalPast | None) -> None:
+    def __init__(self, window: EventWindow, past: JournalHistory | None) -> None:
         """`past` is None without a journal on disk; then only the events in the window are available."""
         self._window = window
         self._past = past
@@ -41,11 +41,11 @@ class LedgerFeed:
         window.listeners.add(self._wake)
 
     @classmethod
-    def over(cls, coordinator: Coordinator, past: JournalPast | None) -> Self:
+    def over(cls, coordinator: Coordinator, past: JournalHistory | None) -> Self:
         """Creates the feed of a coordinator's events from now on, and of the journal that it writes."""
         ledger = coordinator.ledger
         config = MEMORY_WINDOW if past is None else WindowConfig()
-        window = EventWindow(ledger.position, config, ledger.book.bytes_held)
+        window = EventWindow(ledger.position, config, ledger.state.bytes_held)
         coordinator.observers.append(window)
         return cls(window, past)
 

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from holdfast.core.lane_order import Wanted
+from holdfast.core.lane_order import RouteFilter
 
 Want = tuple[str, str]
 
@@ -25,8 +25,8 @@ class SessionKind(Generic[T]):
 
     __slots__ = ("absent", "members", "sessions", "wants")
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wants = [(queue, route) for queue in wanted.queues or ("",) for route in wanted.routes]
+    def __init__(self, route_filter: RouteFilter) -> None:
+        self.wants = [(queue, route) for queue in route_filter.queues or ("",) for route in route_filter.routes]
         #: The wants whose rows do not contain this kind.
         self.absent: set[Want] = set(self.wants)
         #: Sessions with credits; the next one to pick is first.
@@ -41,8 +41,8 @@ class IdleWorkers(Generic[T]):
     __slots__ = ("_kind_of", "_kinds", "_rows", "size", "visits")
 
     def __init__(self) -> None:
-        self._kinds: dict[Wanted, SessionKind[T]] = {}
-        self._kind_of: dict[T, tuple[Wanted, SessionKind[T]]] = {}
+        self._kinds: dict[RouteFilter, SessionKind[T]] = {}
+        self._kind_of: dict[T, tuple[RouteFilter, SessionKind[T]]] = {}
         #: Each kind with the number of its sessions to pick before the next kind's turn; 0 means all of them.
         self._rows: dict[Want, OrderedDict[SessionKind[T], int]] = {}
         #: The number of sessions with credits; changed by this class only.
@@ -59,24 +59,24 @@ class IdleWorkers(Generic[T]):
 
     # -- adding and removing
 
-    def join(self, session: T, wanted: Wanted) -> None:
+    def join(self, session: T, route_filter: RouteFilter) -> None:
         """Registers a session, which has no credits yet."""
         if session not in self._kind_of:
-            kind = self._kinds.get(wanted)
+            kind = self._kinds.get(route_filter)
             if kind is None:
-                kind = self._kinds[wanted] = SessionKind(wanted)
+                kind = self._kinds[route_filter] = SessionKind(route_filter)
             kind.members += 1
-            self._kind_of[session] = wanted, kind
+            self._kind_of[session] = route_filter, kind
 
     def part(self, session: T) -> None:
         """Removes a session that has ended."""
         self.discard(session)
-        wanted, kind = self._kind_of.pop(session, (None, None))
-        if kind is None or wanted is None:
+        route_filter, kind = self._kind_of.pop(session, (None, None))
+        if kind is None or route_filter is None:
             return
         kind.members -= 1
         if not kind.members:
-            del self._kinds[wanted]
+            del self._kinds[route_filter]
             for want in kind.wants:
                 if want not in kind.absent:
                     self._drop(kind, want)
@@ -102,7 +102,7 @@ class IdleWorkers(Generic[T]):
 
     # -- queries
 
-    def wanted_by(self, session: T) -> Wanted:
+    def wanted_by(self, session: T) -> RouteFilter:
         """Returns the jobs that a registered session can run."""
         return self._kind_of[session][0]
 

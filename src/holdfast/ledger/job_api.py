@@ -23,7 +23,7 @@ from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
 from holdfast.ledger.search import cursor_of, place_of, wanted_by
 from holdfast.ledger.views import job_view, result_view
 from holdfast.ledger.waiters import Settled, Waiters
-from holdfast.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
+from holdfast.ports import Explanation, JobDraft, JobQuery, JobView, Page, ResultView, SearchPage
 
 #: The number of slices that one call of `find` reads at most; it then returns the jobs found so far.
 _FIND_SLICES_MAX = 20
@@ -164,7 +164,7 @@ class LedgerJobs:
             return _nothing
         return self._waiters.end_then(job_id, done)
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Searches the listing in slices; the coordinator handles other commands in between."""
         if size < 1:
             message = f"the page size must be at least 1, got {size}"
@@ -176,7 +176,7 @@ class LedgerJobs:
             found += jobs
             if place is None or len(found) == size:
                 break
-        return Found(found, cursor_of(query, place))
+        return SearchPage(found, cursor_of(query, place))
 
     async def _scan(self, query: JobQuery, after: Place | None, size: int) -> tuple[list[JobView], Place | None]:
         """Reads one slice of the listing, when that state is durable."""

@@ -32,7 +32,7 @@ from holdfast.journal.replay import read_headers, replay_segments
 from holdfast.journal.segment import read_header
 from holdfast.journal.whole_write import remove_if_present
 from holdfast.ledger.coordinator import Coordinator
-from holdfast.ledger.snapshot_keeper import Maker
+from holdfast.ledger.snapshot_keeper import Builder
 
 #: The number of frames that one step of a history reads.
 _PIECE_FRAMES = 256
@@ -209,7 +209,7 @@ class IndexKeeper:
     """Decides when indexes are built. An observer of the coordinator."""
 
     def __init__(
-        self, coordinator: Coordinator, journal: FileJournal, disk: Disk, index: JobIndex, maker: Maker
+        self, coordinator: Coordinator, journal: FileJournal, disk: Disk, index: JobIndex, maker: Builder
     ) -> None:
         self._journal = journal
         self._disk = disk

@@ -5,14 +5,14 @@ only changes: tracks (queue and route) that have changed, and sessions that are 
 steps run out, the next turn, which follows at once, continues.
 
 A session that cannot be granted a job is set aside: a silent one until its worker sends a message, one whose worker
-runs a job in quarantine (see `core/last_chance.py`) until its leases change. The latter is also checked every second,
+runs a job in quarantine (see `core/quarantine.py`) until its leases change. The latter is also checked every second,
 because a quarantine ends by time.
 """
 
 from collections import OrderedDict
 from typing import Generic, Protocol, TypeVar
 
-from holdfast.core.lane_order import LaneOrder, Wanted
+from holdfast.core.lane_order import LaneOrder, RouteFilter
 from holdfast.core.model import Now
 from holdfast.ledger.coordinator import EVENT_STEPS, Coordinator
 from holdfast.ledger.idle_workers import IdleWorkers, Want
@@ -47,7 +47,7 @@ class Matcher(Generic[S]):
 
     def __init__(self, coordinator: Coordinator, granter: Granter[S]) -> None:
         self._coordinator = coordinator
-        self._ready, self._leases = coordinator.ledger.book.ready, coordinator.ledger.leases
+        self._ready, self._leases = coordinator.ledger.state.ready, coordinator.ledger.leases
         self._granter = granter
         self.idle: IdleWorkers[S] = IdleWorkers()
         self._newcomers: OrderedDict[S, None] = OrderedDict()
@@ -67,9 +67,9 @@ class Matcher(Generic[S]):
         """Whether any session has credits."""
         return bool(self.idle.size or self._alone or self._silent)
 
-    def join(self, session: S, wanted: Wanted) -> None:
+    def join(self, session: S, route_filter: RouteFilter) -> None:
         """Registers a session."""
-        self.idle.join(session, wanted)
+        self.idle.join(session, route_filter)
 
     def part(self, session: S) -> None:
         """Removes a session that has ended."""

@@ -36,7 +36,7 @@ class MemoryWatch:
 
     def refusal(self) -> Refusal | None:
         """Returns the refusal of new jobs, if the process is too large."""
-        if not self.resident_max or _BLAMELESS * self._ledger.book.bytes_held < self._ledger.config.memory_bytes:
+        if not self.resident_max or _BLAMELESS * self._ledger.state.bytes_held < self._ledger.config.memory_bytes:
             return None
         resident = self._resident()
         if resident <= self.resident_max:
@@ -55,7 +55,7 @@ class MemoryWatch:
 
     def conditions(self) -> list[Condition]:
         """Returns the conditions for the operator: that new jobs are refused, or soon will be."""
-        held, limit = self._ledger.book.bytes_held, self._ledger.config.memory_bytes
+        held, limit = self._ledger.state.bytes_held, self._ledger.config.memory_bytes
         refusal = self._ledger.tasks.no_room(0, 0) or self.refusal()
         if refusal is not None:
             return [Condition("new jobs are refused", refusal.message)]

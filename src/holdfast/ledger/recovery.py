@@ -33,7 +33,7 @@ def tell_nobody(stage: str, done: int, total: int) -> None:
     """Ignores the progress."""
 
 
-class Restored(msgspec.Struct, frozen=True):
+class RestoredSnapshot(msgspec.Struct, frozen=True):
     """A ledger from a snapshot; `link` is the checksum of the journal's frame at its position."""
 
     ledger: Ledger
@@ -59,7 +59,7 @@ def recover(
     progress: Progress = tell_nobody,
 ) -> RecoveredLedger:
     """Opens the journal and rebuilds the state; on failure, raises a `JournalError` that says what to do."""
-    restored: Restored | None = None
+    restored: RestoredSnapshot | None = None
 
     def position_restored() -> int:
         # Runs when the directory is locked, so that no process deletes the snapshot while it is read.
@@ -85,7 +85,7 @@ def recover(
         journal.close()
         raise
     # New frames are written with the digest of the current version.
-    restored.ledger.book.rehash(DIGEST_VERSION)
+    restored.ledger.state.rehash(DIGEST_VERSION)
     return RecoveredLedger(journal, restored.ledger, restored.warnings)
 
 
@@ -96,7 +96,7 @@ def restore(
     oldest_first: bool = False,
     proves_digest: bool = True,
     progress: Progress = tell_nobody,
-) -> Restored:
+) -> RestoredSnapshot:
     """Returns the ledger of the newest (or oldest) good snapshot, or an empty ledger."""
     warnings: list[str] = []
     for position in sorted(list_snapshots(disk), reverse=not oldest_first):
@@ -110,9 +110,9 @@ def restore(
             warnings.append(f"snapshot at position {position} was skipped: {error}")
             continue
         if (header.position, header.digest) == (ledger.position, ledger.digest):
-            return Restored(ledger, header.link, warnings)
+            return RestoredSnapshot(ledger, header.link, warnings)
         warnings.append(f"snapshot at position {position} was skipped: its header and its state differ")
-    return Restored(Ledger(config), None, warnings)
+    return RestoredSnapshot(Ledger(config), None, warnings)
 
 
 def _told(disk: Disk, position: int, progress: Progress) -> Iterator[bytes]:
@@ -126,7 +126,7 @@ def _told(disk: Disk, position: int, progress: Progress) -> Iterator[bytes]:
 
 def apply_frame(ledger: Ledger, frame: Frame) -> None:
     """Applies one frame and compares the digest. After an error, the ledger must be discarded."""
-    ledger.book.rehash(frame.digest_version)
+    ledger.state.rehash(frame.digest_version)
     for event in decoded(frame):
         ledger.apply(event)
     if ledger.position != frame.last_position or frame.digest != ledger.digest:

@@ -39,27 +39,27 @@ def restore_ledger(
 ) -> RestoredLedger:
     """Starts a journal in an empty directory with the backup's state before the first event that `is_past`."""
     ledger = state_at(backup, is_past)
-    book = ledger.book
-    before = (ledger.position, ledger.digest, book.last_ms)
-    at_ms = max(now_ms, book.last_ms)
-    origin = Origin.at(at_ms, cluster_id=cluster_id, position=ledger.position, token=book.next_token, epoch=epoch)
+    state = ledger.state
+    before = (ledger.position, ledger.digest, state.last_ms)
+    at_ms = max(now_ms, state.last_ms)
+    origin = Origin.at(at_ms, cluster_id=cluster_id, position=ledger.position, token=state.next_token, epoch=epoch)
     ended = end_leases(ledger, at_ms)
-    book.next_token, ledger.position = origin.floor + 1, origin.floor
-    book.audit()
+    state.next_token, ledger.position = origin.floor + 1, origin.floor
+    state.audit()
     begin(
         target,
         origin,
         image.dump(ledger),
         digest_version=DIGEST_VERSION,
         digest=ledger.digest,
-        log_time_ms=book.last_ms,
+        log_time_ms=state.last_ms,
     )
     return RestoredLedger(*before, ended, jobs_by_state(ledger))
 
 
 def end_leases(ledger: Ledger, at_ms: int) -> int:
     """Revokes every lease without spending a loss; returns their number."""
-    leases = [ledger.book.leases[token] for token in sorted(ledger.book.leases)]
+    leases = [ledger.state.leases[token] for token in sorted(ledger.state.leases)]
     if leases:
         rows = [revocation_of(lease.job, is_spent=False) for lease in leases]
         ledger.apply(Revoked(at_ms, "", RESTORED, rows, [lease.job.id for lease in leases]))
@@ -68,5 +68,5 @@ def end_leases(ledger: Ledger, at_ms: int) -> int:
 
 def jobs_by_state(ledger: Ledger) -> dict[str, int]:
     """Returns the number of jobs in each state, without empty states."""
-    counted = {state.name: ledger.book.listing.count([state]) for state in State}
+    counted = {state.name: ledger.state.listing.count([state]) for state in State}
     return {name: count for name, count in counted.items() if count}

@@ -31,7 +31,7 @@ class LedgerSchedules:
         """Returns the schedule at one instant, when that state is durable."""
 
         def query(ledger: Ledger, _: Now) -> object:
-            schedule = ledger.book.schedules.get(name)
+            schedule = ledger.state.schedules.get(name)
             return unknown_schedule(name) if schedule is None else schedule_view(schedule)
 
         return cast("ScheduleView", await self._caller.read(CommandLane.SUBMIT, query))
@@ -40,7 +40,7 @@ class LedgerSchedules:
         """Returns all schedules, by name."""
 
         def query(ledger: Ledger, _: Now) -> object:
-            schedules = ledger.book.schedules
+            schedules = ledger.state.schedules
             return [schedule_view(schedules[name]) for name in sorted(schedules)]
 
         return cast("list[ScheduleView]", await self._caller.read(CommandLane.LIST, query))

@@ -26,9 +26,9 @@ from holdfast.journal.port import JournalConfig
 from holdfast.ledger.admin_api import LedgerAdmin
 from holdfast.ledger.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.ledger.clock_log import log_doubts
-from holdfast.ledger.coordinator import Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.coordinator import Coordinator, CoordinatorPorts, LoopConfig
 from holdfast.ledger.directives import LeaseTerms
-from holdfast.ledger.event_window import JournalPast
+from holdfast.ledger.event_window import JournalHistory
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.job_index import IndexKeeper, JobIndex
@@ -41,7 +41,7 @@ from holdfast.ledger.schedule_api import LedgerSchedules
 from holdfast.ledger.sessions import SessionConfig
 from holdfast.ledger.snapshot_keeper import KeeperConfig, SnapshotHealth, SnapshotKeeper
 from holdfast.ledger.snapshot_process import index_command, maker_command
-from holdfast.ledger.tick_timer import Ticker
+from holdfast.ledger.tick_timer import TickTimer
 from holdfast.ledger.work_api import LedgerWork
 from holdfast.observe.logs import get_logger
 from holdfast.process import process_identity
@@ -137,7 +137,7 @@ class LedgerCore:
         sync = SyncingThread(loop, is_blocking=not self.settings.is_in_memory, is_alone=self._is_alone)
         self._threads.append(sync)
         previous = read_mark(self._disk) if self._disk is not None else None
-        world = CoordinatorWorld(self._clock, AsyncioScheduler(loop), sync, self._fatal, previous, resident_bytes)
+        ports = CoordinatorPorts(self._clock, AsyncioScheduler(loop), sync, self._fatal, previous, resident_bytes)
         settings = self.settings
         config = LoopConfig(
             retain_ms=settings.retain_ms,
@@ -146,7 +146,7 @@ class LedgerCore:
             retain_bytes=min(settings.retain_bytes, self._memory_bytes // 2),
             retain_failed_ms=settings.failed_retention_ms,
         )
-        self.coordinator = Coordinator(self.ledger, storage or self.journal, world, config)
+        self.coordinator = Coordinator(self.ledger, storage or self.journal, ports, config)
         self.coordinator.observers.append(BugLog())
         log_doubts(self.coordinator.time.log)
         if self._disk is not None:
@@ -161,7 +161,7 @@ class LedgerCore:
             if self._ownership is None
             else OwnedJobs(self.coordinator, workers, self._ownership, progress=progress)
         )
-        Ticker(self.coordinator, self.jobs.fresh_id)
+        TickTimer(self.coordinator, self.jobs.fresh_id)
         self.schedules = LedgerSchedules(self.coordinator, self.jobs.fresh_id)
         self.feed = LedgerFeed.over(self.coordinator, self._past())
         self.admin = LedgerAdmin(
@@ -208,7 +208,7 @@ class LedgerCore:
         if self._disk is not None:
             self._disk.unlock()
 
-    def _past(self) -> JournalPast | None:
+    def _past(self) -> JournalHistory | None:
         """Returns the past events of the journal; None for a ledger in memory."""
         if isinstance(self.journal, FileJournal) and self._disk is not None:
             index = JobIndex(self.journal, self._disk)
@@ -220,7 +220,7 @@ class LedgerCore:
                 failed="index_failed",
             )
             IndexKeeper(self.coordinator, self.journal, self._disk, index, self._indexer)
-            return JournalPast(self.journal, self._disk, index)
+            return JournalHistory(self.journal, self._disk, index)
         return None
 
     def terms(self) -> LeaseTerms:
@@ -232,10 +232,10 @@ class LedgerCore:
         if isinstance(self.journal, FileJournal):
             assert self._disk is not None
             settings = self.settings
-            book, loop = self.ledger.book, asyncio.get_running_loop()
+            state, loop = self.ledger.state, asyncio.get_running_loop()
             self._maker = HelperProcess(
                 loop,
-                lambda: maker_command(settings.data, book.bytes_held),
+                lambda: maker_command(settings.data, state.bytes_held),
                 self._descriptors(),
             )
             config = KeeperConfig(

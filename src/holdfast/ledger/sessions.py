@@ -20,7 +20,7 @@ import msgspec
 from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, Heard, Refusal, ReportReply, ReportRow
 from holdfast.core.events import AnyEvent, CancelAccepted, Reported, Revoked
-from holdfast.core.lane_order import Wanted
+from holdfast.core.lane_order import RouteFilter
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import RUNNING
 from holdfast.core.model import Note, Now
@@ -148,7 +148,7 @@ class SessionDispatcher:
         if before is not None and before.hello.instance != hello.instance:
             self._coordinator.call(CommandLane.WORK, _loss(hello.worker_id), _ignore)  # its program was restarted
         self._current[hello.worker_id] = session
-        self._matcher.join(session, Wanted(hello.routes, hello.queues))
+        self._matcher.join(session, RouteFilter(hello.routes, hello.queues))
         info = self.registry.hear(hello.worker_id, self._served_ms())
         info.routes, info.queues, info.slots, info.is_streaming = (
             hello.routes,
@@ -168,7 +168,7 @@ class SessionDispatcher:
                 return
             if isinstance(reply, Heard):
                 # Leases that have ended since the decision are left out; they would stay in `_holders` forever.
-                held = self._coordinator.ledger.book.leases.keys() & reply.held
+                held = self._coordinator.ledger.state.leases.keys() & reply.held
                 self._holders.update(dict.fromkeys(held, session))
                 session.is_attached = True
                 session.push(
@@ -197,7 +197,7 @@ class SessionDispatcher:
             return
         del self._current[worker_id]
         self.registry.forget(worker_id)
-        if not self._coordinator.ledger.book.tokens_of.get(worker_id):
+        if not self._coordinator.ledger.state.tokens_of.get(worker_id):
             return
         if not is_leaving:
             self._absent[worker_id] = (session, self._served_ms() + self._config.reconnect_grace_ms)
@@ -355,7 +355,7 @@ class SessionDispatcher:
 
     def is_free(self, session: Session) -> bool:
         """Whether the worker holds no lease."""
-        return session.hello.worker_id not in self._coordinator.ledger.book.tokens_of
+        return session.hello.worker_id not in self._coordinator.ledger.state.tokens_of
 
     def is_silent(self, session: Session, now: Now) -> bool:
         """Whether the worker has missed its heartbeats."""
@@ -369,7 +369,7 @@ class SessionDispatcher:
         """Records the workers to notify of the event when it is durable."""
         self.progress.applied(event)
         if type(event) is CancelAccepted and event.state == RUNNING:
-            job = ledger.book.jobs[event.job_id]
+            job = ledger.state.jobs[event.job_id]
             self._notices.append((position, job.token, True))
         elif type(event) is Revoked:
             self._notices += [(position, row.token, False) for row in event.rows]

@@ -29,7 +29,7 @@ SNAPSHOTS_KEPT = 2
 _DOUBLINGS_MAX = 6
 
 
-class Maker(Protocol):
+class Builder(Protocol):
     """Starts a build (of a snapshot or of indexes) outside of the writer's thread."""
 
     def start(self, done: Callable[[str], None]) -> None:
@@ -110,7 +110,7 @@ class SnapshotKeeper:
         commit: GroupCommit,
         journal: FileJournal,
         disk: Disk,
-        maker: Maker,
+        maker: Builder,
         aside: SyncThread,
         config: KeeperConfig,
     ) -> None:

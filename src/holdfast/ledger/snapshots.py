@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from holdfast.core.digest import DIGEST_VERSION
-from holdfast.core.image_part import ImageFacts, ImagePart, Needs, examine
+from holdfast.core.image_part import ImageFacts, ImagePart, NeededJobs, examine
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.errors import HoldfastError
 from holdfast.journal.disk import Disk
@@ -77,12 +77,12 @@ class _Step(msgspec.Struct, frozen=True):
     """Frames of one digest version that are applied together, and the data they need of the previous snapshot."""
 
     frames: list[Frame]
-    needs: Needs
+    needs: NeededJobs
 
     @classmethod
     def of(cls, frames: _FrameQueue, part_bytes: int) -> "_Step | None":
         """Takes as many of the next frames as fit into the memory, at least one; None at the end."""
-        taken, needs = list[Frame](), Needs()
+        taken, needs = list[Frame](), NeededJobs()
         while frames.next is not None and (not taken or frames.next.digest_version == taken[0].digest_version):
             frame = frames.take()
             taken.append(frame)
@@ -139,7 +139,7 @@ def _advance(
         cluster_id=read_headers(disk)[0].cluster_id,
         position=ledger.position,
         link=step.frames[-1].checksum,
-        log_time_ms=ledger.book.last_ms,
+        log_time_ms=ledger.state.last_ms,
         digest=ledger.digest,
     )
     write_snapshot(disk, header, part.dump())

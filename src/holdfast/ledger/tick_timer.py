@@ -12,7 +12,7 @@ _TICKS_MAX = 100
 _RETRY_MS, _NEXT_FRAME_MS = 1_000, 20
 
 
-class Ticker:
+class TickTimer:
     """A follower of the coordinator. `mint` creates the id of one job."""
 
     #: False, because the ticker has a timer of its own.
@@ -27,7 +27,7 @@ class Ticker:
     def follow(self, now: Now) -> None:
         """Fires all due ticks, with one event each, and plans the next turn."""
         schedules = self._coordinator.ledger.schedules
-        if not self._coordinator.ledger.book.schedules:
+        if not self._coordinator.ledger.state.schedules:
             return
         least_ms = 0
         for _ in range(_TICKS_MAX):

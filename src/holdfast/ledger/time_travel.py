@@ -29,7 +29,7 @@ class BrokenInvariantError(JournalError):
     """The journal's files are intact, but their events contradict an invariant."""
 
 
-class Proof(msgspec.Struct, frozen=True):
+class VerificationSummary(msgspec.Struct, frozen=True):
     """The summary of a successful verification."""
 
     first_position: int
@@ -88,7 +88,7 @@ def state_at(disk: Disk, is_past: Moment) -> Ledger:
             ledger = _state_from_snapshot(disk, reader, is_past)
         else:
             ledger = _replayed(Ledger(LedgerConfig()), reader, None, is_past)
-    ledger.book.rehash(DIGEST_VERSION)
+    ledger.state.rehash(DIGEST_VERSION)
     return ledger
 
 
@@ -102,7 +102,7 @@ def _state_from_snapshot(disk: Disk, reader: JournalReader, is_past: Moment) -> 
         )
     start = ledger.position
     state = _replayed(ledger, reader, restored.link, is_past)
-    if state.position == start and is_past(start, events.Started(state.book.last_ms, 0)):
+    if state.position == start and is_past(start, events.Started(state.state.last_ms, 0)):
         raise NotFoundError(f"history reaches back to position {start} only; earlier events were deleted")
     return state
 
@@ -116,14 +116,14 @@ def _replayed(ledger: Ledger, reader: JournalReader, link: int | None, is_past: 
     return ledger
 
 
-def verify(disk: Disk, progress: Callable[[int, int], None]) -> Proof:
+def verify(disk: Disk, progress: Callable[[int, int], None]) -> VerificationSummary:
     """Verifies the journal as `verified` does, and returns only the proof."""
     return verified(disk, progress)[0]
 
 
 def verified(
     disk: Disk, progress: Callable[[int, int], None], digest_version: int = DIGEST_VERSION
-) -> tuple[Proof, Ledger]:
+) -> tuple[VerificationSummary, Ledger]:
     """Replays the whole journal and checks every invariant of the log; raises at the first violation.
 
     Frames: checksums, links, positions, epochs. Events: legal moves only, tokens that only grow, one lease per job,
@@ -146,11 +146,11 @@ def verified(
                 ) from error
             frames += 1
             progress(ledger.position, reader.end_position)
-    ledger.book.rehash(digest_version)
+    ledger.state.rehash(digest_version)
     try:
-        ledger.book.audit()
+        ledger.state.audit()
     except AssertionError as error:
         raise BrokenInvariantError(f"the state at position {ledger.position} is inconsistent: {error}") from error
-    jobs = len(ledger.book.jobs)
-    proof = Proof(reader.first_position, ledger.position, frames, jobs, ledger.digest, reader.epoch)
+    jobs = len(ledger.state.jobs)
+    proof = VerificationSummary(reader.first_position, ledger.position, frames, jobs, ledger.digest, reader.epoch)
     return proof, ledger

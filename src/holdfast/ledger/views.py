@@ -27,7 +27,7 @@ def job_view(ledger: Ledger, job: JobRecord, board: ProgressBoard | None = None)
         job.failed_attempts,
         job.losses,
         job.token,
-        ledger.book.leases[job.token].worker if is_running else "",
+        ledger.state.leases[job.token].worker if is_running else "",
         Progress(max(0, said.permille), said.message, said.at_ms) if said is not None else None,
     )
 

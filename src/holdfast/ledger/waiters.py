@@ -76,7 +76,7 @@ class Waiters:
         if isinstance(event, Noted):  # changes no state, but watchers see the progress
             self._touched += [(position, note.job_id, None) for note in event.notes if note.job_id in watchers]
             return
-        for job, _ in ledger.book.moves:
+        for job, _ in ledger.state.moves:
             if job.id in ends and job.state in TERMINAL:
                 self._touched.append((position, job.id, (job_view(ledger, job), result_view(job))))
             elif job.id in watchers:

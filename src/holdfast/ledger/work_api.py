@@ -35,7 +35,7 @@ class LedgerWork:
         held = None if running is None else frozenset(self._token(*job) for job in running)
         command = commands.Extend(worker, self._config.lease_ms, held, FETCH_GRACE_MS)
         cancels = self.dispatcher.durable_cancels(cast("Heard", await self._caller.hear(command)))
-        leases = self._coordinator.ledger.book.leases
+        leases = self._coordinator.ledger.state.leases
         return [leases[token].job.id for token in cancels if token in leases]
 
     async def report(self, worker: str, rows: Sequence[ReportRow]) -> list[str]:

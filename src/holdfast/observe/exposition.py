@@ -111,7 +111,7 @@ class MeterCollector(Collector):
         )
 
 
-class _Collected(Collector):
+class _CollectedFamilies(Collector):
     """Families that were collected before, so that another thread can render them."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
@@ -124,7 +124,7 @@ class _Collected(Collector):
 def render(families: Iterable[Metric]) -> bytes:
     """Renders the exposition format; slow with many series, so it does not run on the coordinator's thread."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(families))
+    registry.register(_CollectedFamilies(families))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 

@@ -89,7 +89,7 @@ class Renderer:
         return self.lines.rendered(event)
 
 
-class Repeated(msgspec.Struct, frozen=True):
+class RepeatedLine(msgspec.Struct, frozen=True):
     """The same line for many jobs: `line` has an empty `job_id`, and is written once for each of `job_ids`."""
 
     line: msgspec.Struct
@@ -123,7 +123,7 @@ class JsonLines:
         return _encode(fields)
 
     def _lines(self, record: msgspec.Struct) -> bytes:
-        if not isinstance(record, Repeated):
+        if not isinstance(record, RepeatedLine):
             return self._encoder.encode(record) + b"\n"
         if not _is_plain("".join(record.job_ids)):
             return self._encoder.encode_lines([_with_id(record.line, job_id) for job_id in record.job_ids])
@@ -165,7 +165,7 @@ def _with_id(line: msgspec.Struct, job_id: str) -> msgspec.Struct:
 
 
 def _each(record: msgspec.Struct) -> Iterable[msgspec.Struct]:
-    if isinstance(record, Repeated):
+    if isinstance(record, RepeatedLine):
         return (_with_id(record.line, job_id) for job_id in record.job_ids)
     return (record,)
 

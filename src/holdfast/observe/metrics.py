@@ -76,7 +76,7 @@ class Meter:
 
     def applied(self, _position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Counts the changes of the event."""
-        moves = ledger.book.moves
+        moves = ledger.state.moves
         if isinstance(event, Created):
             self._created(moves)
         elif isinstance(event, Granted):

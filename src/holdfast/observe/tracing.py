@@ -27,7 +27,7 @@ _NAME = "holdfast"
 _LOG = logging.getLogger("holdfast")
 
 
-class About(NamedTuple):
+class SpanSubject(NamedTuple):
     """The attributes of a span about a job, or about the first of several jobs."""
 
     queue: str
@@ -36,7 +36,7 @@ class About(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-class Broken(NamedTuple):
+class SpanError(NamedTuple):
     """The error of a span; only the type is always known."""
 
     type: str
@@ -59,7 +59,7 @@ def is_inside() -> bool:
     return trace is not None and trace.get_current_span().get_span_context().is_valid
 
 
-class Sending:
+class SubmissionScope:
     """A context manager around a submission that is not traced. Jobs carry its `context`, if there is one."""
 
     __slots__ = ()
@@ -79,23 +79,23 @@ class Sending:
         return None
 
 
-_UNTRACED = Sending()
+_UNTRACED = SubmissionScope()
 
 
-class Producer:
+class SubmissionTracer:
     """Traces submissions. Looks for a provider until there is one: a program may submit before it sets one up."""
 
     def __init__(self) -> None:
         self._tracing: Tracing | None = None
 
-    def sending(self, about: About, count: int = 0) -> Sending:
+    def submission_scope(self, about: SpanSubject, count: int = 0) -> SubmissionScope:
         """Returns a context manager around the submission of one job, or of `count` jobs together."""
         tracing = self._tracing
         if tracing is None:
             if _API not in sys.modules:
                 return _UNTRACED
             tracing = self._found()
-        return _UNTRACED if tracing is None else tracing.sending(about, count)
+        return _UNTRACED if tracing is None else tracing.submission_scope(about, count)
 
     def _found(self) -> "Tracing | None":
         provider = provided()
@@ -118,7 +118,7 @@ class Tracing:
         self._nowhere = context.Context()
         self._tracer = (provider or trace.NoOpTracerProvider()).get_tracer(_NAME)
 
-    def sending(self, about: About, count: int = 0) -> Sending:
+    def submission_scope(self, about: SpanSubject, count: int = 0) -> SubmissionScope:
         """Begins the span of a submission, as a child of the current span."""
         attributes = _attributes("send", about)
         if count:
@@ -127,11 +127,11 @@ class Tracing:
         try:
             kind, links = self._api.SpanKind.PRODUCER, self._links(about)
             span = self._tracer.start_span(f"send {about.queue}", kind=kind, attributes=attributes, links=links)
-            return TracedSending(self, span)
+            return TracedSubmissionScope(self, span)
         except Exception:  # noqa: BLE001 - errors of the provider, its sampler or its processors
             return _lost(_UNTRACED)
 
-    def begin(self, about: About, *, attempt: int, worker_id: str, start_ns: int) -> "Span | None":
+    def begin(self, about: SpanSubject, *, attempt: int, worker_id: str, start_ns: int) -> "Span | None":
         """Begins the span of an attempt: a new trace, linked to the span of the submission."""
         attributes = _attributes("process", about)
         attributes |= {"holdfast.job.attempt": attempt, "messaging.client.id": worker_id}
@@ -147,7 +147,9 @@ class Tracing:
         except Exception:  # noqa: BLE001 - as above
             return _lost(None)
 
-    def end(self, span: "Span", *, outcome: str = "", broken: Broken | None = None, end_ns: int | None = None) -> None:
+    def end(
+        self, span: "Span", *, outcome: str = "", broken: SpanError | None = None, end_ns: int | None = None
+    ) -> None:
         """Ends a span, with the outcome or the error of its operation."""
         try:
             if outcome:
@@ -158,7 +160,7 @@ class Tracing:
         except Exception:  # noqa: BLE001 - as above
             _lost(None)
 
-    def _break(self, span: "Span", broken: Broken, at_ns: int | None) -> None:
+    def _break(self, span: "Span", broken: SpanError, at_ns: int | None) -> None:
         span.set_attribute("error.type", broken.type)
         span.set_status(self._api.Status(self._api.StatusCode.ERROR, broken.message or broken.type))
         if broken.traceback:
@@ -181,12 +183,12 @@ class Tracing:
         parent = f"00-{place.trace_id:032x}-{place.span_id:016x}-{place.trace_flags:02x}"
         return trace_context(parent, place.trace_state.to_header())
 
-    def _links(self, about: About) -> "list[Link]":
+    def _links(self, about: SpanSubject) -> "list[Link]":
         context = carried_context(about.headers)
         return [] if context is None else [self._api.Link(_place(context))]
 
 
-class TracedSending(Sending):
+class TracedSubmissionScope(SubmissionScope):
     """The span of a submission."""
 
     __slots__ = ("_context", "_span", "_tracing")
@@ -209,7 +211,7 @@ class TracedSending(Sending):
             _lost(None)
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        broken = None if error is None else Broken(type(error).__qualname__, str(error))
+        broken = None if error is None else SpanError(type(error).__qualname__, str(error))
         self._tracing.end(self._span, broken=broken)
 
 
@@ -229,7 +231,7 @@ def _place(context: TraceContext) -> "SpanContext":
     return SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(int(flags, 16)), state)  # noqa: FBT003
 
 
-def _attributes(operation: str, about: About) -> "dict[str, AttributeValue]":
+def _attributes(operation: str, about: SpanSubject) -> "dict[str, AttributeValue]":
     return {
         "messaging.system": _NAME,
         "messaging.operation.name": operation,

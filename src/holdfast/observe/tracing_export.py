@@ -116,7 +116,7 @@ def _flush() -> None:
         structlog.get_logger().warning("traces_lost", message=f"no collector accepted them within {FLUSH_S:g} s")
 
 
-class _Forwarded(logging.Handler):
+class _ForwardingHandler(logging.Handler):
     """Forwards the log records of OpenTelemetry to our log."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -127,5 +127,5 @@ class _Forwarded(logging.Handler):
 
 def _forward_log() -> None:
     logger = logging.getLogger("opentelemetry")
-    logger.addHandler(_Forwarded(logging.WARNING))
+    logger.addHandler(_ForwardingHandler(logging.WARNING))
     logger.propagate = False

@@ -15,7 +15,7 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import RUNNING, name
 from holdfast.core.model import JobRecord
 from holdfast.core.state_change import LogChanges, StateChange
-from holdfast.observe.logging import Level, LineWriter, Repeated
+from holdfast.observe.logging import Level, LineWriter, RepeatedLine
 
 #: How long lines are collected before they are written together.
 _COLLECT_MS = 50
@@ -58,7 +58,7 @@ class RefusedLine(msgspec.Struct, frozen=True, gc=False):
     message: str = "a late, stale or foreign report was ignored"
 
 
-Line = Repeated | RefusedLine
+Line = RepeatedLine | RefusedLine
 
 
 def transition_lines(writer: LineWriter, service: str, level: Level) -> LogChanges | None:
@@ -67,7 +67,7 @@ def transition_lines(writer: LineWriter, service: str, level: Level) -> LogChang
         return None
 
     def write(changes: Iterable[StateChange]) -> None:
-        writer.write([Repeated(_line(change, service), change.job_ids) for change in changes])
+        writer.write([RepeatedLine(_line(change, service), change.job_ids) for change in changes])
 
     return write
 
@@ -121,12 +121,12 @@ class TransitionLog:
         worker, reason = _who_and_why(event)
         at_ms, service = event.at_ms, self._service
         if self._says_moves:
-            for (before, state, tries, priority), ids in _alike(ledger.book.moves):
+            for (before, state, tries, priority), ids in _alike(ledger.state.moves):
                 old, new = name(before), name(state)
                 line = TransitionLine(
                     at_ms, service, "", worker, old, new, tries, priority, position, reason, event=_event(before, state)
                 )
-                self._lines.append((position, Repeated(line, ids)))
+                self._lines.append((position, RepeatedLine(line, ids)))
         if isinstance(event, Reported) and self._says_refusals:
             for row in event.refused:
                 refused = RefusedLine(at_ms, service, row.job_id, worker, row.token, position, row.reason)

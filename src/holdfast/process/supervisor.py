@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.process.kept_process import KeptProcess, Role
+from holdfast.process.supervised_process import ProcessSpec, SupervisedProcess
 
 Lines = dict[str, dict[str, Any]]
 
@@ -27,9 +27,9 @@ class StoppedError(Exception):
 class Supervisor:
     """Processes that are restarted until `stop`. After `start`, the caller must `stop` and `wait`."""
 
-    def __init__(self, roles: Sequence[Role]) -> None:
+    def __init__(self, roles: Sequence[ProcessSpec]) -> None:
         self._first = roles
-        self._stages: list[list[KeptProcess]] = []
+        self._stages: list[list[SupervisedProcess]] = []
         self._stops = 0
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -39,14 +39,14 @@ class Supervisor:
         """Starts the first stage and returns the ready lines by role name. Raises as `add` does."""
         return await self.add(self._first)
 
-    async def add(self, roles: Sequence[Role]) -> Lines:
+    async def add(self, roles: Sequence[ProcessSpec]) -> Lines:
         """Starts another stage, for roles that depend on the earlier ones; returns its ready lines by role name.
 
         If a role refuses to start, all processes are stopped and its refusal is raised; `StoppedError` after a stop.
         """
         if self._stopping.is_set():
             raise StoppedError
-        stage = [KeptProcess(role) for role in roles]
+        stage = [SupervisedProcess(role) for role in roles]
         self._stages.append(stage)
         for process in stage:
             process.start()
@@ -79,10 +79,10 @@ class Supervisor:
         assert self._ending is not None
         await self._ending
 
-    def _all(self) -> list[KeptProcess]:
+    def _all(self) -> list[SupervisedProcess]:
         return [process for stage in self._stages for process in stage]
 
-    async def _until_settled(self, stage: Sequence[KeptProcess]) -> None:
+    async def _until_settled(self, stage: Sequence[SupervisedProcess]) -> None:
         """Waits until all are ready or one has refused; on a terminal it prints the roles that are not ready yet."""
         stopping = asyncio.create_task(self._stopping.wait())
         settling = {asyncio.create_task(process.settled.wait()): process for process in stage}

@@ -11,7 +11,7 @@ from holdfast.core.owner import mint, uuid4
 from holdfast.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from holdfast.client.link import Link, LinkPorts, Near
+    from holdfast.client.link import BlockingCalls, Link, LinkPorts
     from holdfast.ports import WorkApi
     from holdfast.sdk.portal import Portal
 
@@ -72,13 +72,13 @@ class AppConnection:
         """Calls the backend. Only for the portal's loop."""
         return await self.link().call(use, is_repeatable=is_repeatable, is_waiting=is_waiting)
 
-    def near(self) -> "Near | None":
+    def blocking_calls(self) -> "BlockingCalls | None":
         """Returns the API for calls on the caller's own thread; None if there is none or the link is not open yet."""
         link, portal = self._link, self._portal
         if link is None or portal is None:
             return None
         portal.refuse_own_thread()
-        return link.near()
+        return link.blocking_calls()
 
     def stream(self, use: "Callable[[LinkPorts], AsyncIterator[T]]") -> AsyncIterator[T]:
         """Reads a stream of the backend. Only for the portal's loop."""

@@ -10,8 +10,8 @@ from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 from holdfast.sdk.codec import Codec
 from holdfast.sdk.job import Job
-from holdfast.sdk.options import JobOptions, OptionChanges, Plan, changed, suggestion
-from holdfast.sdk.submission import Item, Submitter
+from holdfast.sdk.options import CheckedOptions, JobOptions, OptionChanges, changed, suggestion
+from holdfast.sdk.submission import SubmissionItem, Submitter
 
 if TYPE_CHECKING:
     from holdfast.worker.handlers import Handler
@@ -83,7 +83,7 @@ class JobFunction(Generic[P, C, R]):
     def __init__(self, submitter: Submitter, info: FunctionInfo, options: JobOptions) -> None:
         self._submitter = submitter
         self._info = info
-        self._plan = Plan(info.name, options)
+        self._plan = CheckedOptions(info.name, options)
         update_wrapper(self, info.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
@@ -119,7 +119,7 @@ class JobFunction(Generic[P, C, R]):
         return self._info
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CheckedOptions:
         """The checked options of its jobs."""
         return self._plan
 
@@ -159,24 +159,24 @@ class JobFunction(Generic[P, C, R]):
                 await asyncio.sleep(0)  # lets other tasks on the caller's loop run
         return await self._submitter.amany(items)
 
-    def _item_maker(self) -> Callable[[Sequence[Any] | Mapping[str, Any]], Item]:
+    def _item_maker(self) -> Callable[[Sequence[Any] | Mapping[str, Any]], SubmissionItem]:
         plan, codec = self._plan, self._info.codec
         encode = codec().encode
 
-        def item_of(call: Sequence[Any] | Mapping[str, Any]) -> Item:
+        def item_of(call: Sequence[Any] | Mapping[str, Any]) -> SubmissionItem:
             if type(call) is tuple:  # the most common case first: instance checks of abstract types are slow
-                return Item(plan, encode(call, _NONE), codec)
+                return SubmissionItem(plan, encode(call, _NONE), codec)
             if isinstance(call, Mapping):
-                return Item(plan, encode((), call), codec)
+                return SubmissionItem(plan, encode((), call), codec)
             if isinstance(call, str | bytes) or not isinstance(call, Sequence):
                 raise InvalidArgumentError(
                     f"each call must be a tuple or a dict of arguments, got {type(call).__name__};"
                     " write a single argument as (value,)",
                     reason="ARGUMENTS_INVALID",
                 )
-            return Item(plan, encode(call, _NONE), codec)
+            return SubmissionItem(plan, encode(call, _NONE), codec)
 
         return item_of
 
-    def _item(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Item:
-        return Item(self._plan, self._info.codec().encode(args, kwargs), self._info.codec)
+    def _item(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SubmissionItem:
+        return SubmissionItem(self._plan, self._info.codec().encode(args, kwargs), self._info.codec)

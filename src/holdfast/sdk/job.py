@@ -12,11 +12,11 @@ from holdfast.errors import HoldfastError, NotFoundError, UnimplementedError
 from holdfast.ports import ForgetApi, JobView, Progress, ResultView
 from holdfast.sdk.codec import Codec, decode_any
 from holdfast.sdk.errors import NO_WORKER_TEXT, JobCanceledError, JobFailedError, ResultTimeoutError
-from holdfast.sdk.pairs import aiterating, awaiting, iterating, waiting
+from holdfast.sdk.sync_async import async_iterator, async_method, sync_iterator, sync_method
 from holdfast.sdk.worker_check import ATTENDED_S, SERVED_S, check_attended, is_attended, warn_if_stuck
 
 if TYPE_CHECKING:
-    from holdfast.client.link import Near
+    from holdfast.client.link import BlockingCalls
     from holdfast.sdk.connection import AppConnection
     from holdfast.sdk.portal import Portal
 
@@ -106,11 +106,11 @@ class Job(Generic[T]):
         process will run.
         """
         timeout_s = _bounded(timeout_s)
-        near = self._connection.near() if timeout_s is None or timeout_s > 0 else None
+        blocking_calls = self._connection.blocking_calls() if timeout_s is None or timeout_s > 0 else None
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
-        if near is not None:
+        if blocking_calls is not None:
             try:
-                settled = self._settled_near(near, timeout_s)
+                settled = self._settled_near(blocking_calls, timeout_s)
             except HoldfastError as error:
                 if not error.retryable:
                     raise
@@ -140,17 +140,19 @@ class Job(Generic[T]):
             raise ResultTimeoutError(self.id, asked_s or 0, await self._why_briefly()) from None
         return self._outcome(job, result)
 
-    def _settled_near(self, near: "Near", timeout_s: float | None) -> tuple[JobView, ResultView] | None:
+    def _settled_near(
+        self, blocking_calls: "BlockingCalls", timeout_s: float | None
+    ) -> tuple[JobView, ResultView] | None:
         """Waits on the caller's thread; without a timeout, checks repeatedly whether there is a worker."""
         if timeout_s is not None:
-            return near.settled(self.id, timeout_s)
+            return blocking_calls.settled(self.id, timeout_s)
         if not self._connection.is_private():
-            settled = near.settled(self.id, SERVED_S)
+            settled = blocking_calls.settled(self.id, SERVED_S)
             if settled is None:
                 self._portal().run(lambda: warn_if_stuck(self._connection, self.id))
-                settled = near.settled(self.id, None)
+                settled = blocking_calls.settled(self.id, None)
             return settled
-        while (settled := near.settled(self.id, ATTENDED_S)) is None:
+        while (settled := blocking_calls.settled(self.id, ATTENDED_S)) is None:
             self._portal().run(lambda: check_attended(self._connection, self.id))
         return settled
 
@@ -207,15 +209,15 @@ class Job(Generic[T]):
                 last = view
                 yield view
 
-    view, aview = waiting(_view), awaiting(_view)
-    status, astatus = waiting(_status), awaiting(_status)
-    progress, aprogress = waiting(_progress), awaiting(_progress)
-    why, awhy = waiting(_why), awaiting(_why)
-    history, ahistory = waiting(_history), awaiting(_history)
-    cancel, acancel = waiting(_cancel), awaiting(_cancel)
-    retry, aretry = waiting(_retry), awaiting(_retry)
-    forget, aforget = waiting(_forget), awaiting(_forget)
-    events, aevents = iterating(_events), aiterating(_events)
+    view, aview = sync_method(_view), async_method(_view)
+    status, astatus = sync_method(_status), async_method(_status)
+    progress, aprogress = sync_method(_progress), async_method(_progress)
+    why, awhy = sync_method(_why), async_method(_why)
+    history, ahistory = sync_method(_history), async_method(_history)
+    cancel, acancel = sync_method(_cancel), async_method(_cancel)
+    retry, aretry = sync_method(_retry), async_method(_retry)
+    forget, aforget = sync_method(_forget), async_method(_forget)
+    events, aevents = sync_iterator(_events), async_iterator(_events)
 
     def _portal(self) -> "Portal":
         return self._connection.portal()

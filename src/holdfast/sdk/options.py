@@ -77,7 +77,7 @@ class OptionChanges(SharedOptions, total=False):
     headers: Mapping[str, str]
 
 
-class Plan:
+class CheckedOptions:
     """Checked options, as the template and the extras of jobs of one type."""
 
     __slots__ = ("_extra", "options", "template")

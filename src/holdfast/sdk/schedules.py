@@ -11,7 +11,7 @@ from holdfast.ports import ScheduleSpec, ScheduleView
 from holdfast.sdk.declaration import is_redefinition
 from holdfast.sdk.function import JobFunction
 from holdfast.sdk.job import Job
-from holdfast.sdk.pairs import awaiting, waiting
+from holdfast.sdk.sync_async import async_method, sync_method
 
 if TYPE_CHECKING:
     from holdfast.core.model import Template
@@ -57,7 +57,7 @@ class ScheduleDecorator:
         return self._make(function)
 
 
-class Calendar:
+class DeclaredSchedules:
     """The schedules that an app declares, in their order, with unique names."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ def _instant_ms(at: datetime, zone: str) -> int:
     return ceil(at.timestamp()) * _SECOND_MS  # ticks are whole seconds, and no tick fires early
 
 
-class _Planned(Protocol):
+class _SchedulingApp(Protocol):
     """The part of an app that these methods need."""
 
     _connection: "AppConnection"
@@ -152,43 +152,43 @@ class _Planned(Protocol):
     def declared_schedules(self) -> list[ScheduleSpec]: ...
 
 
-class SchedulingFaces:
+class SchedulingMethods:
     """The methods of an app for schedules; each has an async version with an `a` in front."""
 
-    async def _set_schedules(self: _Planned) -> list[ScheduleView]:
+    async def _set_schedules(self: _SchedulingApp) -> list[ScheduleView]:
         """Sets the schedules of `@app.schedule`, as every worker of the app does when it starts; safe to repeat."""
         specs = self.declared_schedules()
         # B023: `spec` is bound in the loop, but the call is over before it is bound anew.
         return [await self._connection.call(lambda ports: ports.schedules.set(spec)) for spec in specs]  # noqa: B023
 
-    async def _schedules(self: _Planned) -> list[ScheduleView]:
+    async def _schedules(self: _SchedulingApp) -> list[ScheduleView]:
         """Returns all schedules by name, whether this app declares them or not."""
         return await self._connection.call(lambda ports: ports.schedules.all())
 
-    async def _schedule_view(self: _Planned, name: str) -> ScheduleView:
+    async def _schedule_view(self: _SchedulingApp, name: str) -> ScheduleView:
         """Returns one schedule; NotFoundError if there is none of this name."""
         return await self._connection.call(lambda ports: ports.schedules.get(name))
 
-    async def _schedule_pause(self: _Planned, name: str) -> ScheduleView:
+    async def _schedule_pause(self: _SchedulingApp, name: str) -> ScheduleView:
         """Pauses a schedule: it makes no jobs until it is resumed, and the ticks of the pause never fire."""
         return await self._connection.call(lambda ports: ports.schedules.pause(name, is_paused=True))
 
-    async def _schedule_resume(self: _Planned, name: str) -> ScheduleView:
+    async def _schedule_resume(self: _SchedulingApp, name: str) -> ScheduleView:
         """Resumes a schedule with its next tick."""
         return await self._connection.call(lambda ports: ports.schedules.pause(name, is_paused=False))
 
-    async def _schedule_trigger(self: _Planned, name: str) -> Job[Any]:
+    async def _schedule_trigger(self: _SchedulingApp, name: str) -> Job[Any]:
         """Makes a job of the schedule now, independent of its ticks, and returns the handle."""
         view = await self._connection.call(lambda ports: ports.schedules.get(name))
         job_id = await self._connection.call(lambda ports: ports.schedules.trigger(name), is_repeatable=False)
         return Job(self._connection, job_id, self._codec_of(view.spec.template.type))
 
-    async def _schedule_delete(self: _Planned, name: str) -> None:
+    async def _schedule_delete(self: _SchedulingApp, name: str) -> None:
         """Deletes a schedule; its jobs stay. If the app still declares it, the next worker sets it again."""
         await self._connection.call(lambda ports: ports.schedules.delete(name), is_repeatable=False)
 
     async def _schedule_preview(
-        self: _Planned, name: str, count: int = 10, after: datetime | None = None
+        self: _SchedulingApp, name: str, count: int = 10, after: datetime | None = None
     ) -> list[datetime]:
         """Returns the next ticks after `after` (by default after now), in the schedule's zone."""
         from holdfast.core import cron
@@ -198,11 +198,11 @@ class SchedulingFaces:
         ticks = await self._connection.call(lambda ports: ports.schedules.preview(spec, after_ms, count))
         return [datetime.fromtimestamp(tick / _SECOND_MS, cron.zone(spec.timezone)) for tick in ticks]
 
-    set_schedules, aset_schedules = waiting(_set_schedules), awaiting(_set_schedules)
-    schedules, aschedules = waiting(_schedules), awaiting(_schedules)
-    schedule_view, aschedule_view = waiting(_schedule_view), awaiting(_schedule_view)
-    schedule_pause, aschedule_pause = waiting(_schedule_pause), awaiting(_schedule_pause)
-    schedule_resume, aschedule_resume = waiting(_schedule_resume), awaiting(_schedule_resume)
-    schedule_trigger, aschedule_trigger = waiting(_schedule_trigger), awaiting(_schedule_trigger)
-    schedule_delete, aschedule_delete = waiting(_schedule_delete), awaiting(_schedule_delete)
-    schedule_preview, aschedule_preview = waiting(_schedule_preview), awaiting(_schedule_preview)
+    set_schedules, aset_schedules = sync_method(_set_schedules), async_method(_set_schedules)
+    schedules, aschedules = sync_method(_schedules), async_method(_schedules)
+    schedule_view, aschedule_view = sync_method(_schedule_view), async_method(_schedule_view)
+    schedule_pause, aschedule_pause = sync_method(_schedule_pause), async_method(_schedule_pause)
+    schedule_resume, aschedule_resume = sync_method(_schedule_resume), async_method(_schedule_resume)
+    schedule_trigger, aschedule_trigger = sync_method(_schedule_trigger), async_method(_schedule_trigger)
+    schedule_delete, aschedule_delete = sync_method(_schedule_delete), async_method(_schedule_delete)
+    schedule_preview, aschedule_preview = sync_method(_schedule_preview), async_method(_schedule_preview)

@@ -33,7 +33,8 @@ class UrlScheme(NamedTuple):
     #: Takes the URL, the settings, the clock and the token of an app. Raises an error if they do not fit, and returns
     #: the function that opens the link later, on the portal's loop.
     opener: str
-    #: Takes the URL, and returns the `DirectPlace` of commands that need no server of ours; empty: they reach a server.
+    #: Takes the URL, and returns the `DirectBackend` of commands that need no server of ours; empty: they reach a
+    #: server.
     place: str = ""
 
 

@@ -19,7 +19,7 @@ from holdfast.errors import (
     UnimplementedError,
 )
 from holdfast.proto import holdfast_pb2 as pb
-from holdfast.server.auth.permissions import Visit
+from holdfast.server.auth.permissions import CallerSession
 from holdfast.server.calls import CallMethod, Table
 from holdfast.server.refusal_log import hidden, log_refusal
 
@@ -32,7 +32,7 @@ PENDING_BYTES_MAX = 32 << 20
 _REPLY_BYTES = 1_024
 
 
-class Outlet(Protocol):
+class ReplySink(Protocol):
     """The output of a carrier for replies."""
 
     def send(self, reply: pb.Reply) -> None:
@@ -51,12 +51,12 @@ class Outlet(Protocol):
 class GrpcConversation:
     """The calls in progress of one client, each in its own task."""
 
-    def __init__(self, table: Table, outlet: Outlet, peer: str, visit: Visit | None = None) -> None:
+    def __init__(self, table: Table, sink: ReplySink, peer: str, session: CallerSession | None = None) -> None:
         """`visit` checks the permissions of the caller; without one, every call is permitted."""
         self._table = table
-        self._outlet = outlet
+        self._sink = sink
         self._peer = peer
-        self._visit = visit
+        self._session = session
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._pending_bytes = 0
@@ -83,14 +83,14 @@ class GrpcConversation:
         self._tasks[call.id] = self._loop.create_task(self._run(call, method))
         self._pending_bytes += len(call.body)
         if self._pending_bytes > PENDING_BYTES_MAX:
-            self._outlet.hold(is_held=True)
+            self._sink.hold(is_held=True)
 
     def _admitted(self, name: str) -> CallMethod:
         method = self._table.get(name)
         if method is None:
             raise UnimplementedError(f"this server has no method {name[:200]!r}", reason="METHOD_UNKNOWN")
-        if self._visit is not None:
-            self._visit.admit(method.scope)
+        if self._session is not None:
+            self._session.admit(method.scope)
         if self._is_stopping:
             raise UnavailableError("the server is stopping; try another server, or try again later", reason="STOPPING")
         if len(self._tasks) >= CALLS_MAX:
@@ -127,7 +127,7 @@ class GrpcConversation:
                 reply = pb.Reply(id=call.id)
             else:
                 reply = _reply(call.id, await method.handler(request))
-            self._outlet.send(reply)
+            self._sink.send(reply)
         except DecodeError:
             message = f"expected a request message of this method, got {len(call.body)} bytes that cannot be decoded"
             self._refuse(call.id, method.name, InvalidArgumentError(message, reason="MESSAGE_MALFORMED"))
@@ -143,20 +143,20 @@ class GrpcConversation:
         was_full = self._pending_bytes > PENDING_BYTES_MAX
         self._pending_bytes -= len(call.body)
         if was_full and self._pending_bytes <= PENDING_BYTES_MAX:
-            self._outlet.hold(is_held=False)
+            self._sink.hold(is_held=False)
         self._settle()
 
     async def _stream(self, call_id: int, messages: AsyncIterator[Message]) -> None:
         async with aclosing(cast("Any", messages)) as iterator:
             async for message in iterator:
-                await self._outlet.ready()
+                await self._sink.ready()
                 reply = _reply(call_id, message)
                 reply.more = True
-                self._outlet.send(reply)
+                self._sink.send(reply)
 
     def _refuse(self, call_id: int, method: str, error: HoldfastError, request: Message | None = None) -> None:
         log_refusal(error, method[:200], self._peer, getattr(request, "job_id", ""))
-        self._outlet.send(pb.Reply(id=call_id, code=error.code.value, reason=error.reason, message=error.message))
+        self._sink.send(pb.Reply(id=call_id, code=error.code.value, reason=error.reason, message=error.message))
 
 
 def _reply(call_id: int, response: Message) -> pb.Reply:

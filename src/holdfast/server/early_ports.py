@@ -1,6 +1,6 @@
 """The ports of a server during recovery: they answer probes, and refuse all other requests as retryable.
 
-`Face` takes over these listening ports once there is a backend.
+`PublicServer` takes over these listening ports once there is a backend.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from holdfast.server.wire.connection import RefusingService, WireService
 from holdfast.settings import Settings
 
 if TYPE_CHECKING:
-    from holdfast.server.http.request_handler import Handling
+    from holdfast.server.http.request_handler import RequestHandler
     from holdfast.server.http.server import HttpServer
 
 
@@ -53,7 +53,7 @@ class EarlyPorts:
             await self.metrics.stop(0)
 
 
-def _application(settings: Settings, startup: Startup) -> "Handling":
+def _application(settings: Settings, startup: Startup) -> "RequestHandler":
     # A server with gRPC alone does not import HTTP.
     from holdfast.server.http.browser_security import BrowserShield  # noqa: PLC0415
     from holdfast.server.http.startup_application import StartingApplication  # noqa: PLC0415
@@ -74,14 +74,14 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def http_server(application: "Handling", protection: Protection, wire: WireService) -> "HttpServer":
+def http_server(application: "RequestHandler", protection: Protection, wire: WireService) -> "HttpServer":
     """Makes the server of the HTTP port, which also serves the wire."""
     from holdfast.server.http.server import HttpServer  # noqa: PLC0415 - as above
 
     return HttpServer(application, tls=protection.certificates, wire=wire.connection)
 
 
-def metrics_server(application: "Handling") -> "HttpServer":
+def metrics_server(application: "RequestHandler") -> "HttpServer":
     """Makes the server of the metrics port, which has neither TLS nor tokens, and few connections."""
     from holdfast.server.http.server import HttpServer  # noqa: PLC0415 - as above
 

@@ -23,13 +23,13 @@ from holdfast.observe.exposition import buckets, of_queues, render
 from holdfast.observe.metrics import OTHER, SERIES_MAX, Distribution
 from holdfast.ports import (
     Explanation,
-    Found,
     JobApi,
     JobDraft,
     JobQuery,
     JobView,
     Page,
     ResultView,
+    SearchPage,
 )
 from holdfast.server.backend import Backend
 
@@ -139,7 +139,7 @@ class CountedJobs:
         """Returns the payload of the job."""
         return await self._timed("payload", self._jobs.payload(job_id))
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Returns matching jobs."""
         return await self._timed("find", self._jobs.find(query, cursor, size))
 

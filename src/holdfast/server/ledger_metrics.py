@@ -98,7 +98,7 @@ def _added(parts: Sequence[Distribution]) -> list[int]:
 def _vitals(coordinator: Coordinator, snapshots: SnapshotHealth) -> ProcessVitals:
     ledger = coordinator.ledger
     return ProcessVitals(
-        bytes_held=ledger.book.bytes_held,
+        bytes_held=ledger.state.bytes_held,
         bytes_held_max=ledger.config.memory_bytes,
         snapshots_made=snapshots.made,
         snapshots_failed=snapshots.failed,

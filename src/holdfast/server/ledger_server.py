@@ -27,7 +27,7 @@ from holdfast.observe.transitions import TransitionLog
 from holdfast.server.backend import Backend
 from holdfast.server.early_ports import EarlyPorts
 from holdfast.server.protection import Protection, protect
-from holdfast.server.public_server import GRACE_S, Face, is_measured
+from holdfast.server.public_server import GRACE_S, PublicServer, is_measured
 from holdfast.server.startup import Startup
 from holdfast.server.unix_socket import SOCKET_NAME, SocketServer
 from holdfast.settings import Settings
@@ -130,7 +130,7 @@ class LedgerServer:
         self._observe(core.prepare(self._measured(core.journal)))
         core.start()
         self.backend = Backend(core.jobs, core.work, core.admin, core.feed, core.schedules)
-        self.face = Face(
+        self.public_server = PublicServer(
             self.backend,
             self._settings,
             protection=protection,
@@ -139,13 +139,13 @@ class LedgerServer:
             conditions=core.conditions,
             early=early,
         )
-        self._socket = SocketServer(self.face.backend, self.terms)
+        self._socket = SocketServer(self.public_server.backend, self.terms)
         try:
             await self._listen()
         except BaseException:
             await self._socket.stop(0)
             raise
-        jobs = len(core.ledger.book.jobs)
+        jobs = len(core.ledger.state.jobs)
         self._log.info(
             "serving", grpc=self.addresses.get("grpc", ""), http=self.http_address, epoch=core.journal.epoch, jobs=jobs
         )
@@ -201,7 +201,7 @@ class LedgerServer:
     async def _listen(self) -> None:
         if self._socket_path is not None:
             await self._serve_near(self._socket_path)
-        self.addresses = await self.face.start()
+        self.addresses = await self.public_server.start()
 
     async def _serve_near(self, path: Path) -> None:
         """Serves the socket, by which other processes that open the directory find this server."""
@@ -215,13 +215,13 @@ class LedgerServer:
 
     async def drain(self) -> None:
         """Reports that the server will stop soon, and continues to serve."""
-        await self.face.drain()
+        await self.public_server.drain()
 
     async def stop(self) -> None:
         """Refuses new work, answers decided requests, and closes the journal. Workers keep their leases."""
         await self.drain()
         self._core.dismiss()
-        await asyncio.gather(self.face.stop(GRACE_S), self._socket.stop(GRACE_S))
+        await asyncio.gather(self.public_server.stop(GRACE_S), self._socket.stop(GRACE_S))
         await self._close()
         self._log.info("stopped")
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.server.early_ports import EarlyPorts
     from holdfast.server.http.browser_security import BrowserShield
     from holdfast.server.http.metrics_application import MetricsApplication
-    from holdfast.server.http.request_handler import Handling
+    from holdfast.server.http.request_handler import RequestHandler
     from holdfast.server.http.server import HttpServer
     from holdfast.server.http.system import Probes, Totals
 
@@ -54,7 +54,7 @@ holdfast_grpc_connections_ended_total {ended}
 """
 
 
-class Measures(Protocol):
+class MetricsSource(Protocol):
     """The source of `/metrics` and of the totals of the dashboard."""
 
     async def page(self) -> bytes:
@@ -67,7 +67,7 @@ class Measures(Protocol):
         ...
 
 
-class Face:
+class PublicServer:
     """All interfaces for clients and people. `start`, then `stop`; it cannot be started again."""
 
     def __init__(  # noqa: PLR0913 - the parts that it joins
@@ -76,7 +76,7 @@ class Face:
         settings: Settings,
         *,
         protection: Protection | None = None,
-        measures: Measures | None = None,
+        measures: MetricsSource | None = None,
         terms: LeaseTerms = NO_TERMS,
         has_grpc: bool = True,
         conditions: Conditions = no_conditions,
@@ -149,7 +149,7 @@ class Face:
         self.addresses = early.addresses
 
     @property
-    def measures(self) -> Measures | None:
+    def measures(self) -> MetricsSource | None:
         """The metrics of this server, if it has any."""
         return self._measures
 
@@ -175,7 +175,7 @@ class Face:
         port.add(self.backend, terms)
         return port
 
-    def _http_server(self, application: "Handling") -> "HttpServer":
+    def _http_server(self, application: "RequestHandler") -> "HttpServer":
         return self._early.http if self._early is not None else http_server(application, self.protection, self._wire)
 
     def _metrics_server(self, application: "MetricsApplication") -> "HttpServer":
@@ -183,12 +183,12 @@ class Face:
             return self._early.metrics
         return metrics_server(application)
 
-    def _http_application(self) -> "Handling":
+    def _http_application(self) -> "RequestHandler":
         """Makes the HTTP application over the same backend; with --no-http, one that serves nothing."""
         if self._settings.no_http:
-            from holdfast.server.http.request_handler import Handling  # noqa: PLC0415
+            from holdfast.server.http.request_handler import RequestHandler  # noqa: PLC0415
 
-            return Handling([], "HTTP is turned off by --no-http", self.protection.guard, self._shield())
+            return RequestHandler([], "HTTP is turned off by --no-http", self.protection.guard, self._shield())
         # A server without HTTP does not import its routes.
         from holdfast.server.http.application import Application  # noqa: PLC0415
 

@@ -12,7 +12,7 @@ from holdfast.ledger.directives import LeaseTerms
 from holdfast.observe.logs import get_logger
 from holdfast.server.backend import Backend
 from holdfast.server.http.browser_security import BrowserShield
-from holdfast.server.http.request_handler import Handling
+from holdfast.server.http.request_handler import RequestHandler
 from holdfast.server.http.server import HttpServer
 from holdfast.server.protection import Protection
 from holdfast.server.startup import Startup
@@ -94,7 +94,7 @@ class WirePort:
     def __init__(self, settings: Settings, protection: Protection, startup: Startup | None) -> None:
         shield = BrowserShield(settings.host, settings.allowed_hosts.split(","))
         hint = f"this port is for Holdfast's own clients; HTTP is on port {settings.http_port}"
-        self._application = Handling([], hint, protection.guard, shield)
+        self._application = RequestHandler([], hint, protection.guard, shield)
         self._protection = protection
         self._connections_max = settings.grpc_connections
         self._wire: WireService = RefusingService(startup.error if startup is not None else _not_ready)

@@ -12,7 +12,7 @@ from holdfast.ledger.command_clock import STALL_MS
 if TYPE_CHECKING:
     from holdfast.ledger.coordinator import Coordinator
     from holdfast.sdk.connection import AppConnection
-    from holdfast.topologies.embedded.served_ledger import Serving
+    from holdfast.topologies.embedded.served_ledger import ServedLedger
 
 _NEVER_MS = 1 << 62
 
@@ -79,7 +79,7 @@ class ManualClock:
         await connection.call(lambda ports: ports.admin.stats())  # answered after everything that is due was processed
 
 
-def memory_of(connection: "AppConnection") -> "Serving":
+def memory_of(connection: "AppConnection") -> "ServedLedger":
     """The ledger of an app in memory; `InvalidArgumentError` for any other app. Only for the portal's loop."""
     from holdfast.topologies.embedded.served_ledger import MemoryLink  # noqa: PLC0415 - imported only when an app is opened
 

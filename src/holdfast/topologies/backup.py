@@ -33,7 +33,7 @@ from holdfast.journal.backup import (
     read_backup,
     write_backup,
 )
-from holdfast.journal.disk import Disk, Hold
+from holdfast.journal.disk import Disk, LockFile
 from holdfast.journal.errors import JournalDamagedError, JournalFullError
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.pins import pin
@@ -55,7 +55,7 @@ PARTIAL = ".partial-"
 Watch = Callable[[str], Progress]
 
 
-class Proved(msgspec.Struct, frozen=True):
+class ReplayedJournal(msgspec.Struct, frozen=True):
     """The result of replaying a whole journal."""
 
     position: int
@@ -73,14 +73,14 @@ def owner_journals() -> dict[str, Any]:
     return {kind: module for module in modules for kind in module.OWNERS}
 
 
-class StillDisk(OsDisk):
+class UnchangingDisk(OsDisk):
     """A directory from which no process removes files: it needs no pins, and may be read-only."""
 
-    def hold(self, name: str) -> Hold:
-        return _NoHold()
+    def hold(self, name: str) -> LockFile:
+        return _NoLockFile()
 
 
-class _NoHold:
+class _NoLockFile:
     def release(self) -> None:
         """Does nothing: no pin was made."""
 
@@ -102,27 +102,27 @@ def take_backup(source: Path, target: Path, *, now_ms: int, watch: Watch) -> Bac
     return backup
 
 
-def prove(kind: str, disk: Disk, progress: Progress, digest_version: int = DIGEST_VERSION) -> Proved:
+def prove(kind: str, disk: Disk, progress: Progress, digest_version: int = DIGEST_VERSION) -> ReplayedJournal:
     """Replays all frames, and compares the digest after each one; raises `JournalError` with the problem."""
     if kind == LEDGER:
         proof, ledger = verified(disk, progress, digest_version)
-        return Proved(proof.end_position, proof.digest, ledger.book.last_ms, jobs_by_state(ledger))
+        return ReplayedJournal(proof.end_position, proof.digest, ledger.state.last_ms, jobs_by_state(ledger))
     state = owner_journals()[kind].owner_state(kind, disk, progress, digest_version)
-    return Proved(state.position, state.digest, state.last_ms, state.counts())
+    return ReplayedJournal(state.position, state.digest, state.last_ms, state.counts())
 
 
 @contextmanager
 def opened_backup(path: Path, beside: Path, watch: Watch) -> Iterator[tuple[Backup, Disk]]:
     """Opens and verifies a backup: replays it, and compares every file. An archive is unpacked next to `beside`."""
     if path.is_dir():
-        disk = StillDisk(path)
+        disk = UnchangingDisk(path)
         yield _proved(disk, watch), disk
         return
     folder = beside.with_name(f"{beside.name}{PARTIAL}{secrets.token_hex(4)}")
     with _cleaned_up(folder, f"the contents of {str(path)!r}"):
         folder.mkdir(mode=0o700)
         backup_archive.unpack(path, folder)
-        disk = StillDisk(folder)
+        disk = UnchangingDisk(folder)
         yield _proved(disk, watch), disk
         shutil.rmtree(folder)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from holdfast.client.access import Access
 from holdfast.client.endpoints import UnixEndpoint
-from holdfast.client.link import Client, DirectPlace
+from holdfast.client.link import Client, DirectBackend
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retry_policy import Once
+from holdfast.client.retry_policy import NoRetryPolicy
 from holdfast.client.routed import RoutedJobs
-from holdfast.client.wire_transport import LastingCarrier, tcp_carrier
+from holdfast.client.wire_transport import ReconnectingTransport, tcp_carrier
 from holdfast.core.capabilities import LEDGER, MONOLITH, Capabilities, Capability
 from holdfast.errors import FailedPreconditionError, UnavailableError, UnimplementedError
 from holdfast.observe.logs import get_logger
@@ -24,13 +24,13 @@ from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop
 from holdfast.server.backend import Backend
 from holdfast.server.protection import Protection, protect
-from holdfast.server.public_server import Face
+from holdfast.server.public_server import PublicServer
 from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.settings import Settings, is_loopback
-from holdfast.topologies.embedded.directory import Directory
+from holdfast.topologies.embedded.directory import DirectoryLink
 
 #: The folder of a directory, the address of a server, those of several nodes in their order, or jobs without a server.
-Place = Path | str | list[str] | DirectPlace
+Place = Path | str | list[str] | DirectBackend
 
 
 async def serve(settings: Settings, place: Place, access: Access) -> None:
@@ -42,9 +42,9 @@ async def serve(settings: Settings, place: Place, access: Access) -> None:
         async with AsyncExitStack() as closing:
             client = await closing.enter_async_context(connected(settings, place, access))
             backend = backend_of(client, await declared_by(client))
-            face = Face(backend, settings, protection=protection, has_grpc=False)
-            addresses = await _started(face)
-            closing.push_async_callback(face.stop)
+            public_server = PublicServer(backend, settings, protection=protection, has_grpc=False)
+            addresses = await _started(public_server)
+            closing.push_async_callback(public_server.stop)
             page = f"http{'s' if settings.tls_cert else ''}://{addresses['http']}/"
             line = {"event": "ready", **addresses, "backend": backend.name, "pid": os.getpid()}
             announce(line, f"{page} shows the jobs; Ctrl-C stops it")
@@ -66,25 +66,28 @@ def _refuse_to_lend(protection: Protection, settings: Settings, access: Access) 
 async def connected(settings: Settings, place: Place, access: Access) -> AsyncIterator[Client]:
     """Connects a client to the place; it repeats no calls, because HTTP callers are told when to retry."""
     if isinstance(place, Path):
-        async with _opened(settings), RemoteJobs(LastingCarrier(UnixEndpoint(place / SOCKET_NAME)), Once()) as near:
+        async with (
+            _opened(settings),
+            RemoteJobs(ReconnectingTransport(UnixEndpoint(place / SOCKET_NAME)), NoRetryPolicy()) as near,
+        ):
             yield near
         return
     async with await _far(place, access) as far:
         yield far
 
 
-async def _far(place: str | list[str] | DirectPlace, access: Access) -> Client:
+async def _far(place: str | list[str] | DirectBackend, access: Access) -> Client:
     if isinstance(place, str):
-        return RemoteJobs(tcp_carrier(place, access), Once())
+        return RemoteJobs(tcp_carrier(place, access), NoRetryPolicy())
     if isinstance(place, list):
-        return RoutedJobs(place, access, retrying=Once())
+        return RoutedJobs(place, access, retry_policy=NoRetryPolicy())
     return await place.client()
 
 
 @asynccontextmanager
 async def _opened(settings: Settings) -> AsyncIterator[None]:
     """Keeps the directory open, so that some process serves its socket; this one if no other does."""
-    link = Directory(settings)
+    link = DirectoryLink(settings)
     try:
         with suppress(UnimplementedError):  # a process of an earlier version serves it: any response is enough
             await link.call(lambda ports: ports.backend.capabilities())
@@ -113,9 +116,9 @@ def backend_of(client: Client, told: Capabilities) -> Backend:
     )
 
 
-async def _started(face: Face) -> dict[str, str]:
+async def _started(public_server: PublicServer) -> dict[str, str]:
     try:
-        return await face.start()
+        return await public_server.start()
     except UnavailableError as error:
         if error.reason != "PORT_IN_USE":
             raise

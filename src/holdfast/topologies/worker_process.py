@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 from holdfast.ports import WorkApi
 from holdfast.process.child_command import child_command
-from holdfast.process.kept_process import Role
 from holdfast.process.ready_line import announce, few
 from holdfast.process.signals import STOPS, on_stop
+from holdfast.process.supervised_process import ProcessSpec
 from holdfast.settings import Settings, addresses_of
 from holdfast.topologies.fork_handlers import let_go_in_children
 from holdfast.worker.builtin import BUILTIN
@@ -87,7 +87,7 @@ def _sentence(handlers: Mapping[str, Handler], config: WorkerConfig, where: str)
     return f"{config.worker_id} is ready for {types}, {config.slots} at a time, from {where}; Ctrl-C stops it"
 
 
-def worker_role(settings: Settings, target: str) -> Role:
+def worker_role(settings: Settings, target: str) -> ProcessSpec:
     """Returns the role of a worker beside a server, for a supervisor; the worker may leave for good."""
     command = [
         *child_command("holdfast", "worker", "--connect", target, "--slots", str(settings.slots)),
@@ -95,4 +95,4 @@ def worker_role(settings: Settings, target: str) -> Role:
         *(["--app", settings.app, "--beside", settings.data] if settings.app else []),
         *("--log-level", settings.log_level, "--log-format", settings.log_format, "--lifeline", "--with-server"),
     ]
-    return Role("worker", command, may_leave=True)
+    return ProcessSpec("worker", command, may_leave=True)

@@ -11,13 +11,13 @@ from holdfast.core.model import QueueMode, ScheduleSpec, Template
 from holdfast.ports import (
     Explanation,
     FeedPart,
-    Found,
     JobDraft,
     JobQuery,
     JobView,
     QueueView,
     ResultView,
     ScheduleView,
+    SearchPage,
     Stats,
     WorkerView,
 )
@@ -141,7 +141,7 @@ GET: WireMethod[OneJob, JobView] = WireMethod("jobs.get", OneJob, JobView)
 RESULT: WireMethod[OneJob, ResultView] = WireMethod("jobs.result", OneJob, ResultView)
 PAYLOAD: WireMethod[OneJob, bytes] = WireMethod("jobs.payload", OneJob, bytes)
 EXPLAIN: WireMethod[OneJob, Explanation] = WireMethod("jobs.explain", OneJob, Explanation)
-FIND: WireMethod[JobSearch, Found] = WireMethod("jobs.find", JobSearch, Found)
+FIND: WireMethod[JobSearch, SearchPage] = WireMethod("jobs.find", JobSearch, SearchPage)
 SETTLED: WireMethod[OneJob, tuple[JobView, ResultView]] = WireMethod("jobs.settled", OneJob, tuple[JobView, ResultView])
 WATCH: WireMethod[OneJob, JobView] = WireMethod("jobs.watch", OneJob, JobView, is_stream=True)
 CANCEL: WireMethod[Cancellation, CancelReply] = WireMethod("jobs.cancel", Cancellation, CancelReply)

@@ -15,7 +15,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.failure import failure_of
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.trace_context import TraceContext
-from holdfast.observe.tracing import About, Broken, Tracing, provided
+from holdfast.observe.tracing import SpanError, SpanSubject, Tracing, provided
 from holdfast.worker.context import CURRENT, JobContext
 from holdfast.worker.executors.port import Ended
 from holdfast.worker.handlers import Handler, Mode
@@ -88,7 +88,7 @@ class AttemptSpans:
 
     def _begin(self, context: JobContext) -> "Span | None":
         start_ns = time.time_ns()
-        about = About(context.queue, context.type, context.job_id, context.headers)
+        about = SpanSubject(context.queue, context.type, context.job_id, context.headers)
         span = self._tracing.begin(about, attempt=context.attempt, worker_id=self._worker_id, start_ns=start_ns)
         if span is not None:
             self._open[context] = span, start_ns
@@ -101,9 +101,9 @@ def attempt_spans(worker_id: str) -> AttemptSpans | None:
     return None if provider is None else AttemptSpans(Tracing(provider), worker_id)
 
 
-def _broken(row: ReportRow) -> Broken:
+def _broken(row: ReportRow) -> SpanError:
     """The exception of a failed attempt; without one, the reason, which begins with a name."""
     failure = failure_of(row.output)
     if failure.type:
-        return Broken(failure.type, failure.message, failure.traceback)
-    return Broken(row.failure_reason.partition(":")[0], row.failure_reason)
+        return SpanError(failure.type, failure.message, failure.traceback)
+    return SpanError(row.failure_reason.partition(":")[0], row.failure_reason)

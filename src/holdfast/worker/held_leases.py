@@ -12,7 +12,7 @@ from holdfast.ports import Assignment, Directive
 
 
 @dataclass(slots=True)
-class Held:
+class HeldLease:
     """One lease."""
 
     job_id: str
@@ -21,15 +21,15 @@ class Held:
     is_delivered: bool = True
 
 
-class Holding:
+class HeldLeases:
     """All leases of one session, by token. Times are those of a monotonic clock, in seconds."""
 
     def __init__(self) -> None:
-        self._leases: dict[int, Held] = {}
+        self._leases: dict[int, HeldLease] = {}
 
     def add(self, token: int, job_id: str, expires_s: float, *, is_delivered: bool) -> None:
         """Adds a lease that has arrived."""
-        self._leases[token] = Held(job_id, expires_s, is_delivered)
+        self._leases[token] = HeldLease(job_id, expires_s, is_delivered)
 
     def named(self) -> dict[int, str]:
         """The job ids of all leases, by token."""
@@ -70,7 +70,7 @@ class Holding:
 
 
 @dataclass(slots=True)
-class News:
+class PendingDirective:
     """Changes that the worker has not received yet, collected for the next directive."""
 
     leases: list[Assignment] = field(default_factory=list)
@@ -105,7 +105,7 @@ class News:
         )
 
 
-class Acknowledging:
+class UnacknowledgedReports:
     """Reports without a complete answer. A report is acknowledged once it and all earlier ones are answered."""
 
     def __init__(self) -> None:

@@ -20,10 +20,10 @@ from holdfast.core.model import Note
 from holdfast.errors import HoldfastError, InvalidArgumentError, UnavailableError
 from holdfast.observe.logs import get_logger
 from holdfast.ports import Directive
-from holdfast.worker.held_leases import Acknowledging, Holding, News
+from holdfast.worker.held_leases import HeldLeases, PendingDirective, UnacknowledgedReports
 
 
-class KeptSession(ABC):
+class PollingSession(ABC):
     """The part of a session that does not depend on where leases come from."""
 
     #: The service that calls go to, as named in log events.
@@ -34,10 +34,10 @@ class KeptSession(ABC):
         self._worker = worker_id
         self._log = get_logger().bind(worker_id=worker_id)
         self._loop = asyncio.get_running_loop()
-        self._holding = Holding()
-        self._news = News(capabilities=capabilities)
+        self._held_leases = HeldLeases()
+        self._pending = PendingDirective(capabilities=capabilities)
         self._heard = asyncio.Event()
-        self._reports = Acknowledging()
+        self._reports = UnacknowledgedReports()
         #: Kinds of calls that currently fail. Other kinds may succeed if only a service behind the called one is down.
         self._silent: set[str] = set()
         self._is_draining = False
@@ -50,10 +50,10 @@ class KeptSession(ABC):
     async def next(self) -> Directive:
         """Returns all changes since the last directive; waits until there is one."""
         while True:
-            if self._news.is_any and self._may_tell():
-                news, self._news = self._news, News()
+            if self._pending.is_any and self._may_tell():
+                news, self._pending = self._pending, PendingDirective()
                 directive = news.directive()
-                self._holding.deliver(lease.token for lease in directive.leases)
+                self._held_leases.deliver(lease.token for lease in directive.leases)
                 unheard = len(news.leases) - len(directive.leases)
                 if unheard and self._failure is None:
                     await self.want(unheard)
@@ -86,29 +86,29 @@ class KeptSession(ABC):
             self._acknowledge(report_id, 0)
 
     def _acknowledge(self, report_id: int, rows: int) -> None:
-        self._news.reported = max(self._news.reported, self._reports.answered(report_id, rows))
-        if self._news.reported:
+        self._pending.reported = max(self._pending.reported, self._reports.answered(report_id, rows))
+        if self._pending.reported:
             self._heard.set()
 
     # -- lease expiry
 
     def _revoke(self, tokens: Collection[int]) -> list[int]:
         """Revokes leases, and returns the tokens of those that were held."""
-        gone = self._holding.drop(tokens)
+        gone = self._held_leases.drop(tokens)
         if gone:
-            self._news.revoked += gone
+            self._pending.revoked += gone
             self._heard.set()
         return gone
 
     def _watch_time(self) -> None:
         """Starts the timer for the next lease that expires."""
-        next_s = self._holding.next_s()
+        next_s = self._held_leases.next_s()
         if self._timer is None and next_s is not None:
             self._timer = self._loop.call_later(max(0.0, next_s - time.monotonic()), self._look_at_time)
 
     def _look_at_time(self) -> None:
         self._timer = None
-        self._give_up(self._holding.expired(time.monotonic()))
+        self._give_up(self._held_leases.expired(time.monotonic()))
         self._watch_time()
 
     def _give_up(self, expired: Collection[int]) -> None:

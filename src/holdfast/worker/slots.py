@@ -20,7 +20,7 @@ from holdfast.worker.attempt_spans import AttemptSpans
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.context import CancelInterrupt, JobContext
 from holdfast.worker.executors.asyncio_tasks import TaskExecutor
-from holdfast.worker.executors.port import AttemptTally, Ended, Executor, Watcher
+from holdfast.worker.executors.port import AttemptTally, Ended, Executor, ExecutorCallbacks
 from holdfast.worker.executors.processes import ProcessConfig, ProcessExecutor
 from holdfast.worker.executors.threads import ThreadExecutor
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
@@ -53,10 +53,10 @@ class Slots:
         #: Attempts that have arrived and not ended, by token.
         self.contexts: dict[int, JobContext] = {}
         self._waiting: deque[JobContext] = deque()
-        watcher = Watcher(self._ended, self.tally)
-        self.tasks = TaskExecutor(watcher, kill_grace_ms=config.kill_grace_ms)
-        self.threads = ThreadExecutor(watcher, self.pace, slots=config.slots, kill_grace_ms=config.kill_grace_ms)
-        self.processes = ProcessExecutor(watcher, _process_config(config), None if spans is None else spans.sent)
+        callbacks = ExecutorCallbacks(self._ended, self.tally)
+        self.tasks = TaskExecutor(callbacks, kill_grace_ms=config.kill_grace_ms)
+        self.threads = ThreadExecutor(callbacks, self.pace, slots=config.slots, kill_grace_ms=config.kill_grace_ms)
+        self.processes = ProcessExecutor(callbacks, _process_config(config), None if spans is None else spans.sent)
         self._executors: dict[Mode, Executor] = {
             Mode.THREAD: self.threads,
             Mode.PROCESS: self.processes,

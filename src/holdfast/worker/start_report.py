@@ -22,7 +22,7 @@ _SHOWN_MAX = 8
 _REMEDY = "start a worker whose app defines them; a renamed function keeps its old name with @app.job(aliases=[...])"
 
 
-class Reads(NamedTuple):
+class BackendReads(NamedTuple):
     """The calls that read the queues, the connected workers and the schedules."""
 
     queues: Callable[[], Awaitable[list[QueueView]]]
@@ -30,7 +30,7 @@ class Reads(NamedTuple):
     schedules: Callable[[], Awaitable[list[ScheduleView]]]
 
 
-class Declared(NamedTuple):
+class AppDeclarations(NamedTuple):
     """The declarations of a worker's app: the types it runs, aliases of renamed functions, and schedules."""
 
     app: str
@@ -47,12 +47,12 @@ class StartWarning(NamedTuple):
     fields: Mapping[str, Any]
 
 
-def declared_by(app: App | None, path: str, types: Collection[str]) -> Declared:
+def declared_by(app: App | None, path: str, types: Collection[str]) -> AppDeclarations:
     """Returns the declarations of an app. `path` is the app's name in messages; empty for a worker without an app."""
-    return Declared(path, types, getattr(app, "aliases", {}), schedules_of(app))
+    return AppDeclarations(path, types, getattr(app, "aliases", {}), schedules_of(app))
 
 
-async def report_start(declared: Declared, reads: Reads | None) -> None:
+async def report_start(declared: AppDeclarations, reads: BackendReads | None) -> None:
     """Logs a warning for everything that no worker will run; called once the worker is attached.
 
     Without `reads`, for a backend without administration, only the app itself is checked.
@@ -62,7 +62,7 @@ async def report_start(declared: Declared, reads: Reads | None) -> None:
         get_logger().warning(one.event, message=one.message, **one.fields)
 
 
-async def _waiting_for_ever(declared: Declared, reads: Reads) -> list[StartWarning]:
+async def _waiting_for_ever(declared: AppDeclarations, reads: BackendReads) -> list[StartWarning]:
     workers = await _read(reads.workers)
     if workers is None:  # the other reads would be refused, too
         return []
@@ -83,7 +83,7 @@ async def _read(read: Callable[[], Awaitable[list[T]]]) -> list[T] | None:
         return None
 
 
-def _without_functions(declared: Declared) -> Iterator[StartWarning]:
+def _without_functions(declared: AppDeclarations) -> Iterator[StartWarning]:
     if declared.app and not set(declared.types) - BUILTIN.keys():
         message = (
             f"{declared.app} has no job functions, so this worker runs only the built-in types; decorate functions"
@@ -111,7 +111,7 @@ def _unknown_schedules(known: Collection[str], schedules: Sequence[ScheduleView]
         yield StartWarning("unknown_schedules", message, {"schedules": types})
 
 
-def _repeated_schedules(declared: Declared, schedules: Sequence[ScheduleView]) -> Iterator[StartWarning]:
+def _repeated_schedules(declared: AppDeclarations, schedules: Sequence[ScheduleView]) -> Iterator[StartWarning]:
     """Warns of the old schedule of a renamed function: it still exists beside the new one, and both fire."""
     names = {spec.name for spec in declared.schedules}
     types = {spec.template.type for spec in declared.schedules}

@@ -4,12 +4,12 @@ import random
 
 import msgspec
 
-from holdfast.journal.backup import Backup, BackupDamagedError, Copied, CopiedFile, NotABackupError, read_backup
+from holdfast.journal.backup import Backup, BackupDamagedError, CopiedFile, CopiedJournal, NotABackupError, read_backup
 from holdfast.journal.directory_marks import BACKUP_NAME
 from holdfast_lab.simulation.disk import SimDisk
 from tests.fuzz.depth import DEEP_JSON
 
-_COPIED = Copied("00" * 16, 2, 1, 15, [CopiedFile("MANIFEST", 64, "00" * 32)])
+_COPIED = CopiedJournal("00" * 16, 2, 1, 15, [CopiedFile("MANIFEST", 64, "00" * 32)])
 _BACKUP = Backup(1, "0.1.0", "ledger", _COPIED, "5", 1_700_000_000_000, {"DONE": 3}, 1_700_000_000_001)
 _SEALED = _BACKUP.sealed()
 

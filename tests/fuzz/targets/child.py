@@ -16,8 +16,8 @@ from holdfast.ports import Assignment, Introduction, JobDraft, JobView
 from holdfast.server.wire.connection import WireService
 from holdfast.worker.context import JobContext
 from holdfast.worker.executors.child_process import ChildProcess
-from holdfast.worker.executors.frames import LENGTH_BYTES, FromChild, Over, Ready, Said, framed
-from holdfast.worker.executors.port import AttemptTally, Ended, Watcher
+from holdfast.worker.executors.frames import LENGTH_BYTES, FromChild, NoteMessage, OutcomeMessage, Ready, framed
+from holdfast.worker.executors.port import AttemptTally, Ended, ExecutorCallbacks
 from holdfast.worker.executors.processes import ProcessConfig, ProcessExecutor, _Member
 from holdfast.worker.handlers import Handler, Mode
 from holdfast.worker.notes import Notes
@@ -54,8 +54,10 @@ def seeds() -> list[bytes]:
         Note(_JOB, _TOKEN, -1, "", ("x" * 2_000,) * 120),
         Note(_JOB, _TOKEN, 1, "x" * (limits.MESSAGE_BYTES_MAX + 1)),
     )
-    words: list[list[FromChild]] = [[Said(note), Over(row, 1_000)] for row in rows for note in notes[:2]]
-    words += [[Said(note)] for note in notes]
+    words: list[list[FromChild]] = [
+        [NoteMessage(note), OutcomeMessage(row, 1_000)] for row in rows for note in notes[:2]
+    ]
+    words += [[NoteMessage(note)] for note in notes]
     lives = [b"".join(map(framed, [Ready(), *said])) for said in words]
     deep = b"\x82\xa4type\xa5ready\xa1x" + DEEP
     return [*lives, lives[0] * 2, lives[0][:-1], b"", b"\xff" * 8, len(deep).to_bytes(LENGTH_BYTES, "big") + deep]
@@ -116,7 +118,7 @@ async def _outcomes(data: bytes, assignment: Assignment, session: WireSession) -
             rows.append(row)
 
     context = JobContext(assignment, _HANDLER, time.monotonic(), notes.add)
-    executor = ProcessExecutor(Watcher(ended, AttemptTally()), _CONFIG)
+    executor = ProcessExecutor(ExecutorCallbacks(ended, AttemptTally()), _CONFIG)
     member = _Member(_CONFIG)
     member.process, member.context = _Child(data), context
     executor._busy[context] = member

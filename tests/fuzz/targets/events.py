@@ -4,7 +4,7 @@ import msgspec
 
 from holdfast.core import events
 from tests.fuzz.depth import deepened
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 from tests.unit.core.test_image import EVENTS, eventful
 
 
@@ -12,7 +12,7 @@ def seeds() -> list[bytes]:
     """One event of each kind, as now and as of a later version, and those of an eventful history."""
     encoded = [events.encode_one(event) for event in EVENTS]
     single = [events.join([data]) for one in encoded for data in (one, deepened(one))]
-    return [*single, *eventful(Desk()).bodies]
+    return [*single, *eventful(LedgerDriver()).bodies]
 
 
 def fuzz(data: bytes) -> None:

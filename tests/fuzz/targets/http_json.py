@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.server.http.openapi import document
 from holdfast.server.http.routing import Route
-from tests.fuzz.http_line import Line, check_statuses
+from tests.fuzz.http_connection import HttpClientConnection, check_statuses
 from tests.fuzz.source import Source
 from tests.fuzz.world import World, run
 
@@ -136,7 +136,7 @@ async def _fuzz(source: Source) -> None:
     await world.begin()
     job_ids: list[str] = []
     for _ in range(3):
-        line = Line(world)
+        line = HttpClientConnection(world)
         chosen = _chosen(line.application.router.routes)
         number = source.below(len(chosen.routes))
         route = chosen.routes[number]

@@ -1,7 +1,7 @@
 """Bytes on an HTTP connection: the same responses for any division into pieces, and no server error."""
 
 from holdfast import limits
-from tests.fuzz.http_line import Line, Said, check_statuses
+from tests.fuzz.http_connection import HttpClientConnection, HttpReply, check_statuses
 from tests.fuzz.source import Source
 from tests.fuzz.world import World, run
 
@@ -66,10 +66,10 @@ async def _fuzz(stream: bytes, sizes: list[int], haste: int) -> None:
     assert _same(at_once, in_pieces), f"at once {at_once}, in pieces {in_pieces}"
 
 
-async def _answers(pieces: list[bytes], haste: int) -> tuple[list[Said], int]:
+async def _answers(pieces: list[bytes], haste: int) -> tuple[list[HttpReply], int]:
     world = World()
     await world.begin()
-    line = Line(world)
+    line = HttpClientConnection(world)
     for number, piece in enumerate(pieces):
         await line.send(piece, is_hasty=haste > 0 and number % haste == 0)
     said = await line.end()
@@ -79,7 +79,7 @@ async def _answers(pieces: list[bytes], haste: int) -> tuple[list[Said], int]:
     return said, position
 
 
-def _same(one: list[Said], other: list[Said]) -> bool:
+def _same(one: list[HttpReply], other: list[HttpReply]) -> bool:
     """Whether the responses are equal, apart from a last error, which depends on the bytes that had arrived."""
     count = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     rests = one[count:], other[count:]

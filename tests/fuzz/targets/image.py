@@ -6,7 +6,7 @@ from holdfast.core import image
 from holdfast.core.ledger import LedgerConfig
 from tests.fuzz.depth import deepened
 from tests.fuzz.parts import packed, unpacked
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 from tests.unit.core.test_image import eventful
 
 _CONFIG = LedgerConfig(aging_ms=60_000, dedup_keys_max=0)
@@ -14,8 +14,8 @@ _CONFIG = LedgerConfig(aging_ms=60_000, dedup_keys_max=0)
 
 def seeds() -> list[bytes]:
     """The images of a ledger with an eventful history and of an empty one."""
-    chunks = list(image.dump(eventful(Desk()).ledger))
-    return [packed(chunks), packed(map(deepened, chunks)), packed(image.dump(Desk().ledger))]
+    chunks = list(image.dump(eventful(LedgerDriver()).ledger))
+    return [packed(chunks), packed(map(deepened, chunks)), packed(image.dump(LedgerDriver().ledger))]
 
 
 def fuzz(data: bytes) -> None:

@@ -15,9 +15,9 @@ from holdfast.server.http.request import JSON_TYPE
 from holdfast.server.http.routing import Route
 from holdfast.topologies.pipeline.backend.store import Ticket
 from holdfast.topologies.pipeline.roles.role_server import MSGPACK_TYPE
-from holdfast.topologies.pipeline.roles.shelf import Lane
+from holdfast.topologies.pipeline.roles.ticket_store import Lane
 from tests.fuzz.depth import DEEP, DEEP_JSON
-from tests.fuzz.role_doors import Roles
+from tests.fuzz.roles_in_process import Roles
 from tests.fuzz.source import Source
 from tests.fuzz.world import run
 

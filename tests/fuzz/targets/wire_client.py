@@ -10,9 +10,9 @@ import socket
 from contextlib import aclosing
 from typing import Any, cast
 
-from holdfast.client.blocking_transport import BlockingCarrier
+from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.wire_redirect import named_ports
-from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.ports import Directive, Introduction
@@ -63,7 +63,7 @@ def fuzz(data: bytes) -> None:
 async def _call(source: Source) -> None:
     method, endpoint = _prepared(source)
     try:
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         await carrier.call(method, _REQUEST, None)
     except HoldfastError as error:
         _check(error)
@@ -73,7 +73,7 @@ async def _call(source: Source) -> None:
 async def _stream(source: Source) -> None:
     method, endpoint = _prepared(source)
     try:
-        async with aclosing(WireCarrier(endpoint).stream(method, _REQUEST)) as items:
+        async with aclosing(WireTransport(endpoint).stream(method, _REQUEST)) as items:
             async for _ in items:
                 pass
     except HoldfastError as error:
@@ -105,7 +105,7 @@ def _call_blocking(source: Source) -> None:
     line = _ScriptedSocket([*_pieces(_opened(source), size), *_pieces(_replies(source, method), size)])
     carrier = None
     try:
-        carrier = BlockingCarrier.connect(_OneSocket(line))
+        carrier = BlockingTransport.connect(_OneSocket(line))
         carrier.call(method, _REQUEST, None)
     except HoldfastError as error:
         _check(error)

@@ -23,9 +23,9 @@ from holdfast.journal.version import FORMAT_VERSION
 from holdfast.ledger.recovery import recover
 from holdfast.ledger.snapshots import take_snapshot
 from holdfast.topologies.backup import take_backup
-from holdfast.topologies.microservices.services.owner_journal import Machine, RecoveredOwner, join
+from holdfast.topologies.microservices.services.owner_journal import RecoveredOwner, StateMachine, join
 from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
-from holdfast.topologies.microservices.state.record_events import Decided, Move, Spends
+from holdfast.topologies.microservices.state.record_events import Move, RecordDecision, SpentBudget
 from holdfast_lab.simulation.disk import SimDisk
 
 GOLDEN = Path(__file__).parent
@@ -96,14 +96,14 @@ def ledger_files() -> dict[str, bytes]:
     return disk.files()
 
 
-Story = Callable[[Machine, Callable[[object], None]], None]
+Story = Callable[[StateMachine, Callable[[object], None]], None]
 
 
-def _records(machine: Machine, write: Callable[[object], None]) -> None:
+def _records(machine: StateMachine, write: Callable[[object], None]) -> None:
     assert isinstance(machine, records.Records)
 
     def decided(answer: object) -> None:
-        assert isinstance(answer, Decided), answer
+        assert isinstance(answer, RecordDecision), answer
         write(answer.event)
 
     for number in range(JOBS):
@@ -117,13 +117,13 @@ def _records(machine: Machine, write: Callable[[object], None]) -> None:
         decided(machine.move(Move(job_id(number), queued, running, worker="worker-1"), START_MS + 100 + 10 * number))
         target = [State(DONE), State(FAILED), queued][number % 3] if number < 5 else None
         if target is not None:
-            spends = Spends.LOSS if target == queued else Spends.NOTHING
+            spends = SpentBudget.LOSS if target == queued else SpentBudget.NOTHING
             decided(machine.move(Move(job_id(number), running, target, spends=spends), START_MS + 105 + 10 * number))
     decided(machine.request_cancel(job_id(5), "too late", START_MS + 300))
     decided(machine.delete(job_id(JOBS - 1), State(QUEUED), START_MS + 301))
 
 
-def _line(machine: Machine, write: Callable[[object], None]) -> None:
+def _line(machine: StateMachine, write: Callable[[object], None]) -> None:
     assert isinstance(machine, waiting_jobs.WaitingJobs)
     for number in range(JOBS):
         queue, due = ("default", "slow")[number % 2], START_MS + 86_400_000 if number % 4 == 3 else 0
@@ -134,7 +134,7 @@ def _line(machine: Machine, write: Callable[[object], None]) -> None:
     write(machine.decide_remove(job_id(3), START_MS + 200))
 
 
-def _envelopes(machine: Machine, write: Callable[[object], None]) -> None:
+def _envelopes(machine: StateMachine, write: Callable[[object], None]) -> None:
     assert isinstance(machine, envelopes.Envelopes)
     for number in range(JOBS):
         envelope = envelopes.Envelope(job_id(number), [DONE, FAILED][number % 2], number, "said", b"output %d" % number)
@@ -142,7 +142,7 @@ def _envelopes(machine: Machine, write: Callable[[object], None]) -> None:
     write(machine.decide_store(envelopes.Envelope(job_id(0), DONE), START_MS + 100).event)
 
 
-OWNERS: dict[str, tuple[Callable[[], Machine], Story]] = {
+OWNERS: dict[str, tuple[Callable[[], StateMachine], Story]] = {
     "job": (records.Records, _records),
     "queue": (lambda: waiting_jobs.WaitingJobs(limits.AGING_MS_DEFAULT), _line),
     "result": (lambda: envelopes.Envelopes(envelopes.EnvelopeRetention.beyond()), _envelopes),

@@ -14,11 +14,11 @@ from holdfast.topologies.pipeline.backend.work_stats import WorkConfig
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from holdfast.topologies.pipeline.roles.coordinator import CoordinatorConfig, PipelineCoordinator
 from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, ExchangeRole
-from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
+from holdfast.topologies.pipeline.roles.exchange_clients import ExchangeClients
 from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
 from holdfast.topologies.pipeline.roles.role_server import RoleServer
-from holdfast.topologies.pipeline.roles.seats import QueueList
 from holdfast.topologies.pipeline.roles.watcher import WatcherConfig, WatcherRole
+from holdfast.topologies.pipeline.roles.worker_table import QueueList
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
@@ -100,7 +100,7 @@ class PipelineHere:
     def add_watcher(self, **config: Any) -> WatcherRole:  # noqa: ANN401 - as WatcherConfig has
         chosen = WatcherConfig(**{"poll_ms": 200, "visibility_ms": VISIBILITY_MS, **config})
         watcher = WatcherRole(
-            chosen, self.store.claims, self.store.places, Exchanges(self.exchange_addresses, self.lines)
+            chosen, self.store.claims, self.store.workers, ExchangeClients(self.exchange_addresses, self.lines)
         )
         self.watchers.append(watcher)
         watcher.start()
@@ -114,7 +114,7 @@ class PipelineHere:
         )
         self.coordinator = PipelineCoordinator(
             CoordinatorConfig(queues=queues, heartbeat_ms=self.heartbeat_ms, missed_max=self.missed_max),
-            self.store.places,
+            self.store.workers,
         )
         self._coordinator_server = RoleServer(self.coordinator.routes(), self.coordinator.vitals())
         await self._coordinator_server.start("127.0.0.1", int(self.coordinator_address.rpartition(":")[2]))
@@ -136,7 +136,7 @@ class PipelineHere:
 
     def work(self, lease_ms: int = 60_000) -> PipelineWork:
         config = WorkConfig(coordinator=self.coordinator_address, lease_ms=lease_ms, heartbeat_ms=100)
-        return PipelineWork(self.store.runs, self.lines, config)
+        return PipelineWork(self.store.leases, self.lines, config)
 
     def worker(self, worker_id: str, handlers: Mapping[str, Handler], slots: int = 2) -> "WorkerHere":
         return WorkerHere(Worker(self.work(), handlers, WorkerConfig(worker_id=worker_id, slots=slots)))

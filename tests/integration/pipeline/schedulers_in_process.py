@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from holdfast.server.http.request import Answer, Asked, Streamed
+from holdfast.server.http.request import AdmittedRequest, HttpResponse, StreamedResponse
 from holdfast.server.http.routing import Handler
 from holdfast.testing.conformance.harness import Terms
-from holdfast.topologies.pipeline.backend.load_balancer import Balancer
+from holdfast.topologies.pipeline.backend.load_balancer import LoadBalancer
 from holdfast.topologies.pipeline.roles.role_health import RoleHealth
 from holdfast.topologies.pipeline.roles.role_server import RoleServer
 from holdfast.topologies.pipeline.roles.scheduler import port_routes
@@ -47,7 +47,7 @@ class SchedulerHere:
         await self._server.start("127.0.0.1", self.port)
 
     def _heard(self, handler: Handler) -> Handler:
-        async def hear(asked: Asked) -> Answer | Streamed:
+        async def hear(asked: AdmittedRequest) -> HttpResponse | StreamedResponse:
             if self.is_stuck:
                 self.asked.set()
                 await asyncio.Event().wait()
@@ -69,7 +69,7 @@ class Site:
         self.ledger = ledger
         self.schedulers = schedulers
         self.lines = PatientLines()
-        self.balancer = Balancer([one.address for one in schedulers], self.lines, INTERVAL_S)
+        self.balancer = LoadBalancer([one.address for one in schedulers], self.lines, INTERVAL_S)
 
     async def until(self, *are_well: bool) -> None:
         """Waits until the balancer's view of each scheduler's health is the given one."""

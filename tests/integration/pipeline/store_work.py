@@ -26,7 +26,7 @@ async def claim(store: Store, *, count: int = 100, visibility_ms: int = LEASE_MS
 
 async def start(store: Store, job_id: str, worker: str = "w", lease_ms: int = LEASE_MS) -> Assignment:
     """Starts a job that can be started and returns its lease."""
-    (run,) = await store.runs.start(worker, [job_id], lease_ms)
+    (run,) = await store.leases.start(worker, [job_id], lease_ms)
     return run
 
 
@@ -38,7 +38,7 @@ async def running(store: Store, template: Template = ECHO, worker: str = "w", le
 async def report(store: Store, run: Assignment, state: int = DONE, worker: str = "w", **more: object) -> str:
     """Reports an outcome and returns the reason of the refusal; empty if it was accepted."""
     row = ReportRow(run.job_id, run.token, state, **more)  # type: ignore[arg-type]
-    (reason,) = await store.runs.report(worker, [row])
+    (reason,) = await store.leases.report(worker, [row])
     return reason
 
 

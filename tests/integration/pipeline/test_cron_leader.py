@@ -30,7 +30,7 @@ async def clockwork(store: PostgresStore, database: str) -> AsyncIterator[Clockw
 
 async def led(clockwork: Clockwork, holder: str) -> Leadership:
     """Takes the leadership, which must be free."""
-    leadership = await clockwork.plans.lead(holder, 3_000)
+    leadership = await clockwork.schedules.lead(holder, 3_000)
     assert leadership is not None
     return leadership
 
@@ -38,21 +38,21 @@ async def led(clockwork: Clockwork, holder: str) -> Leadership:
 async def test_leadership_goes_to_one(clockwork: Clockwork) -> None:
     """The leader extends its lease, and a rival leads with the next epoch when the lease is returned or expired."""
     first = await led(clockwork, "a")
-    assert (await clockwork.plans.lead("b", 3_000), await led(clockwork, "a")) == (None, first)
+    assert (await clockwork.schedules.lead("b", 3_000), await led(clockwork, "a")) == (None, first)
     clockwork.clock.turn(2_999)
-    assert await clockwork.plans.lead("b", 3_000) is None
+    assert await clockwork.schedules.lead("b", 3_000) is None
     clockwork.clock.turn(1)
     second = await led(clockwork, "b")
     assert second == Leadership("b", first.epoch + 1)
-    await clockwork.plans.resign(first)
-    assert await clockwork.plans.lead("a", 3_000) is None
-    await clockwork.plans.resign(second)
+    await clockwork.schedules.resign(first)
+    assert await clockwork.schedules.lead("a", 3_000) is None
+    await clockwork.schedules.resign(second)
     assert await led(clockwork, "a") == Leadership("a", first.epoch + 2)
 
 
 async def test_leadership_goes_to_one_of_many_at_once(clockwork: Clockwork) -> None:
     """Only one of many candidates that request the leadership at the same time gets it."""
-    asked = [clockwork.plans.lead(f"n{number}", 3_000) for number in range(20)]
+    asked = [clockwork.schedules.lead(f"n{number}", 3_000) for number in range(20)]
     assert len([found for found in await asyncio.gather(*asked) if found]) == 1
 
 
@@ -62,21 +62,21 @@ async def test_tick_of_a_leader_whose_time_is_over_is_refused(clockwork: Clockwo
     stale = await led(clockwork, "paused")
     clockwork.clock.turn(MINUTE)
     with pytest.raises(FailedPreconditionError, match="is not the leader any more") as refused:
-        await clockwork.plans.tick(stale)
+        await clockwork.schedules.tick(stale)
     assert refused.value.reason == "NOT_LEADING"
     successor = await led(clockwork, "next")
     with pytest.raises(FailedPreconditionError):
-        await clockwork.plans.tick(stale)
-    assert [await clockwork.plans.tick(successor) for _ in range(2)] == ["fired", ""]
+        await clockwork.schedules.tick(stale)
+    assert [await clockwork.schedules.tick(successor) for _ in range(2)] == ["fired", ""]
     with pytest.raises(FailedPreconditionError):
-        await clockwork.plans.tick(Leadership("next", stale.epoch))
+        await clockwork.schedules.tick(Leadership("next", stale.epoch))
     assert len(await clockwork.jobs()) == 1
 
 
 async def test_leaders_fire_each_tick_once_through_takeovers(store: PostgresStore) -> None:
     """Leaders that replace each other fire every tick exactly once."""
-    await store.plans.set(SPEC)
-    leaders = {name: CronLeader(store.plans, name, interval_s=0.05, lease_ms=MINUTE) for name in "abc"}
+    await store.schedules.set(SPEC)
+    leaders = {name: CronLeader(store.schedules, name, interval_s=0.05, lease_ms=MINUTE) for name in "abc"}
     for leader in leaders.values():
         leader.start()
     epochs = []
@@ -86,21 +86,21 @@ async def test_leaders_fire_each_tick_once_through_takeovers(store: PostgresStor
         epochs.append(leaders[name].epoch)
         await leaders[name].stop()
         assert (leaders[name].is_leading, leaders[name].epoch) == (False, 0)
-        leaders[name] = CronLeader(store.plans, f"{name}{len(epochs)}", interval_s=0.05, lease_ms=MINUTE)
+        leaders[name] = CronLeader(store.schedules, f"{name}{len(epochs)}", interval_s=0.05, lease_ms=MINUTE)
         leaders[name].start()
     for leader in leaders.values():
         await leader.stop()
     ticks = await _ticks(store)
     assert epochs == sorted(set(epochs))
     assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]
-    view = await store.plans.get("s")
+    view = await store.schedules.get("s")
     assert (view.fired, view.skipped, view.missed) == (len(ticks), 0, 0)
     assert len(await _column(store, "SELECT id FROM holdfast.jobs")) == len(ticks)
 
 
 async def test_frozen_leader_is_replaced_and_finds_out(store: PostgresStore) -> None:
     """A leader that was stalled for longer than its lease fires nothing after it, and later becomes leader again."""
-    plans, frost, thaw = store.plans, asyncio.Event(), asyncio.Event()
+    plans, frost, thaw = store.schedules, asyncio.Event(), asyncio.Event()
 
     class Frozen:
         """A store that stalls before its next tick."""
@@ -141,8 +141,8 @@ async def test_leader_survives_an_outage_of_the_database(
         await psycopg.AsyncConnection.connect(postgres.url("postgres"), autocommit=True) as other,
     ):
         wait_for_connections(its_store, HURRY_S)
-        await store.plans.set(SPEC)
-        leader = CronLeader(its_store.plans, "a", interval_s=0.05, lease_ms=300)
+        await store.schedules.set(SPEC)
+        leader = CronLeader(its_store.schedules, "a", interval_s=0.05, lease_ms=300)
         leader.start()
         await _ticks(store, 1)
         await other.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
@@ -161,7 +161,7 @@ async def test_leader_goes_by_the_clock_of_the_database(clockwork: Clockwork) ->
     """The leader fires the ticks that are due by the database's clock, also when that is in another year."""
     clockwork.clock.turn(5_000 * DAY)
     await clockwork.set(cron="0 9")
-    leader = CronLeader(clockwork.plans, "a", interval_s=0.02, lease_ms=MINUTE)
+    leader = CronLeader(clockwork.schedules, "a", interval_s=0.02, lease_ms=MINUTE)
     leader.start()
     await happens(now(lambda: leader.is_leading))
     assert leader.ticks == {}
@@ -174,10 +174,10 @@ async def test_leader_goes_by_the_clock_of_the_database(clockwork: Clockwork) ->
 async def test_stores_over_one_database_share_everything(store: PostgresStore, database: str) -> None:
     """The leader of one store fires a schedule that was set through another store of the same database."""
     async with await open_patiently(database) as second:
-        leader = CronLeader(second.plans, "a", interval_s=0.05, lease_ms=3_000)
+        leader = CronLeader(second.schedules, "a", interval_s=0.05, lease_ms=3_000)
         leader.start()
         await happens(now(lambda: leader.is_leading))
-        await store.plans.set(SPEC)
+        await store.schedules.set(SPEC)
         await _ticks(store, 1)
         await leader.stop()
 

@@ -16,7 +16,7 @@ from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import Extra, Template
 from holdfast.ports import Introduction, JobDraft, JobView
 from holdfast.topologies.pipeline.backend.http_client import NotDeliveredError
-from holdfast.topologies.pipeline.backend.messages import Asking
+from holdfast.topologies.pipeline.backend.messages import AssignmentRequest
 from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKind
 from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
@@ -178,7 +178,7 @@ async def test_worker_returns_while_the_database_is_busy(
         waits.set()
         await never.wait()
 
-    monkeypatch.setattr(store.runs, "live", live)
+    monkeypatch.setattr(store.leases, "live", live)
     async with here.worker("w-1", Ran().handlers()):
         await happens(lambda: connections(here), lambda count: count == 1)
         here.drop("/coordinator/presence")
@@ -193,10 +193,10 @@ async def test_worker_that_dies_after_a_word_in_the_database_is_lost(store: Post
     here.heartbeat_ms, here.missed_max = 100, 1_000_000
     async with here:
         address = here.coordinator_address
-        ask = Asking(worker_id="w", session="s", types=["echo"])
+        ask = AssignmentRequest(worker_id="w", session="s", types=["echo"])
         await here.lines.ask(address, "/coordinator/request-assignment", ask)
         job = await running(store)
-        await happens(store.places.all)
+        await happens(store.workers.all)
         begun = asyncio.Event()
         present = {"worker_id": "w", "session": "s"}
         held = asyncio.create_task(here.lines.hold(address, "/coordinator/presence", present, begun=begun.set))
@@ -204,7 +204,7 @@ async def test_worker_that_dies_after_a_word_in_the_database_is_lost(store: Post
         await happens(lambda: connections(here))
         held.cancel()
         await happens(lambda: connections(here), lambda count: count == 0)
-        await store.runs.live("w", "s")
+        await store.leases.live("w", "s")
         await happens(lambda: store.rows.get(job.job_id), lambda view: (view.state, view.losses) == (QUEUED, 1))
 
 
@@ -216,13 +216,13 @@ async def test_worker_that_speaks_only_in_the_database_is_not_lost(
     here.heartbeat_ms, here.missed_max = 3_000, 1_000_000
     here.lines = lines = CutLines()
     answers: list[bool] = []
-    lose = store.places.lose
+    lose = store.workers.lose
 
     async def recorded(worker: str, session: str, silent_ms: int) -> bool:
         answers.append(await lose(worker, session, silent_ms))
         return answers[-1]
 
-    monkeypatch.setattr(store.places, "lose", recorded)
+    monkeypatch.setattr(store.workers, "lose", recorded)
     async with here:
         session = await here.work().open(Introduction("w-1", frozenset({"echo"})))
         await happens(lambda: connections(here))
@@ -288,72 +288,72 @@ PLACE = QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())
 
 async def test_store_takes_the_leases_of_a_lost_session_back(store: PostgresStore) -> None:
     """The store takes back all leases of a lost session, each as a loss, and the last permitted loss ends the job."""
-    await store.places.save([PLACE])
+    await store.workers.save([PLACE])
     jobs = [
         await running(store),
         await running(store, Template("echo", max_losses=0)),
         await running(store, worker="v"),
     ]
-    assert await store.places.lose("w", "s", 0)
+    assert await store.workers.lose("w", "s", 0)
     views = [await store.rows.get(job.job_id) for job in jobs]
     assert [(view.state, view.losses) for view in views] == [(QUEUED, 1), (FAILED, 1), (RUNNING, 0)]
-    assert await store.places.all() == []
-    assert (await store.runs.extend("w", [jobs[0].token], MINUTES_MS)).held == []
+    assert await store.workers.all() == []
+    assert (await store.leases.extend("w", [jobs[0].token], MINUTES_MS)).held == []
 
 
 @pytest.mark.parametrize("session", ["s", "later"])
 async def test_store_loses_no_worker_that_was_heard_of(store: PostgresStore, session: str) -> None:
     """A worker that sent a heartbeat itself, or has come back in another session, keeps its leases."""
-    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    await store.workers.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
     job = await running(store)
     if session == "s":
-        await store.runs.live("w", "s")
+        await store.leases.live("w", "s")
     else:
-        await store.runs.arrive("w", {job.token: job.job_id}, MINUTES_MS, session=session)
-    assert not await store.places.lose("w", "s", MINUTES_MS // 2)
+        await store.leases.arrive("w", {job.token: job.job_id}, MINUTES_MS, session=session)
+    assert not await store.workers.lose("w", "s", MINUTES_MS // 2)
     assert (await store.rows.get(job.job_id)).state == RUNNING
 
 
 async def test_coordinator_that_writes_late_does_not_put_an_old_session_back(store: PostgresStore) -> None:
     """A late write by a worker's old coordinator does not replace the worker's newer session."""
-    await store.places.save([PLACE])
-    await store.runs.arrive("w", {}, MINUTES_MS, session="later")
-    await store.places.save([QueueAssignment("w", "later", WorkerKind(("echo",)), 1, ("7001",))])
-    await store.places.save([PLACE])
-    (place,) = await store.places.all()
+    await store.workers.save([PLACE])
+    await store.leases.arrive("w", {}, MINUTES_MS, session="later")
+    await store.workers.save([QueueAssignment("w", "later", WorkerKind(("echo",)), 1, ("7001",))])
+    await store.workers.save([PLACE])
+    (place,) = await store.workers.all()
     assert (place.session, place.queues) == ("later", ("7001",))
     job = await running(store)
-    assert not await store.places.lose("w", "s", 0)
-    assert await store.places.lose("w", "later", 0)
+    assert not await store.workers.lose("w", "s", 0)
+    assert await store.workers.lose("w", "later", 0)
     assert (await store.rows.get(job.job_id)).losses == 1
 
 
 async def test_place_of_a_session_that_ended_elsewhere_makes_room(store: PostgresStore) -> None:
     """A coordinator replaces the stored session of a worker that has been silent for long with its newer session."""
-    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    await store.workers.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
     async with PipelineHere(store, normal=1, high=0) as here:
-        ask = Asking(worker_id="w", session="later", types=["echo"])
+        ask = AssignmentRequest(worker_id="w", session="later", types=["echo"])
         await here.lines.ask(here.coordinator_address, "/coordinator/request-assignment", ask)
-        await happens(store.places.all, lambda places: [place.session for place in places] == ["later"])
+        await happens(store.workers.all, lambda places: [place.session for place in places] == ["later"])
 
 
 async def test_what_a_coordinator_heard_long_ago_is_no_sign_of_life(store: PostgresStore) -> None:
     """A place that is stored late has the time of the worker's last heartbeat, including those to the database."""
-    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
-    (place,) = await store.places.all()
+    await store.workers.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    (place,) = await store.workers.all()
     assert place.heard_ms_ago >= MINUTES_MS
-    await store.runs.live("w", "s")
-    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
-    (place,) = await store.places.all()
+    await store.leases.live("w", "s")
+    await store.workers.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
+    (place,) = await store.workers.all()
     assert place.heard_ms_ago < MINUTES_MS
 
 
 async def test_drain_that_was_asked_for_ends_with_its_session(store: PostgresStore) -> None:
     """A worker that starts a new session under the id of a draining one is not draining."""
-    await store.places.save([PLACE])
-    await store.places.ask_to_drain("w")
-    await store.runs.arrive("w", {}, MINUTES_MS, session="later")
-    (place,) = await store.places.all()
+    await store.workers.save([PLACE])
+    await store.workers.ask_to_drain("w")
+    await store.leases.arrive("w", {}, MINUTES_MS, session="later")
+    (place,) = await store.workers.all()
     assert (place.session, place.is_draining) == ("later", False)
 
 

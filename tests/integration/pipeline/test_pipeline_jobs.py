@@ -140,22 +140,22 @@ async def test_every_wait_is_explained(jobs: JobApi, store: PostgresStore) -> No
 
     job_id = await insert(store)
     assert await reason(job_id) == "NO_WORKER"
-    await store.places.save([QueueAssignment("w", "s", WorkerKind(("other",)), 1, ())])
+    await store.workers.save([QueueAssignment("w", "s", WorkerKind(("other",)), 1, ())])
     assert await reason(job_id) == "TYPE_UNKNOWN"
-    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",), ("q",)), 1, ())])
+    await store.workers.save([QueueAssignment("w", "s", WorkerKind(("echo",), ("q",)), 1, ())])
     assert await reason(job_id) == "QUEUE_UNSERVED"
-    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())])
+    await store.workers.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())])
     assert await reason(job_id) == "WAITING_IN_QUEUE"
     await claim(store)
     assert await reason(job_id) == "CLAIMED"
     await store.claims.unclaim([job_id], 60_000)
     assert await reason(job_id) == "WAITING_IN_QUEUE"
-    await store.places.ask_to_drain("w")
+    await store.workers.ask_to_drain("w")
     assert await reason(job_id) == "WORKERS_DRAINING"
-    await store.queue_book.set_mode("default", QueueMode.PAUSED, "lunch")
+    await store.queues.set_mode("default", QueueMode.PAUSED, "lunch")
     assert "lunch" in (await jobs.explain(job_id)).sentence
     assert await reason(job_id) == "QUEUE_PAUSED"
-    await store.queue_book.set_mode("default", QueueMode.OPEN, "")
+    await store.queues.set_mode("default", QueueMode.OPEN, "")
     run = await start(store, job_id)
     assert "leased by w for another" in (await jobs.explain(job_id)).sentence
     await report(store, run)
@@ -172,7 +172,7 @@ async def test_operators_see_everything(jobs: JobApi, admin: AdminApi, store: Po
     canceled = await insert(store, Template("echo", "q"))
     await jobs.cancel(canceled, "")
     await insert(store, Template("echo", "q"))
-    await store.places.save([QueueAssignment("w", "s", WorkerKind(("b", "a"), ("q",)), 5, ("7001",))])
+    await store.workers.save([QueueAssignment("w", "s", WorkerKind(("b", "a"), ("q",)), 5, ("7001",))])
     stats = await admin.stats()
     assert stats.states == {"QUEUED": 1, "RUNNING": 1, "DONE": 1, "FAILED": 0, "CANCELED": 1}
     assert (stats.position, stats.workers, stats.slots, stats.leases) == (0, 1, 5, 1)
@@ -185,4 +185,4 @@ async def test_operators_see_everything(jobs: JobApi, admin: AdminApi, store: Po
     await admin.set_queue_mode("q", QueueMode.PAUSED, "why")
     assert [(one.name, one.mode) for one in await admin.queues()] == [("default", 1), ("q", 2)]
     assert await admin.purge("q", "") == 1
-    assert (await store.queue_book.states())[CANCELED] == 2
+    assert (await store.queues.states())[CANCELED] == 2

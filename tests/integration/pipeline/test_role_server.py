@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
-from holdfast.server.http.request import Answer, Asked, answer
+from holdfast.server.http.request import AdmittedRequest, HttpResponse, answer
 from holdfast.topologies.pipeline.backend import http_client
 from holdfast.topologies.pipeline.backend.http_client import LATE, NotDeliveredError, RoleConnections
 from holdfast.topologies.pipeline.roles.role_health import RoleHealth, post
@@ -32,21 +32,21 @@ class Parrot:
         self.asleep = asyncio.Event()
         self.is_ready = True
 
-    async def say(self, asked: Asked) -> Answer:
+    async def say(self, asked: AdmittedRequest) -> HttpResponse:
         return answer({"said": asked.content.text})
 
-    async def carry(self, asked: Asked) -> Answer:
-        return Answer(200, msgspec.msgpack.encode(msgspec.msgpack.decode(asked.content, type=Word)), MSGPACK_TYPE)
+    async def carry(self, asked: AdmittedRequest) -> HttpResponse:
+        return HttpResponse(200, msgspec.msgpack.encode(msgspec.msgpack.decode(asked.content, type=Word)), MSGPACK_TYPE)
 
-    async def refuse(self, asked: Asked) -> Answer:
+    async def refuse(self, asked: AdmittedRequest) -> HttpResponse:
         raise FailedPreconditionError("not here", reason="NOT_LEADING", details={"leader": "other"})
 
-    async def sleep(self, asked: Asked) -> Answer:
+    async def sleep(self, asked: AdmittedRequest) -> HttpResponse:
         self.asleep.set()
         await asyncio.Event().wait()
         return answer(None)
 
-    async def break_down(self, asked: Asked) -> Answer:
+    async def break_down(self, asked: AdmittedRequest) -> HttpResponse:
         raise RuntimeError("a secret")
 
     def server(self) -> RoleServer:

@@ -11,7 +11,12 @@ import pytest
 from holdfast.core.lifecycle import DONE
 from holdfast.errors import AbortedError, InvalidArgumentError
 from holdfast.ports import Introduction
-from holdfast.topologies.pipeline.backend.messages import Asking, Beat, Leaving, Placed
+from holdfast.topologies.pipeline.backend.messages import (
+    AssignmentReply,
+    AssignmentRequest,
+    HeartbeatRequest,
+    LeaveRequest,
+)
 from holdfast.topologies.pipeline.backend.worker_session import PipelineSession
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.http_client import ask
@@ -25,19 +30,19 @@ class Desk:
     def __init__(self, here: PipelineHere) -> None:
         self.here = here
 
-    async def request(self, worker_id: str, session: str = "s", **fields: Any) -> Placed:  # noqa: ANN401 - as Asking
-        content = Asking(worker_id=worker_id, session=session, **{"types": ["echo"], **fields})
+    async def request(self, worker_id: str, session: str = "s", **fields: Any) -> AssignmentReply:  # noqa: ANN401 - as Asking
+        content = AssignmentRequest(worker_id=worker_id, session=session, **{"types": ["echo"], **fields})
         return await self._ask("request-assignment", content)
 
-    async def beat(self, worker_id: str, session: str = "s", **fields: Any) -> Placed:  # noqa: ANN401 - as Beat has
-        return await self._ask("heartbeat", Beat(worker_id=worker_id, session=session, **fields))
+    async def beat(self, worker_id: str, session: str = "s", **fields: Any) -> AssignmentReply:  # noqa: ANN401 - as Beat has
+        return await self._ask("heartbeat", HeartbeatRequest(worker_id=worker_id, session=session, **fields))
 
-    async def leave(self, worker_id: str, session: str = "s") -> Placed:
-        return await self._ask("release-assignment", Leaving(worker_id=worker_id, session=session))
+    async def leave(self, worker_id: str, session: str = "s") -> AssignmentReply:
+        return await self._ask("release-assignment", LeaveRequest(worker_id=worker_id, session=session))
 
-    async def _ask(self, path: str, content: object) -> Placed:
+    async def _ask(self, path: str, content: object) -> AssignmentReply:
         address = self.here.coordinator_address
-        return await self.here.lines.ask(address, f"/coordinator/{path}", content, kind=Placed)
+        return await self.here.lines.ask(address, f"/coordinator/{path}", content, kind=AssignmentReply)
 
     async def served(self) -> dict[str, list[str]]:
         served: dict[str, list[str]] = (await self.here.coordinator_stats())["queues"]
@@ -82,7 +87,7 @@ async def test_queues_are_shared_out_and_kept_in_the_store(store: PostgresStore)
         assert sorted(taken) == sorted([*alone.high, *alone.normal])
 
         async def kept() -> dict[str, tuple[str, ...]]:
-            return {place.worker: place.queues for place in await store.places.all()}
+            return {place.worker: place.queues for place in await store.workers.all()}
 
         expected = {"w-1": {*first.high, *first.normal}, "w-2": {*second.high, *second.normal}}
         await happens(kept, lambda found: {name: set(queues) for name, queues in found.items()} == expected)
@@ -116,9 +121,9 @@ async def test_assignment_moves_when_a_worker_dies(store: PostgresStore) -> None
         served = await happens(one.served, lambda served: all(workers == ["w-1"] for workers in served.values()))
         assert len(served) == 3
         await happens(lambda: _value(session), lambda held: len(held._puller.queues) == 3)
-        await happens(store.places.all, lambda places: [place.worker for place in places] == ["w-1"])
+        await happens(store.workers.all, lambda places: [place.worker for place in places] == ["w-1"])
         await session.close()
-        assert await happens(store.places.all, lambda places: not places) == []
+        assert await happens(store.workers.all, lambda places: not places) == []
 
 
 async def test_older_session_of_one_name_is_told(store: PostgresStore) -> None:
@@ -141,7 +146,7 @@ async def test_restart_forgets_nobody(store: PostgresStore) -> None:
     async with desk(store) as one:
         sessions = [await opened(one.here, name) for name in ("w-1", "w-2")]
         before = await one.served()
-        await happens(store.places.all, lambda places: len(places) == 2 and all(place.queues for place in places))
+        await happens(store.workers.all, lambda places: len(places) == 2 and all(place.queues for place in places))
         await one.here.stop_coordinator()
         began_s = time.monotonic()
         await one.here.start_coordinator()
@@ -163,23 +168,23 @@ async def test_who_was_there_before_a_restart_and_is_gone_is_forgotten(store: Po
     """A restarted coordinator forgets a worker that does not send a heartbeat in time."""
     async with desk(store) as one:
         await one.request("gone")
-        await happens(store.places.all)
+        await happens(store.workers.all)
         await one.here.stop_coordinator()
         one.here.heartbeat_ms = 300
         await one.here.start_coordinator()
-        assert await happens(store.places.all, lambda places: not places) == []
+        assert await happens(store.workers.all, lambda places: not places) == []
 
 
 async def test_several_coordinators_share_a_store(store: PostgresStore) -> None:
     """A coordinator forgets workers that never called it, and keeps the places that another coordinator stored."""
     async with desk(store, heartbeat_ms=1_000) as one:
         session = await opened(one.here, "w-1")
-        await happens(store.places.all)
+        await happens(store.workers.all)
         async with desk(store, heartbeat_ms=2_000) as two:
             stats = await happens(two.here.coordinator_stats, lambda stats: stats["workers_lost"])
             assert (stats["workers_lost"], any(stats["queues"].values())) == (1, False)
             await two.request("w-2")
-            both = await happens(store.places.all, lambda places: places and places[-1].worker == "w-2")
+            both = await happens(store.workers.all, lambda places: places and places[-1].worker == "w-2")
             assert [place.worker for place in both] == ["w-1", "w-2"]
             assert all(workers == ["w-1"] for workers in (await one.served()).values())
         await session.close()
@@ -189,13 +194,13 @@ async def test_worker_whose_coordinator_is_away_says_itself_that_it_lives(store:
     """A worker whose coordinator is down refreshes its own heartbeat in the store."""
     async with desk(store, heartbeat_ms=500) as one:
         session = await opened(one.here, "w-1")
-        await happens(store.places.all)
+        await happens(store.workers.all)
         await one.here.stop_coordinator()
-        stopped_ms = await store.queue_book.now_ms()
+        stopped_ms = await store.queues.now_ms()
 
         async def heard_ms() -> int:
-            now_ms = await store.queue_book.now_ms()
-            (place,) = await store.places.all()
+            now_ms = await store.queues.now_ms()
+            (place,) = await store.workers.all()
             return now_ms - place.heard_ms_ago
 
         first_ms = await happens(heard_ms, lambda at_ms: at_ms > stopped_ms)
@@ -207,9 +212,9 @@ async def test_who_says_goodbye_is_forgotten_at_once(store: PostgresStore) -> No
     """The coordinator forgets a worker at once when it says goodbye."""
     async with desk(store, heartbeat_ms=60_000) as one:
         await one.request("w-1")
-        await happens(store.places.all)
+        await happens(store.workers.all)
         await one.leave("w-1")
-        await happens(store.places.all, lambda places: not places)
+        await happens(store.workers.all, lambda places: not places)
 
 
 async def test_worker_is_asked_to_drain(store: PostgresStore) -> None:
@@ -218,8 +223,8 @@ async def test_worker_is_asked_to_drain(store: PostgresStore) -> None:
     async with desk(store) as one, one.here.worker("w-1", ran.handlers()) as worker:
         one.here.add_watcher()
         await one.here.ended(await one.here.submit())
-        await happens(store.places.all)
-        await store.places.ask_to_drain("w-1")
+        await happens(store.workers.all)
+        await store.workers.ask_to_drain("w-1")
         assert worker.task is not None
         await worker.task
         assert (await one.here.coordinator_stats())["workers"] == []

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.errors import UnavailableError
-from holdfast.topologies.pipeline.backend.messages import FullLanesReply, PushTickets, Rooms, RoutedTickets
+from holdfast.topologies.pipeline.backend.messages import FullLanesReply, LaneCapacities, PushTickets, RoutedTickets
 from holdfast.topologies.pipeline.roles.assignment import queue_index
 from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, ExchangeRole
-from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
+from holdfast.topologies.pipeline.roles.exchange_clients import ExchangeClients
 from holdfast.topologies.pipeline.roles.role_server import RoleServer
 from tests.integration.http_client import ask
 from tests.integration.pipeline.long_timeouts import PatientLines
@@ -100,11 +100,11 @@ async def test_full_lanes_are_named() -> None:
         lanes = FullLanesReply(
             lanes=[("default", "echo", False), ("default", "mail", False), ("default", "echo", True)]
         )
-        rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
+        rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=LaneCapacities)
         assert rooms.rooms == [0, 2, 2]  # the high queue process has free capacity
         urgent = [ticket(f"urgent-{number}", priority=9) for number in range(2)]
         await here.push(PushTickets(jobs=urgent))
-        rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
+        rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=LaneCapacities)
         assert rooms.rooms == [0, 2, 0]
 
 
@@ -115,19 +115,19 @@ async def test_room_is_looked_for_where_tickets_go_while_a_queue_process_is_away
         await here.push(PushTickets(jobs=[ticket(f"job-{number}", number) for number in range(3)]))
         await here.normal[queue_index("echo", 1, 3)].kill()
         for _ in range(2):  # first it is found to be down, then it is known
-            rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=Rooms)
+            rooms = await here.lines.tell(here.address, "/exchange/room", lanes, kind=LaneCapacities)
             assert rooms.rooms[0] > 0
 
 
 async def test_exchanges_stand_in_for_each_other() -> None:
     """A watcher uses the next exchange if one is down, and gets UNAVAILABLE if all are."""
     async with market() as here:
-        exchanges = Exchanges(["127.0.0.1:9", here.address], here.lines)
+        exchanges = ExchangeClients(["127.0.0.1:9", here.address], here.lines)
         for number in range(4):
             assert (await exchanges.push([ticket(f"job-{number}")], 0)).taken == 1
-        assert exchanges.absence.all() == ["127.0.0.1:9"]
+        assert exchanges.breaker.all() == ["127.0.0.1:9"]
         with pytest.raises(UnavailableError):
-            await Exchanges(["127.0.0.1:9"], here.lines).push([ticket("a")], 0)
+            await ExchangeClients(["127.0.0.1:9"], here.lines).push([ticket("a")], 0)
 
 
 async def test_commands_without_bodies_answer() -> None:

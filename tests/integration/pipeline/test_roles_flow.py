@@ -8,7 +8,7 @@ from holdfast.ports import Introduction, JobDraft
 from holdfast.topologies.pipeline.backend.messages import PushTickets, RoutedTickets
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from holdfast.topologies.pipeline.roles.assignment import queue_index
-from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
+from holdfast.topologies.pipeline.roles.exchange_clients import ExchangeClients
 from holdfast.topologies.pipeline.roles.role_server import RoleServer
 from tests.integration.http_client import ask
 from tests.integration.pipeline.pipeline_in_process import PipelineHere, Ran
@@ -42,7 +42,7 @@ async def test_tickets_that_die_with_their_queue_process_are_claimed_again(store
         here.add_watcher()
         idle = await here.work().open(Introduction("w-0", frozenset({"echo"})))  # knows the type, and requests no jobs
         job_ids = await here.submit(5)
-        await happens(lambda: _value(here.normal[0].role._shelf.waiting), lambda count: count == 5)
+        await happens(lambda: _value(here.normal[0].role._ticket_store.waiting), lambda count: count == 5)
         await here.normal[0].kill()
         await here.normal[0].start()
         async with here.worker("w-1", ran.handlers()):
@@ -73,7 +73,7 @@ async def test_doubled_tickets_start_once(store: PostgresStore) -> None:
             await here.ended([job_id])
 
             async def left() -> int:
-                return sum(len(queue.role._shelf) for queue in here.normal)
+                return sum(len(queue.role._ticket_store) for queue in here.normal)
 
             await happens(left, lambda count: count == 0)
         assert ran.job_ids == [job_id]
@@ -101,7 +101,7 @@ async def test_unknown_types_fill_no_place(store: PostgresStore) -> None:
         here.add_watcher(batch=5)
         job_ids = await here.submit(20)
         assert {view.state for view in await here.ended(job_ids)} == {DONE}
-        await happens(lambda: _value(here.normal[0].role._shelf.lanes()), lambda lanes: lanes == {})
+        await happens(lambda: _value(here.normal[0].role._ticket_store.lanes()), lambda lanes: lanes == {})
         assert (await store.rows.get(strange[0])).state == QUEUED
 
 
@@ -133,7 +133,7 @@ async def test_high_never_blocks_normal_entirely(store: PostgresStore) -> None:
     async with PipelineHere(store, normal=1, high=1) as here:
         urgent = await here.submit(40, Template("echo", priority=9))
         usual = await here.submit(40)
-        exchanges = Exchanges(here.exchange_addresses, here.lines)
+        exchanges = ExchangeClients(here.exchange_addresses, here.lines)
         tickets = [ticket(job_id, number, priority=9) for number, job_id in enumerate(urgent)]
         tickets += [ticket(job_id, number) for number, job_id in enumerate(usual)]
         assert await exchanges.push(tickets, 0) == RoutedTickets(80)
@@ -159,7 +159,7 @@ async def test_high_that_fills_its_queue_processes_keeps_no_normal_in_the_databa
         await here.submit(200, Template("echo", priority=8))
         await here.submit(3)
         here.add_watcher(batch=5)
-        await happens(lambda: _value(here.normal[0].role._shelf.waiting), lambda count: count == 3)
+        await happens(lambda: _value(here.normal[0].role._ticket_store.waiting), lambda count: count == 3)
         await idle.close()
 
 
@@ -183,7 +183,7 @@ async def test_job_that_comes_due_soon_after_another_is_not_late(store: Postgres
     async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()):
         watcher = here.add_watcher(poll_ms=600_000)
         await happens(lambda: _value(watcher._kinds))
-        now_ms = await store.queue_book.now_ms()
+        now_ms = await store.queues.now_ms()
         drafts = [JobDraft(payload=b"", not_before_ms=now_ms + 300 * number) for number in (1, 2, 3)]
         await here.ended((await store.rows.insert([Template("echo")], drafts)).job_ids)
 

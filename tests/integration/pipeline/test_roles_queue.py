@@ -10,13 +10,13 @@ import pytest
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 from holdfast.topologies.pipeline.backend.messages import (
-    Lanes,
-    Named,
+    LaneCapacities,
+    LaneList,
+    PushReply,
     PushTickets,
-    Rooms,
-    ShelvedReply,
-    Take,
     TakenTickets,
+    TakeRequest,
+    TicketIds,
 )
 from holdfast.topologies.pipeline.backend.store import Ticket
 from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
@@ -40,12 +40,12 @@ class Door:
         self.address = address
         self.lines = PatientLines()
 
-    async def push(self, *tickets: Ticket, keep_ms: int = 0) -> ShelvedReply:
+    async def push(self, *tickets: Ticket, keep_ms: int = 0) -> PushReply:
         push = PushTickets(jobs=list(tickets), keep_ms=keep_ms)
-        return await self.lines.ask(self.address, "/queue/push", push, kind=ShelvedReply)
+        return await self.lines.ask(self.address, "/queue/push", push, kind=PushReply)
 
     async def take(self, **fields: object) -> list[str]:
-        take = Take(**fields)  # type: ignore[arg-type]
+        take = TakeRequest(**fields)  # type: ignore[arg-type]
         taken = await self.lines.ask(self.address, "/queue/lease", take, kind=TakenTickets)
         return [one.job_id for one in taken.jobs]
 
@@ -141,21 +141,21 @@ async def test_a_full_lane_holds_up_no_other() -> None:
     """Tickets beyond a lane's capacity are returned by id, and other types and queues are still accepted."""
     async with queue_process(lane_max=2) as door:
         shelved = await door.push(*(ticket(f"job-{number}", number) for number in range(4)))
-        assert shelved == ShelvedReply(2, ["job-2", "job-3"])
+        assert shelved == PushReply(2, ["job-2", "job-3"])
         assert (await door.push(ticket("other", route="mail"), ticket("there", queue="there"))).full == []
-        lanes = Lanes(lanes=[("default", "echo"), ("default", "mail"), ("default", "unknown")])
-        assert (await door.lines.ask(door.address, "/queue/room", lanes, kind=Rooms)).rooms == [0, 1, 2]
+        lanes = LaneList(lanes=[("default", "echo"), ("default", "mail"), ("default", "unknown")])
+        assert (await door.lines.ask(door.address, "/queue/room", lanes, kind=LaneCapacities)).rooms == [0, 1, 2]
 
 
 async def test_a_lane_that_is_nearly_full_is_not_worth_a_claim() -> None:
     """A lane reports free capacity only when enough of it is free to be worth a claim."""
     async with queue_process(lane_max=8) as door:
         await door.push(*(ticket(f"job-{number}", number) for number in range(8)))
-        lanes, rooms = Lanes(lanes=[("default", "echo")]), []
+        lanes, rooms = LaneList(lanes=[("default", "echo")]), []
         for number in range(3):
-            named = Named(job_id=f"job-{number}")
+            named = TicketIds(job_id=f"job-{number}")
             await door.lines.ask(door.address, "/queue/delete", named)
-            rooms += (await door.lines.ask(door.address, "/queue/room", lanes, kind=Rooms)).rooms
+            rooms += (await door.lines.ask(door.address, "/queue/room", lanes, kind=LaneCapacities)).rooms
         assert rooms == [0, 2, 3]
 
 
@@ -199,7 +199,7 @@ async def test_release_is_for_the_one_who_has_it() -> None:
         await door.push(ticket("a"))
         await door.take(worker_id="w-2")
         for worker, released in (("w-1", 0), ("w-2", 1)):
-            named = Named(job_ids=["a"], worker_id=worker)
+            named = TicketIds(job_ids=["a"], worker_id=worker)
             told = await door.lines.ask(door.address, "/queue/release-lease", named)
             assert told == {"released": released}
 

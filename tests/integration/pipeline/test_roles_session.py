@@ -82,7 +82,7 @@ async def test_session_does_what_the_port_says(store: PostgresStore) -> None:
         assert (await told(session, "reported")).reported == 7
         assert [view.state for view in await here.ended(job_ids[:2])] == [DONE, CANCELED]
 
-        await store.runs.release("w-1", [lost.token], is_spent=True)
+        await store.leases.release("w-1", [lost.token], is_spent=True)
         await session.extend()
         assert (await told(session, "revoked")).revoked == [lost.token]
 
@@ -120,7 +120,7 @@ async def test_held_leases_are_kept_over_sessions(store: PostgresStore) -> None:
     """A new session keeps the leases that it names and still holds, and is notified of the others."""
     async with PipelineHere(store, normal=1, high=0) as here:
         (job_id,) = await here.submit()
-        (lease,) = await store.runs.start("w-1", [job_id], 5_000)
+        (lease,) = await store.leases.start("w-1", [job_id], 5_000)
         session = await here.work().open(Introduction("w-1", ECHO, held={lease.token: job_id, 99: "gone"}))
         first = await session.next()
         assert first.revoked == [99]
@@ -228,10 +228,10 @@ async def test_worker_never_counts_on_a_lease_for_longer_than_the_store_does(sto
         await session.want(1)
         await leased(session, 1)
         granted = await store.rows.standing(job_id)
-        await happens(store.queue_book.now_ms, lambda now_ms: now_ms > granted.now_ms + 300)
+        await happens(store.queues.now_ms, lambda now_ms: now_ms > granted.now_ms + 300)
         await session.extend()
         kept = await store.rows.standing(job_id)
-        counted_on_s = session._holding.next_s()
+        counted_on_s = session._held_leases.next_s()
         assert counted_on_s is not None
         assert (counted_on_s - time.monotonic()) * 1_000 <= kept.lease_until_ms - kept.now_ms
         await session.close()

@@ -11,7 +11,7 @@ from holdfast.core.model import QueueMode, Template
 from holdfast.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError, UnavailableError
 from holdfast.ports import JobDraft
 from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKind
-from holdfast.topologies.pipeline.postgres import queue_book
+from holdfast.topologies.pipeline.postgres import queues
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, running
 from tests.integration.pipeline.wait_until import happens
@@ -26,8 +26,8 @@ async def test_queues_tell_what_waits_and_runs(store: PostgresStore) -> None:
         [Template("echo", "a"), Template("echo", "b")], [JobDraft(at, delay_ms=9_999_999) for at in (0, 0, 1)]
     )
     await ended(store)
-    await store.queue_book.set_mode("z", QueueMode.PAUSED, "why\0")
-    views = {view.name: view for view in await store.queue_book.queues()}
+    await store.queues.set_mode("z", QueueMode.PAUSED, "why\0")
+    views = {view.name: view for view in await store.queues.queues()}
     assert list(views) == ["a", "b", "z"]
     assert [(view.ready, view.delayed, view.running) for view in views.values()] == [(2, 2, 1), (0, 1, 0), (0, 0, 0)]
     assert (views["z"].mode, views["z"].reason) == (QueueMode.PAUSED, "why\ufffd")
@@ -43,9 +43,9 @@ async def test_oldest_wait_counts_what_is_on_its_way(store: PostgresStore, datab
                 "UPDATE holdfast.jobs SET created_ms = created_ms - %s, visible_ms = created_ms - %s WHERE id = %s",
                 (age_ms, age_ms, job_id),
             )
-    (before,) = await store.queue_book.queues()
+    (before,) = await store.queues.queues()
     assert len(await claim(store, count=1)) == 1
-    (after,) = await store.queue_book.queues()
+    (after,) = await store.queues.queues()
     assert after.oldest_age_ms >= before.oldest_age_ms >= 100_000
     assert (after.ready, after.delayed) == (2, 0)
 
@@ -56,23 +56,23 @@ async def test_types_of_many_lanes_are_counted_within_one_bound(
     """The store counts the types of waiting jobs over all lanes only up to one bound."""
     for name in ("a", "b"):
         await store.rows.insert([Template(name, "q")], [JobDraft() for _ in range(5)])
-    (whole,) = await store.queue_book.queues()
+    (whole,) = await store.queues.queues()
     assert whole.types == {"a": 5, "b": 5}
     monkeypatch.setattr(limits, "TYPES_COUNTED_MAX", 6)
-    (bounded,) = await store.queue_book.queues()
+    (bounded,) = await store.queues.queues()
     assert (bounded.types, bounded.ready) == ({"a": 3, "b": 3}, 10)
 
 
 async def test_modes_are_kept_and_said_again(store: PostgresStore) -> None:
     """A queue's mode can be set again, changed and reset."""
     for mode in (QueueMode.PAUSED, QueueMode.PAUSED, QueueMode.DRAINING):
-        await store.queue_book.set_mode("q", mode, "r")
-        assert [(view.name, view.mode) for view in await store.queue_book.queues()] == [("q", mode)]
-    await store.queue_book.set_mode("q", QueueMode.OPEN, "")
-    await store.queue_book.set_mode("q", QueueMode.OPEN, "")
-    assert await store.queue_book.queues() == []
+        await store.queues.set_mode("q", mode, "r")
+        assert [(view.name, view.mode) for view in await store.queues.queues()] == [("q", mode)]
+    await store.queues.set_mode("q", QueueMode.OPEN, "")
+    await store.queues.set_mode("q", QueueMode.OPEN, "")
+    assert await store.queues.queues() == []
     with pytest.raises(InvalidArgumentError):
-        await store.queue_book.set_mode("no name", QueueMode.PAUSED, "")
+        await store.queues.set_mode("no name", QueueMode.PAUSED, "")
 
 
 @pytest.mark.parametrize("mode", [QueueMode.OPEN, QueueMode.DRAINING])
@@ -82,11 +82,11 @@ async def test_what_a_pause_held_up_goes_on_at_once(store: PostgresStore, mode: 
     await insert(store, Template("echo", "other"))
     await store.rows.insert([ECHO], [JobDraft(delay_ms=9_999_999)])
     assert len(await claim(store)) == 3
-    await store.queue_book.set_mode("default", QueueMode.PAUSED, "")
-    assert await store.runs.start("w", held, 1_000) == []
-    await store.queue_book.set_mode("default", mode, "")
+    await store.queues.set_mode("default", QueueMode.PAUSED, "")
+    assert await store.leases.start("w", held, 1_000) == []
+    await store.queues.set_mode("default", mode, "")
     assert {ticket.job_id for ticket in await claim(store)} == held
-    await store.queue_book.set_mode("default", mode, "")
+    await store.queues.set_mode("default", mode, "")
     assert await claim(store) == []
 
 
@@ -97,18 +97,18 @@ async def test_a_drain_is_answered_once_nobody_can_slip_past_it(
     job_id = await insert(store)
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE holdfast.jobs SET priority = 3 WHERE id = %s", (job_id,))
-        monkeypatch.setattr(queue_book, "_WRITERS_S", 60.0)
-        draining = asyncio.create_task(store.queue_book.set_mode("q", QueueMode.DRAINING, ""))
-        await happens(store.queue_book.queues, lambda views: "q" in {view.name for view in views})
+        monkeypatch.setattr(queues, "_WRITERS_S", 60.0)
+        draining = asyncio.create_task(store.queues.set_mode("q", QueueMode.DRAINING, ""))
+        await happens(store.queues.queues, lambda views: "q" in {view.name for view in views})
         for _ in range(10):
-            await store.queue_book.queues()
+            await store.queues.queues()
         assert not draining.done()
         connection.rollback()
         await draining
         connection.execute("UPDATE holdfast.jobs SET priority = 3 WHERE id = %s", (job_id,))
-        monkeypatch.setattr(queue_book, "_WRITERS_S", 0.0)
+        monkeypatch.setattr(queues, "_WRITERS_S", 0.0)
         with pytest.raises(UnavailableError, match="try again"):
-            await store.queue_book.set_mode("q", QueueMode.DRAINING, "")
+            await store.queues.set_mode("q", QueueMode.DRAINING, "")
 
 
 async def test_closed_queues_are_bounded(store: PostgresStore, database: str) -> None:
@@ -119,8 +119,8 @@ async def test_closed_queues_are_bounded(store: PostgresStore, database: str) ->
             (limits.QUEUES_CLOSED_MAX,),
         )
     with pytest.raises(ResourceExhaustedError):
-        await store.queue_book.set_mode("more", QueueMode.PAUSED, "")
-    await store.queue_book.set_mode("q1", QueueMode.DRAINING, "")
+        await store.queues.set_mode("more", QueueMode.PAUSED, "")
+    await store.queues.set_mode("q1", QueueMode.DRAINING, "")
 
 
 async def test_purge_cancels_what_waits(store: PostgresStore) -> None:
@@ -130,11 +130,11 @@ async def test_purge_cancels_what_waits(store: PostgresStore) -> None:
     await claim(store, count=50)
     run = await running(store)
     other = await insert(store, Template("echo", "other"))
-    assert await store.queue_book.purge("default", "spring") == 1_299
-    assert await store.queue_book.purge("default", "spring") == 0
+    assert await store.queues.purge("default", "spring") == 1_299
+    assert await store.queues.purge("default", "spring") == 0
     assert (await store.rows.get(other)).state == QUEUED
     assert (await store.rows.get(run.job_id)).state == RUNNING
-    assert (await store.queue_book.states())[CANCELED] == 1_299
+    assert (await store.queues.states())[CANCELED] == 1_299
     page = await store.rows.page([CANCELED], 0, 1, newest_first=True)
     assert (await store.rows.result(page.jobs[0].id)).summary == "spring"
 
@@ -145,34 +145,34 @@ def place(worker: str, session: str = "s", **more: object) -> QueueAssignment:
 
 async def test_places_are_kept(store: PostgresStore) -> None:
     """The store returns the places that a coordinator stored, by worker, and replaces or removes them on request."""
-    await store.places.save([place("w2"), place("w1", is_draining=True)])
-    first, second = await store.places.all()
+    await store.workers.save([place("w2"), place("w1", is_draining=True)])
+    first, second = await store.workers.all()
     assert (first.worker, first.is_draining, second.worker) == ("w1", True, "w2")
     assert (second.kind, second.slots, second.queues) == (WorkerKind(("a", "b"), ("q",)), 5, ("7001", "7101"))
     assert 0 <= second.heard_ms_ago < 60_000
-    await store.places.save([QueueAssignment("w2", "s", WorkerKind(()), 1, ())])
-    await store.places.save([])
-    await store.places.remove(["w1", "nobody"])
-    (only,) = await store.places.all()
+    await store.workers.save([QueueAssignment("w2", "s", WorkerKind(()), 1, ())])
+    await store.workers.save([])
+    await store.workers.remove(["w1", "nobody"])
+    (only,) = await store.workers.all()
     assert (only.worker, only.kind, only.queues, only.slots) == ("w2", WorkerKind(()), (), 1)
 
 
 async def test_drain_is_remembered_for_the_session(store: PostgresStore) -> None:
     """A worker that was asked to drain stays draining until its next session."""
-    await store.places.save([place("w")])
-    await store.places.ask_to_drain("w")
-    await store.places.save([place("w")])
-    assert [one.is_draining for one in await store.places.all()] == [True]
-    await store.runs.arrive("w", {}, 60_000, session="new")
-    await store.places.save([place("w", "new")])
-    assert [one.is_draining for one in await store.places.all()] == [False]
+    await store.workers.save([place("w")])
+    await store.workers.ask_to_drain("w")
+    await store.workers.save([place("w")])
+    assert [one.is_draining for one in await store.workers.all()] == [True]
+    await store.leases.arrive("w", {}, 60_000, session="new")
+    await store.workers.save([place("w", "new")])
+    assert [one.is_draining for one in await store.workers.all()] == [False]
     for nobody in ("nobody", "\0"):
         with pytest.raises(NotFoundError):
-            await store.places.ask_to_drain(nobody)
+            await store.workers.ask_to_drain(nobody)
 
 
 async def test_two_coordinators_may_write(store: PostgresStore) -> None:
     """Coordinators that store the same workers in different orders at the same time do not deadlock."""
     workers = [place(f"w{number}") for number in range(50)]
-    await asyncio.gather(*(store.places.save(workers[::step]) for step in (1, -1, 1, -1)))
-    assert len(await store.places.all()) == 50
+    await asyncio.gather(*(store.workers.save(workers[::step]) for step in (1, -1, 1, -1)))
+    assert len(await store.workers.all()) == 50

@@ -69,10 +69,10 @@ async def test_only_what_somebody_could_run_is_claimed(store: PostgresStore) -> 
 async def test_paused_queue_holds_its_jobs(store: PostgresStore) -> None:
     """Jobs of a paused queue are neither claimed nor started, and those of a draining queue are."""
     job_id = await insert(store)
-    await store.queue_book.set_mode("default", QueueMode.PAUSED, "")
+    await store.queues.set_mode("default", QueueMode.PAUSED, "")
     assert await claim(store) == []
-    assert await store.runs.start("w", [job_id], 1_000) == []
-    await store.queue_book.set_mode("default", QueueMode.DRAINING, "")
+    assert await store.leases.start("w", [job_id], 1_000) == []
+    await store.queues.set_mode("default", QueueMode.DRAINING, "")
     assert [ticket.job_id for ticket in await claim(store)] == [job_id]
     await start(store, job_id)
 
@@ -101,7 +101,7 @@ async def test_delayed_job_is_not_visible(store: PostgresStore) -> None:
     """A job that is not due is neither claimed nor started, and its due time is known."""
     (job_id,) = (await store.rows.insert([ECHO], [JobDraft(delay_ms=3_600_000)])).job_ids
     assert await claim(store) == []
-    assert await store.runs.start("w", [job_id], 1_000) == []
+    assert await store.leases.start("w", [job_id], 1_000) == []
     wait_ms = await store.claims.next_visible_ms()
     assert wait_ms is not None
     assert 3_500_000 < wait_ms <= 3_600_000
@@ -180,7 +180,7 @@ async def test_expired_lease_of_a_canceled_job_ends_it(store: PostgresStore) -> 
 async def test_many_leases_are_taken_back_in_parts(store: PostgresStore) -> None:
     """Expired leases are taken back in batches of the requested size."""
     made = await store.rows.insert([ECHO], [JobDraft() for _ in range(25)])
-    await store.runs.start("w", made.job_ids, 0)
+    await store.leases.start("w", made.job_ids, 0)
     counts = [await store.claims.expire(10) for _ in range(4)]
     assert counts == [10, 10, 5, 0]
 
@@ -221,7 +221,7 @@ async def test_old_jobs_are_retired(store: PostgresStore) -> None:
     assert await store.claims.retire(1, retain_ms=0, retain_failed_ms=0) == 1
     assert await store.claims.retire(10, retain_ms=0, retain_failed_ms=0) == 1
     assert await insert(store, request_id="r") != waiting
-    assert await store.queue_book.states() == {1: 1, 2: 0, 3: 0, 4: 0, 5: 0}
+    assert await store.queues.states() == {1: 1, 2: 0, 3: 0, 4: 0, 5: 0}
 
 
 async def test_counts_stay_right_when_they_are_added_up(store: PostgresStore) -> None:
@@ -236,10 +236,10 @@ async def test_counts_stay_right_when_they_are_added_up(store: PostgresStore) ->
             await store.claims.retire(1, retain_ms=3_600_000, retain_failed_ms=3_600_000)
 
     await asyncio.gather(submit(), submit(), submit(), add_up(), add_up())
-    assert (await store.queue_book.states())[QUEUED] == 300
+    assert (await store.queues.states())[QUEUED] == 300
     await store.claims.retire(1, retain_ms=3_600_000, retain_failed_ms=3_600_000)
-    assert (await store.queue_book.states())[QUEUED] == 300
-    (queue,) = await store.queue_book.queues()
+    assert (await store.queues.states())[QUEUED] == 300
+    (queue,) = await store.queues.queues()
     assert queue.ready == 300
 
 
@@ -253,8 +253,8 @@ async def test_due_rows_are_heard_of(store: PostgresStore) -> None:
     await store.claims.unclaim([job_id], 0)
     await anext(due)
     run = await start(store, job_id)
-    await store.runs.release("w", [run.token], is_spent=False)
+    await store.leases.release("w", [run.token], is_spent=False)
     await anext(due)
-    await store.queue_book.set_mode("default", QueueMode.OPEN, "")
+    await store.queues.set_mode("default", QueueMode.OPEN, "")
     await anext(due)
     await due.aclose()  # type: ignore[attr-defined]

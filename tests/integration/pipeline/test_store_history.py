@@ -45,7 +45,7 @@ async def test_failed_attempts_keep_what_they_said(store: PostgresStore) -> None
 async def test_lost_leases_say_whether_they_counted(store: PostgresStore, is_spent: bool, why: str) -> None:  # noqa: FBT001 - a parameter
     """The history shows a lost lease as an entry of its own, with the reason."""
     run = await running(store)
-    await store.runs.release("w", [run.token], is_spent=is_spent)
+    await store.leases.release("w", [run.token], is_spent=is_spent)
     assert (await told(store, run.job_id))[-1] == ("lease lost", "QUEUED", why)
 
 

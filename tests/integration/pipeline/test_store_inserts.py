@@ -90,20 +90,20 @@ async def test_twins_in_one_batch_are_one_job(store: PostgresStore) -> None:
     assert (ids[0], ids[2], ids[3], ids[5]) == (ids[1], "", ids[4], ids[6])
     assert made.existing == {1, 4, 6}
     assert {at: refusal.reason for at, refusal in made.refusals.items()} == {2: "REQUEST_ID_REUSED"}
-    assert (await store.queue_book.states())[QUEUED] == 4
+    assert (await store.queues.states())[QUEUED] == 4
 
 
 async def test_draining_queue_takes_nothing_new(store: PostgresStore) -> None:
     """A draining queue refuses new jobs, returns existing ones, and does not affect the rest of a batch."""
     old = await insert(store, request_id="r")
-    await store.queue_book.set_mode("default", QueueMode.DRAINING, "")
+    await store.queues.set_mode("default", QueueMode.DRAINING, "")
     made = await store.rows.insert(
         [ECHO, Template("echo", "open")], [JobDraft(extra=Extra("r")), JobDraft(), JobDraft(1)]
     )
     assert made.job_ids[0] == old
     assert made.refusals[1].reason == "QUEUE_DRAINING"
     assert made.job_ids[2]
-    await store.queue_book.set_mode("default", QueueMode.OPEN, "")
+    await store.queues.set_mode("default", QueueMode.OPEN, "")
     assert await insert(store)
 
 
@@ -142,7 +142,7 @@ async def test_bad_submission_is_refused_whole(
     """An invalid submit raises an error and creates no job."""
     with pytest.raises(InvalidArgumentError):
         await store.rows.insert(templates, drafts)
-    assert sum((await store.queue_book.states()).values()) == 0
+    assert sum((await store.queues.states()).values()) == 0
 
 
 HOSTILE = (
@@ -184,4 +184,4 @@ async def test_ended_jobs_are_counted(store: PostgresStore) -> None:
     """The counts follow every job through its states."""
     await ended(store)
     await insert(store)
-    assert await store.queue_book.states() == {1: 1, 2: 0, 3: 1, 4: 0, 5: 0}
+    assert await store.queues.states() == {1: 1, 2: 0, 3: 1, 4: 0, 5: 0}

@@ -62,7 +62,7 @@ async def test_lost_answer_to_an_insert_makes_no_second_job(far: PostgresStore, 
     assert way.lost == 1
     assert made.existing == frozenset()
     assert rows_of(database, "SELECT id::text FROM holdfast.jobs") == [(made.job_ids[0],)]
-    assert (await far.queue_book.states())[QUEUED] == 1
+    assert (await far.queues.states())[QUEUED] == 1
 
 
 async def test_lost_answer_to_a_report_counts_it_once(far: PostgresStore, way: Way, database: str) -> None:
@@ -73,7 +73,7 @@ async def test_lost_answer_to_a_report_counts_it_once(far: PostgresStore, way: W
     assert way.lost == 1
     assert (await far.rows.result(run.job_id)).output == b"unlucky"
     assert rows_of(database, "SELECT outcome FROM holdfast.executions") == [(DONE,)]
-    assert (await far.queue_book.states())[DONE] == 1
+    assert (await far.queues.states())[DONE] == 1
 
 
 async def test_lost_answer_to_a_start_is_not_repeated(far: PostgresStore, way: Way) -> None:
@@ -81,10 +81,10 @@ async def test_lost_answer_to_a_start_is_not_repeated(far: PostgresStore, way: W
     job_id = await insert(far)
     way.lose_answer_to(b"unlucky")
     with pytest.raises(UnavailableError):
-        await far.runs.start("unlucky", [job_id], 60_000)
+        await far.leases.start("unlucky", [job_id], 60_000)
     assert way.lost == 1
     assert (await far.rows.get(job_id)).state == RUNNING
-    assert await far.runs.arrive("unlucky", {}, 60_000, session="s") == []
+    assert await far.leases.arrive("unlucky", {}, 60_000, session="s") == []
     await start(far, job_id)
 
 
@@ -93,7 +93,7 @@ async def test_cut_way_heals_by_itself(far: PostgresStore, way: Way) -> None:
     job_id = await insert(far)
     wait_for_connections(far, HURRY_S)
     await way.close()
-    for ask in (far.queue_book.states, far.cluster_id, far.claims.next_visible_ms, far.places.all):
+    for ask in (far.queues.states, far.cluster_id, far.claims.next_visible_ms, far.workers.all):
         with pytest.raises(UnavailableError):
             await ask()
     with pytest.raises(UnavailableError):
@@ -102,7 +102,7 @@ async def test_cut_way_heals_by_itself(far: PostgresStore, way: Way) -> None:
     assert (await patiently(lambda: far.rows.get(job_id))).state == QUEUED
     wait_for_connections(far, PATIENCE_S)
     await asyncio.gather(*(insert(far) for _ in range(20)))
-    assert (await far.queue_book.states())[QUEUED] == 21
+    assert (await far.queues.states())[QUEUED] == 21
 
 
 async def test_silent_database_does_not_hang_anybody(store: PostgresStore, way: Way) -> None:
@@ -126,7 +126,7 @@ async def test_terminated_connections_are_replaced(store: PostgresStore, databas
     )
     assert ended_connections
     await asyncio.gather(*(insert(store) for _ in range(20)))
-    assert (await store.queue_book.states())[QUEUED] == 40
+    assert (await store.queues.states())[QUEUED] == 40
 
 
 async def test_deaf_listener_is_told(store: PostgresStore, database: str) -> None:
@@ -197,7 +197,7 @@ async def test_crash_loses_nothing_that_was_answered(tmp_path: Path) -> None:
             versions = await store.rows.versions(answered)
             assert set(versions) == set(answered)
             assert set(await store.rows.ended(finished)) == set(finished)
-            assert (await store.queue_book.states())[QUEUED] >= len(answered) == 240
+            assert (await store.queues.states())[QUEUED] >= len(answered) == 240
     finally:
         await asyncio.to_thread(server.stop)
 

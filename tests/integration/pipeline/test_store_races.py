@@ -49,7 +49,7 @@ async def test_only_one_worker_starts_a_job(store: PostgresStore, rival: Postgre
     made = await store.rows.insert([ECHO], [JobDraft() for _ in range(300)])
     parts = await asyncio.gather(
         *(
-            one.runs.start(f"w{at}", made.job_ids[::step], 60_000)
+            one.leases.start(f"w{at}", made.job_ids[::step], 60_000)
             for at, (one, step) in enumerate(((store, 1), (rival, -1), (store, -1), (rival, 1)))
         )
     )
@@ -62,7 +62,7 @@ async def test_cancel_and_start_exclude_each_other(store: PostgresStore, rival: 
     """A job is either canceled and never started, or started and marked with a cancel request."""
     for _ in range(ROUNDS):
         job_id = await insert(store)
-        reply, runs = await asyncio.gather(store.rows.cancel(job_id, ""), rival.runs.start("w", [job_id], 60_000))
+        reply, runs = await asyncio.gather(store.rows.cancel(job_id, ""), rival.leases.start("w", [job_id], 60_000))
         view = await store.rows.get(job_id)
         if runs:
             assert (reply.state, view.state, view.cancel_requested) == (RUNNING, RUNNING, True)
@@ -94,7 +94,7 @@ async def test_one_key_makes_one_job(store: PostgresStore, rival: PostgresStore)
         made = await asyncio.gather(*(one.rows.insert([ECHO], drafts) for one in (store, rival, store, rival)))
         assert len({tuple(one.job_ids) for one in made}) == 1
         assert sum(len(one.existing) for one in made) == 6
-    assert (await store.queue_book.states())[QUEUED] == 2 * ROUNDS
+    assert (await store.queues.states())[QUEUED] == 2 * ROUNDS
 
 
 async def test_other_payload_under_one_key_is_refused(store: PostgresStore, rival: PostgresStore) -> None:
@@ -125,14 +125,14 @@ async def test_freed_unique_key_is_taken_once(store: PostgresStore, rival: Postg
 async def test_opposite_orders_do_not_lock_each_other_out(store: PostgresStore, rival: PostgresStore) -> None:
     """Concurrent batches over the same rows in opposite orders all succeed."""
     made = await store.rows.insert([ECHO], [JobDraft() for _ in range(100)])
-    runs = await store.runs.start("w", made.job_ids, 60_000)
+    runs = await store.leases.start("w", made.job_ids, 60_000)
     rows = [ReportRow(run.job_id, run.token, DONE) for run in runs]
     tokens = [run.token for run in runs]
     answers = await asyncio.gather(
-        store.runs.report("w", rows),
-        rival.runs.report("w", rows[::-1]),
-        store.runs.extend("w", tokens, 90_000),
-        rival.runs.extend("w", tokens[::-1], 30_000),
+        store.leases.report("w", rows),
+        rival.leases.report("w", rows[::-1]),
+        store.leases.extend("w", tokens, 90_000),
+        rival.leases.extend("w", tokens[::-1], 30_000),
         rival.claims.expire(100),
     )
     assert answers[0] == answers[1] == [""] * 100
@@ -165,12 +165,12 @@ async def test_pause_against_start(store: PostgresStore, rival: PostgresStore) -
     for _ in range(ROUNDS):
         job_id = await insert(store)
         await asyncio.gather(
-            store.queue_book.set_mode("default", QueueMode.PAUSED, ""), rival.runs.start("w", [job_id], 60_000)
+            store.queues.set_mode("default", QueueMode.PAUSED, ""), rival.leases.start("w", [job_id], 60_000)
         )
         other = await insert(store)
-        assert await rival.runs.start("w", [other], 60_000) == []
+        assert await rival.leases.start("w", [other], 60_000) == []
         assert await rival.claims.claim(10, 60_000, ECHOES, []) == []
-        await store.queue_book.set_mode("default", QueueMode.OPEN, "")
+        await store.queues.set_mode("default", QueueMode.OPEN, "")
 
 
 async def test_counts_survive_every_race(store: PostgresStore, rival: PostgresStore, database: str) -> None:
@@ -179,10 +179,10 @@ async def test_counts_survive_every_race(store: PostgresStore, rival: PostgresSt
 
     async def storm(one: PostgresStore, worker: str) -> None:
         for step in range(8):
-            runs = await one.runs.start(worker, made.job_ids[step::3], 0 if step % 2 else 60_000)
+            runs = await one.leases.start(worker, made.job_ids[step::3], 0 if step % 2 else 60_000)
             rows = [ReportRow(run.job_id, run.token, FAILED if run.token % 3 else DONE) for run in runs[:5]]
-            await one.runs.report(worker, rows)
-            await one.runs.release(worker, [run.token for run in runs[5:8]], is_spent=True)
+            await one.leases.report(worker, rows)
+            await one.leases.release(worker, [run.token for run in runs[5:8]], is_spent=True)
             with suppress(NotFoundError):  # it may have ended and been deleted
                 await one.rows.cancel(made.job_ids[step * 7], "")
             await one.claims.expire(20)
@@ -194,5 +194,5 @@ async def test_counts_survive_every_race(store: PostgresStore, rival: PostgresSt
         twice = connection.execute(
             "SELECT count(*) FROM holdfast.completed c JOIN holdfast.failed f ON f.job_id = c.job_id"
         ).fetchall()
-    assert {state: count for state, count in (await store.queue_book.states()).items() if count} == dict(rows)
+    assert {state: count for state, count in (await store.queues.states()).items() if count} == dict(rows)
     assert twice == [(0,)]

@@ -38,7 +38,7 @@ async def test_canceled_job_never_runs(store: PostgresStore) -> None:
     assert len(await claim(store)) == 1
     reply = await store.rows.cancel(job_id, "why\0not")
     assert (reply.state, reply.was_terminal) == (CANCELED, False)
-    assert await store.runs.start("w", [job_id], 1_000) == []
+    assert await store.leases.start("w", [job_id], 1_000) == []
     again = await store.rows.cancel(job_id, "other")
     assert (again.state, again.was_terminal) == (CANCELED, True)
     view, result = (await store.rows.ended([job_id]))[job_id]
@@ -52,7 +52,7 @@ async def test_running_job_is_asked_to_stop(store: PostgresStore) -> None:
     reply = await store.rows.cancel(run.job_id, "enough")
     assert (reply.state, reply.was_terminal, reply.token) == (RUNNING, False, run.token)
     assert (await store.rows.cancel(run.job_id, "again")).state == RUNNING
-    assert (await store.runs.extend("w", [run.token], 1_000)).cancels == [run.token]
+    assert (await store.leases.extend("w", [run.token], 1_000)).cancels == [run.token]
     assert await report(store, run, CANCELED) == ""
     assert (await store.rows.result(run.job_id)).summary == "enough"
 
@@ -175,7 +175,7 @@ async def test_changes_are_heard(store: PostgresStore) -> None:
     changes = store.rows.changes()
     assert await anext(changes) == frozenset()
     made = await store.rows.insert([ECHO], [JobDraft(extra=Extra(labels=(("k", "v"),))) for _ in range(500)])
-    assert len(await store.runs.start("w", made.job_ids, 60_000)) == 500
+    assert len(await store.leases.start("w", made.job_ids, 60_000)) == 500
     heard: set[str] = set()
     while len(heard) < 500:
         heard |= set(await anext(changes))

@@ -9,7 +9,7 @@ import pytest
 from holdfast import limits
 from holdfast.errors import HoldfastError
 from holdfast.ports import Introduction
-from holdfast.topologies.pipeline.backend.ticket_puller import Found, Puller
+from holdfast.topologies.pipeline.backend.ticket_puller import Found, TicketPuller
 from tests.integration.pipeline.long_timeouts import PatientLines
 from tests.integration.pipeline.pipeline_in_process import QueueHere
 from tests.integration.pipeline.test_roles_queue import ticket
@@ -43,7 +43,7 @@ class OnePlace:
         self.taken: list[str] = []
         self._lines = lines
         self._queues = [*queues["high"], *queues["normal"]]
-        self._puller = Puller(lines, Introduction("w-1", frozenset({"echo"}), slots=1), self._start)
+        self._puller = TicketPuller(lines, Introduction("w-1", frozenset({"echo"}), slots=1), self._start)
         self._puller.place(*([one.address for one in queues[kind]] for kind in ("high", "normal")))
 
     async def run(self, places: int) -> list[str]:
@@ -136,7 +136,7 @@ async def test_room_for_more_than_a_queue_process_gives_at_a_time_is_filled(*, i
     await queue.start()
     if is_there_first:
         queue.role.shelve(tickets, 0)
-    puller = Puller(lines, Introduction("w-1", frozenset({"echo"}), slots=1), start)
+    puller = TicketPuller(lines, Introduction("w-1", frozenset({"echo"}), slots=1), start)
     puller.place([], [queue.address])
     pulling = asyncio.create_task(puller.run())
     puller.want(wanted)

@@ -79,7 +79,7 @@ async def test_failures_and_losses_are_logged_with_their_reasons(logged: Logged)
     run = await running(store, Template("echo", max_attempts=3, max_losses=1, backoff=BackoffRule(FIXED, 0, 0)))
     await report(store, run, FAILED, failure_reason="broken")
     run = await start(store, run.job_id)
-    await store.runs.release("w", [run.token], is_spent=True)
+    await store.leases.release("w", [run.token], is_spent=True)
     run = await start(store, run.job_id, lease_ms=0)
     await store.claims.expire(10)
     assert [move[1:] for move in logged.moves[2:]] == [
@@ -94,9 +94,9 @@ async def test_failures_and_losses_are_logged_with_their_reasons(logged: Logged)
 async def test_lost_worker_is_logged_by_who_notices(logged: Logged) -> None:
     """Leases that the coordinator takes back from a lost worker are logged."""
     store = logged.store
-    await store.places.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())])
+    await store.workers.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())])
     run = await running(store)
-    assert await store.places.lose("w", "s", 0)
+    assert await store.workers.lose("w", "s", 0)
     assert logged.moves[-1] == (run.job_id, RUNNING, QUEUED, 1, "w", "disconnected, a loss")
 
 
@@ -118,9 +118,9 @@ async def test_cancels_are_logged(logged: Logged) -> None:
 async def test_purges_and_schedules_are_logged(logged: Logged) -> None:
     """Jobs that a purge ends and that a schedule creates are logged."""
     store = logged.store
-    await store.plans.set(ScheduleSpec("s", Template("echo"), every_ms=3_600_000))
-    job_id = await store.plans.trigger("s")
-    assert await store.queue_book.purge("default", "cleaned") == 1
+    await store.schedules.set(ScheduleSpec("s", Template("echo"), every_ms=3_600_000))
+    job_id = await store.schedules.trigger("s")
+    assert await store.queues.purge("default", "cleaned") == 1
     assert logged.moves == [
         (job_id, NOWHERE, QUEUED, 0, "", ""),
         (job_id, QUEUED, CANCELED, 0, "", "cleaned"),
@@ -146,7 +146,7 @@ async def test_what_is_not_committed_is_not_logged(logged: Logged, database: str
             """
         )
     row = ReportRow(run.job_id, run.token, FAILED, is_retryable=False)
-    assert await store.runs.report("w", [row]) == [""]
+    assert await store.leases.report("w", [row]) == [""]
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT last_value FROM tries").fetchone() == (2,)
     assert logged.moves == [(run.job_id, RUNNING, FAILED, 1, "w", "")]

@@ -43,18 +43,18 @@ class Clockwork:
     """Schedules, a leader that fires them, and a clock that the test moves."""
 
     def __init__(self, store: PostgresStore, clock: TurnedClock) -> None:
-        self.store, self.plans, self.clock = store, store.plans, clock
+        self.store, self.schedules, self.clock = store, store.schedules, clock
 
     async def set(self, **fields: object) -> ScheduleView:
         """Sets the schedule `s`."""
-        return await self.plans.set(ScheduleSpec("s", Template("work"), **fields))  # type: ignore[arg-type]
+        return await self.schedules.set(ScheduleSpec("s", Template("work"), **fields))  # type: ignore[arg-type]
 
     async def fire(self) -> list[str]:
         """Fires all due ticks and returns their outcomes."""
-        leadership = await self.plans.lead("me", MINUTE)
+        leadership = await self.schedules.lead("me", MINUTE)
         assert leadership is not None
         outcomes = []
-        while outcome := await self.plans.tick(leadership):
+        while outcome := await self.schedules.tick(leadership):
             outcomes.append(outcome)
         return outcomes
 

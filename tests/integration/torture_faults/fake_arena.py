@@ -10,7 +10,7 @@ from pathlib import Path
 from holdfast_lab.history.records import Record
 from holdfast_lab.torture.faults.clock_file import FileClock
 from holdfast_lab.torture.faults.disks import SmallDisk
-from holdfast_lab.torture.ports import ArenaClock, ArenaProcess, Disk, Engine, Island, Proxy
+from holdfast_lab.torture.ports import ArenaClock, ArenaProcess, Disk, Engine, NetworkNamespace, Proxy
 
 SLEEPING = ("sleep", "1000")
 #: Writes a journal in an endless loop: a line and a sync.
@@ -179,7 +179,7 @@ class FullArena(BareArena):
 
     def __init__(self, folder: Path, seats: list[Seat]) -> None:
         super().__init__(folder, seats)
-        self.islands: dict[str, Island] = {"w-1": NotedIsland()}
+        self.islands: dict[str, NetworkNamespace] = {"w-1": NotedIsland()}
         self._refused = 0
 
     def no_room(self) -> int:

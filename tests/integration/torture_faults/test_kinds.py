@@ -165,9 +165,9 @@ async def test_resets_of_workers_count_if_they_came_back_in_between(arena: FullA
     assert len(fault.lacking(arena).split()) > 3
     arena.proxies = {"workers": proxy}
     assert fault.lacking(arena) == ""
-    before = proxy.harm().cut
+    before = proxy.effects().cut
     assert "road of the workers" in await fault.fire(arena, Hasty(5))
-    assert proxy.harm().cut - before >= 4
+    assert proxy.effects().cut - before >= 4
 
 
 async def test_resets_that_hit_nobody_are_not_fired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

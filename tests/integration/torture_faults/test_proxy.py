@@ -83,7 +83,7 @@ async def test_connection_that_ends_while_the_road_is_closed_leaves_nothing_open
     async with connected(proxy) as client:
         client.say(b"word")
         heard = await server.heard(b"word")
-        (road,) = proxy._roads
+        (road,) = proxy._connections
         road._is_over.set()
         await asyncio.sleep(0)  # the connection now waits for its tasks to end
         await proxy.close()
@@ -145,7 +145,7 @@ async def test_duplicated_connection_says_everything_twice(server: Server, proxy
         client.say(b" more")
         left = first if second.end else second
         await until(lambda: bytes(left.said) == b"once more")
-    assert (proxy.traffic.doubled, proxy.harm().doubled_bytes) == (1, 4)
+    assert (proxy.traffic.doubled, proxy.effects().doubled_bytes) == (1, 4)
     async with connected(proxy) as client:
         client.say(b"single")
         await server.heard(b"single", 2)
@@ -159,7 +159,7 @@ async def test_swallowed_words_to_the_server_never_come(server: Server, proxy: T
         heard = await server.heard(b"a")
         proxy.swallow(towards_server=True, towards_client=False)
         client.say(b"lost")
-        await until(lambda: proxy.traffic.harm.swallowed_bytes == 4)
+        await until(lambda: proxy.traffic.effects.swallowed_bytes == 4)
         heard.writer.write(b"news")
         assert await client.hear(4) == b"news"
         proxy.swallow(towards_server=False, towards_client=False)
@@ -179,7 +179,7 @@ async def test_swallowed_words_to_the_client_never_come(server: Server, proxy: T
         client.say(b"question")
         heard = await server.heard(b"question")
         heard.writer.write(b"answer")
-        await until(lambda: proxy.traffic.harm.swallowed_bytes == 6)
+        await until(lambda: proxy.traffic.effects.swallowed_bytes == 6)
         client.say(b" again")
         await server.heard(b"question again")
         proxy.swallow(towards_server=False, towards_client=False)
@@ -194,11 +194,11 @@ async def test_end_that_was_swallowed_is_heard_of_after_the_mending(server: Serv
         heard = await server.heard(b"a")
         proxy.swallow(towards_server=True, towards_client=False)
         client.say(b"b")
-    await until(lambda: proxy.traffic.harm.swallowed_bytes == 1)
+    await until(lambda: proxy.traffic.effects.swallowed_bytes == 1)
     assert heard.end == ""
     async with connected(proxy) as other:
         other.say(b"c")
-        await until(lambda: proxy.traffic.harm.swallowed_bytes == 2)
+        await until(lambda: proxy.traffic.effects.swallowed_bytes == 2)
         assert heard.end == ""
         proxy.swallow(towards_server=False, towards_client=False)
     await until(lambda: heard.end == "reset")
@@ -216,7 +216,7 @@ async def test_cut_resets_both_ends(server: Server, proxy: TcpProxy) -> None:
     async with connected(proxy) as three:
         three.say(b"3")
         await server.heard(b"3", 2)
-    assert (proxy.traffic.resets, proxy.harm().cut) == (2, 2)
+    assert (proxy.traffic.resets, proxy.effects().cut) == (2, 2)
 
 
 async def test_client_that_is_killed_is_a_reset_for_the_server(server: Server, proxy: TcpProxy) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast_lab.torture.faults.kills import KillFault, KillMany, KillStarting
 from holdfast_lab.torture.faults.pauses import EngineCrash, EngineStop, Stop, stopped
-from holdfast_lab.torture.faults.targets import Held, state
+from holdfast_lab.torture.faults.targets import Pidfds, state
 from holdfast_lab.torture.ports import NotNowError
 from tests.e2e.wait_until import eventually
 from tests.integration.torture_faults.fake_arena import SLEEPING, BareArena, FakeEngine, Seat, seated
@@ -161,7 +161,7 @@ async def test_only_those_who_were_there_are_said_to_be_killed(tmp_path: Path) -
 
 def test_ended_process_gets_no_signal() -> None:
     """A signal through a descriptor never reaches another process with the same pid."""
-    with sleeper() as process, Held([process.pid, os.getpid()]) as held:
+    with sleeper() as process, Pidfds([process.pid, os.getpid()]) as held:
         process.kill()
         process.wait()
         assert held.send(signal.SIGCONT) == [os.getpid()]

@@ -9,9 +9,9 @@ from holdfast.errors import UnavailableError
 from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance.workplace import Hand
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import WatchEvent
 from holdfast.topologies.zookeeper.backend.steward import Steward
-from holdfast.topologies.zookeeper.backend.transactions import Create, Delete, Done, ReadNode, Stat, Step
+from holdfast.topologies.zookeeper.backend.transactions import Create, Delete, ReadNode, Stat, Step, TransactionResult
 from holdfast.topologies.zookeeper.backend.work_api import BidWork
 from holdfast.topologies.zookeeper.backend.worker_session import BidSession
 from tests.e2e.wait_until import eventually
@@ -44,7 +44,7 @@ class Gate:
         self.reached = asyncio.Event()
         self.opened = asyncio.Event()
         #: The outcome of a held transaction, also if its caller has been canceled.
-        self.sent: asyncio.Future[Done] | None = None
+        self.sent: asyncio.Future[TransactionResult] | None = None
 
     async def pass_by(self) -> None:
         self.reached.set()
@@ -91,7 +91,7 @@ class FaultyConnection(EnsembleConnection):
         """Drops the result of the next read of a matching path."""
         self._lost_reads.append(part)
 
-    def transact(self, steps: list[Step]) -> "asyncio.Future[Done]":
+    def transact(self, steps: list[Step]) -> "asyncio.Future[TransactionResult]":
         if _take(self._lost_requests, steps):
             return _failed()
         if _take(self._lost_answers, steps):
@@ -103,27 +103,27 @@ class FaultyConnection(EnsembleConnection):
                 return asyncio.shield(held[1].sent)
         return super().transact(steps)
 
-    async def _later(self, gate: Gate, steps: list[Step]) -> Done:
+    async def _later(self, gate: Gate, steps: list[Step]) -> TransactionResult:
         await gate.pass_by()
         return await super().transact(steps)
 
-    def exists(self, path: str, bell: Bell | None = None) -> "asyncio.Future[Stat | None]":
-        return self._told(super().exists(path, bell), path, bell)
+    def exists(self, path: str, watch_event: WatchEvent | None = None) -> "asyncio.Future[Stat | None]":
+        return self._told(super().exists(path, watch_event), path, watch_event)
 
-    def get(self, path: str, bell: Bell | None = None) -> "asyncio.Future[ReadNode | None]":
-        return self._told(super().get(path, bell), path, bell)
+    def get(self, path: str, watch_event: WatchEvent | None = None) -> "asyncio.Future[ReadNode | None]":
+        return self._told(super().get(path, watch_event), path, watch_event)
 
-    def children(self, path: str, bell: Bell | None = None) -> "asyncio.Future[list[str] | None]":
-        return self._told(super().children(path, bell), path, bell)
+    def children(self, path: str, watch_event: WatchEvent | None = None) -> "asyncio.Future[list[str] | None]":
+        return self._told(super().children(path, watch_event), path, watch_event)
 
-    def _told(self, answer: "asyncio.Future[T]", path: str, bell: Bell | None) -> "asyncio.Future[T]":
+    def _told(self, answer: "asyncio.Future[T]", path: str, watch_event: WatchEvent | None) -> "asyncio.Future[T]":
         for part in self._lost_reads:
             if part in path:
                 self._lost_reads.remove(part)
                 return _failed()
         for held in self._held_reads:
             wanted, is_watched, gate = held
-            if wanted in path and (bell is not None or not is_watched):
+            if wanted in path and (watch_event is not None or not is_watched):
                 self._held_reads.remove(held)
                 return asyncio.ensure_future(_told_later(answer, gate))
         return answer
@@ -143,7 +143,7 @@ def _failed() -> "asyncio.Future[Any]":
     return future
 
 
-async def _unheard(done: "asyncio.Future[Done]") -> Done:
+async def _unheard(done: "asyncio.Future[TransactionResult]") -> TransactionResult:
     await asyncio.wait([done])
     await _failed()
     raise AssertionError("expected `_failed` to raise")

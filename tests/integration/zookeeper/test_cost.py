@@ -12,7 +12,7 @@ from holdfast.ports import JobDraft
 from holdfast.testing.conformance.workplace import accepted
 from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend import bid_loop, lanes, steward
-from holdfast.topologies.zookeeper.backend.connection import Phase
+from holdfast.topologies.zookeeper.backend.connection import SessionPhase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from tests.integration.zookeeper.counting_proxy import CountingWay
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, is_waiting, until
@@ -43,7 +43,7 @@ class TestPosting:
         templates = [msgspec.structs.replace(JOB, queue=f"of-user-{number}") for number in range(8)]
         drafts = [JobDraft(template=number) for number in range(8)]
         assert len(accepted(await jobs.submit(templates, drafts))) == 8
-        known = jobs._changing.lanes
+        known = jobs._node_changes.lanes
         assert 0 < len(known._open) <= 3
         assert len(known._locks) == 0
 
@@ -111,7 +111,7 @@ class TestIdling:
         hand = await bidding.worker("idle", session_ms=SHORT_MS)
         await hand.session.want(1)
         await hand.session.extend()
-        changes: list[Phase] = []
+        changes: list[SessionPhase] = []
         bidding.connection_of("idle").when_changed.append(changes.append)
         is_whole = False
         while not is_whole:  # a late ping breaks the connection, and the reconnect sends requests

@@ -14,7 +14,7 @@ from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance.workplace import Hand, accepted
 from holdfast.topologies.zookeeper import ensemble_limits
-from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, Phase
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, SessionPhase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.backend.transactions import Put
@@ -76,7 +76,7 @@ class TestLoop:
         bidding.place = Place(await way.open(), bidding.place.root)
         client = await bidding.client()
         await way.close()
-        await until(lambda: client.phase is Phase.SUSPENDED)
+        await until(lambda: client.phase is SessionPhase.SUSPENDED)
         asked = [client.exists("/") for _ in range(1_000)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         assert {type(answer) for answer in answers} == {UnavailableError}
@@ -135,11 +135,11 @@ class TestLoop:
         client = await bidding.client()
         jobs = NodeJobs(client)
         job_id = await submit(jobs)
-        seen: list[Phase] = []
+        seen: list[SessionPhase] = []
         client.when_changed.append(seen.append)
         client._client._pending.append((None, client._bridge.async_result(), 0))  # a request that gets no response
         assert (await jobs.get(job_id)).state == QUEUED
-        assert seen[:2] == [Phase.SUSPENDED, Phase.CONNECTED]
+        assert seen[:2] == [SessionPhase.SUSPENDED, SessionPhase.CONNECTED]
 
     async def test_machine_that_is_gone_is_passed_over(self, bidding: Bidding, dead_machine: str) -> None:
         """A connection attempt to a dead machine is abandoned in favour of the next server."""
@@ -218,12 +218,12 @@ class TestOthers:
         assert (await others.cancel(job_id, "")).state == CANCELED
         client.hold_read(job_id).opened.set()  # the check whether it can be retried
         gate = client.hold_read(job_id)  # the size of its payload
-        retrying = asyncio.create_task(NodeJobs(client).retry(job_id))
+        retry_policy = asyncio.create_task(NodeJobs(client).retry(job_id))
         await gate.reached.wait()
         await others.forget(job_id)
         gate.opened.set()
         with pytest.raises(NotFoundError):
-            await retrying
+            await retry_policy
 
     async def test_record_that_nobody_can_read_keeps_nobody_from_others(self, bidding: Bidding) -> None:
         """A steward that cannot read the record of a lost worker's job still posts due jobs."""

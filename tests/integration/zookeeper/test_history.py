@@ -11,7 +11,7 @@ from holdfast.testing.conformance.workplace import Hand, accepted
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from tests.integration.zookeeper.faults import DRAFT, JOB, Bidding, makes
 from tests.integration.zookeeper.test_races import expire, submit
-from tests.integration.zookeeper.test_stewards import OVER, everything, steward, tidying_of
+from tests.integration.zookeeper.test_stewards import OVER, cleaner_of, everything, steward
 
 PERSISTENT = msgspec.structs.replace(JOB, max_attempts=20, backoff=BackoffRule(FIXED, 0, 0))
 
@@ -53,7 +53,7 @@ async def test_job_with_a_history_is_forgotten_whole(bidding: Bidding) -> None:
         (lease,) = await hand.take()
         await hand.done(lease)
         await hand.session.close()
-        await (jobs.forget(job_id) if is_client else tidying_of(client).look(OVER))
+        await (jobs.forget(job_id) if is_client else cleaner_of(client).look(OVER))
         assert [leaf for leaf in await everything(client, client.paths.root) if job_id in leaf] == []
 
 

@@ -10,7 +10,7 @@ from holdfast.core.lifecycle import DONE, RUNNING
 from holdfast.errors import UnavailableError
 from holdfast.topologies.zookeeper import client_api, ensemble_limits
 from holdfast.topologies.zookeeper.backend import connection as connecting
-from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, Phase
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, SessionPhase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.ensemble_url import Ensemble
 from holdfast.topologies.zookeeper.link import EnsembleLink
@@ -44,11 +44,11 @@ async def test_connection_that_is_cut_costs_nothing(bidding: Bidding, way: Count
     bidding.place = Place(await way.open(), bidding.place.root)
     hand = await bidding.worker("w")
     (lease,) = await hand.take()
-    seen: list[Phase] = []
+    seen: list[SessionPhase] = []
     bidding.connection_of("w").when_changed.append(seen.append)
     way.cut()
     await hand.done(lease, b"out")
-    assert seen[:2] == [Phase.SUSPENDED, Phase.CONNECTED]
+    assert seen[:2] == [SessionPhase.SUSPENDED, SessionPhase.CONNECTED]
     job = await jobs.get(job_id)
     assert (job.state, job.attempts, job.token) == (DONE, 1, lease.token)
     await hand.session.close()
@@ -65,7 +65,7 @@ async def test_holder_gives_up_by_its_own_clock(bidding: Bidding, way: CountingW
     await way.close()
     await hand.session.extend()
     await hand.until(lambda: lease.token in hand.revoked)
-    assert bidding.connection_of("away").phase is Phase.SUSPENDED
+    assert bidding.connection_of("away").phase is SessionPhase.SUSPENDED
     bidding.place = place
     (again,) = await (await bidding.worker("here")).take()
     job = await jobs.get(job_id)
@@ -79,7 +79,7 @@ async def test_call_that_nobody_answers_fails_in_its_time(
     bidding.place = Place(await way.open(), bidding.place.root)
     client = await bidding.client()
     await way.close()
-    await until(lambda: client.phase is Phase.SUSPENDED)
+    await until(lambda: client.phase is SessionPhase.SUSPENDED)
     monkeypatch.setattr(connecting, "_CALL_S", 0.5)
     with pytest.raises(UnavailableError):
         await NodeJobs(client).submit([JOB], [DRAFT])

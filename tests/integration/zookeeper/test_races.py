@@ -15,9 +15,9 @@ from holdfast.ports import Introduction, JobDraft
 from holdfast.testing.conformance import workplace
 from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend import worker_session as sessions
-from holdfast.topologies.zookeeper.backend.connection import Phase
+from holdfast.topologies.zookeeper.backend.connection import SessionPhase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import WatchEvent
 from holdfast.topologies.zookeeper.backend.transactions import Create, RefusedError
 from holdfast.topologies.zookeeper.backend.work_api import BidWork
 from tests.integration.zookeeper.faults import (
@@ -172,22 +172,22 @@ class TestLooking:
         bidder = hand.session._bidder  # type: ignore[attr-defined]
         take = bidder.take
 
-        async def counted(count: int, bell: Bell | None = None) -> object:
+        async def counted(count: int, watch_event: WatchEvent | None = None) -> object:
             nonlocal looks, most
             looks += 1
             most = max(most, looks)
             threads.add(threading.get_ident())
             try:
-                return await take(count, bell)
+                return await take(count, watch_event)
             finally:
                 looks -= 1
 
-        def ring(bell: Bell, _event: object) -> None:
+        def ring(watch_event: WatchEvent, _event: object) -> None:
             rung.append(threading.get_ident())
-            bell.set()
+            watch_event.set()
 
         bidder.take = counted
-        monkeypatch.setattr(Bell, "rung", ring)
+        monkeypatch.setattr(WatchEvent, "fired", ring)
         for _ in range(8):
             await asyncio.gather(*(submit(jobs) for _ in range(5)))
         leases = await hand.leases(40)
@@ -382,7 +382,7 @@ async def expire(connection: FaultyConnection) -> None:
         thief.close()
 
     lost = asyncio.Event()
-    connection.when_changed.append(lambda phase: lost.set() if phase is Phase.LOST else None)
+    connection.when_changed.append(lambda phase: lost.set() if phase is SessionPhase.LOST else None)
     while not lost.is_set():
         await asyncio.to_thread(close)
         with contextlib.suppress(TimeoutError):  # the connection may have taken the session back before it was closed

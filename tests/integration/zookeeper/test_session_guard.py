@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from holdfast.topologies.zookeeper.backend.connection import Phase
+from holdfast.topologies.zookeeper.backend.connection import SessionPhase
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
 from holdfast.topologies.zookeeper.backend.session_guard import SessionGuard
 from holdfast.topologies.zookeeper.backend.session_guard_program import NO_PIDFD, RELEASE, GuardedSession, last_line
@@ -35,7 +35,7 @@ def cut(guard: SessionGuard) -> None:
 def lost(connection: FaultyConnection) -> asyncio.Event:
     """An event that is set when the session of a connection is lost."""
     event = asyncio.Event()
-    connection.when_changed.append(lambda phase: event.set() if phase is Phase.LOST else None)
+    connection.when_changed.append(lambda phase: event.set() if phase is SessionPhase.LOST else None)
     return event
 
 

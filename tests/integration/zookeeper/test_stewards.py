@@ -9,9 +9,9 @@ from holdfast.errors import NotFoundError
 from holdfast.ports import JobDraft
 from holdfast.testing.conformance.workplace import accepted
 from holdfast.topologies.zookeeper import ensemble_limits
-from holdfast.topologies.zookeeper.backend.cleaner import Tidying
+from holdfast.topologies.zookeeper.backend.cleaner import NodeCleaner
 from holdfast.topologies.zookeeper.backend.job_api import NodeJobs
-from holdfast.topologies.zookeeper.backend.node_changes import Changing
+from holdfast.topologies.zookeeper.backend.node_changes import NodeChanges
 from holdfast.topologies.zookeeper.backend.records import NodeRetention
 from holdfast.topologies.zookeeper.backend.retention import read_retention, write_retention
 from holdfast.topologies.zookeeper.backend.steward import Steward
@@ -45,9 +45,9 @@ OVER = NodeRetention(LONG_AGO_MS, LONG_AGO_MS)
 OVER_UNLESS_FAILED = NodeRetention(LONG_AGO_MS)
 
 
-def tidying_of(connection: FaultyConnection) -> Tidying:
+def cleaner_of(connection: FaultyConnection) -> NodeCleaner:
     """A cleanup over this connection."""
-    return Tidying(Changing(connection))
+    return NodeCleaner(NodeChanges(connection))
 
 
 async def failed_job(bidding: Bidding, jobs: NodeJobs) -> str:
@@ -240,7 +240,7 @@ class TestTidying:
         (lease,) = await hand.take()
         await hand.done(lease, b"out")
         stays = await submit(jobs, JobDraft(payload=b"in", extra=Extra(request_id="other")))
-        tidying = tidying_of(client)
+        tidying = cleaner_of(client)
         await tidying.look(OVER)
         leaves = await everything(client, client.paths.root)
         assert [leaf for leaf in leaves if ended in leaf] == []
@@ -254,12 +254,12 @@ class TestTidying:
         jobs = NodeJobs(client)
         failed, canceled = await failed_job(bidding, jobs), await submit(jobs)
         await jobs.cancel(canceled, "")
-        await tidying_of(client).look(OVER_UNLESS_FAILED)
+        await cleaner_of(client).look(OVER_UNLESS_FAILED)
         assert (await jobs.get(failed)).state == FAILED
         with pytest.raises(NotFoundError):
             await jobs.get(canceled)
         assert failed in {job.id for job in (await jobs.page([FAILED], 0, 10, newest_first=True)).jobs}
-        await tidying_of(client).look(OVER)
+        await cleaner_of(client).look(OVER)
         assert [leaf for leaf in await everything(client, client.paths.root) if failed in leaf] == []
 
     async def test_failed_jobs_are_kept_longer_by_default(self, bidding: Bidding) -> None:
@@ -285,7 +285,7 @@ class TestTidying:
         jobs = NodeJobs(client)
         job_id = await failed_job(bidding, jobs)
         await as_before(client, job_id)
-        await tidying_of(client).look(OVER_UNLESS_FAILED)
+        await cleaner_of(client).look(OVER_UNLESS_FAILED)
         assert [leaf for leaf in await everything(client, client.paths.root) if job_id in leaf] == []
 
     @pytest.mark.parametrize("is_old", [False, True])
@@ -312,7 +312,7 @@ class TestTidying:
         jobs = NodeJobs(client)
         await jobs.cancel(await submit(jobs), "only to make the lane")
         hand = await bidding.idle("w")
-        tidying = tidying_of(client)
+        tidying = cleaner_of(client)
         await tidying.look(OVER)
         await tidying.look(OVER)
         await client.sync()
@@ -333,7 +333,7 @@ class TestTidying:
         gate = bidding.connection_of("w").hold(deletes("/waiting/"))
         await hand.session.want(1)
         await gate.reached.wait()
-        tidying = tidying_of(client)
+        tidying = cleaner_of(client)
         await tidying.look(OVER)
         await tidying.look(OVER)
         await submit(jobs)

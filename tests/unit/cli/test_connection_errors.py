@@ -8,7 +8,7 @@ from holdfast.cli import connection
 from holdfast.cli.connection import ask
 from holdfast.errors import UnavailableError
 from holdfast.settings import ClientSettings
-from holdfast.settings_sources import Loaded
+from holdfast.settings_sources import LoadedSettings
 
 
 @pytest.mark.parametrize(("origin", "is_hinted"), [("default", True), ("flag --connect", False)])
@@ -19,7 +19,7 @@ def test_whoever_names_no_server_is_told_of_a_directory_nearby(
     (tmp_path / "shop-data").mkdir()
     (tmp_path / "shop-data" / "MANIFEST").touch()
     monkeypatch.chdir(tmp_path)
-    loaded = Loaded(ClientSettings(connect="127.0.0.1:1"), {"connect": origin})
+    loaded = LoadedSettings(ClientSettings(connect="127.0.0.1:1"), {"connect": origin})
     monkeypatch.setattr(connection, "load", lambda *_, **__: loaded)  # no server listens at port 1
     with pytest.raises(UnavailableError) as refused:
         ask(None, lambda client: client.stats())

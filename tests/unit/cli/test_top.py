@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from holdfast.cli.health import findings, verdict
-from holdfast.cli.top_numbers import Look, Trend, grouped
+from holdfast.cli.top_numbers import TopSample, Trend, grouped
 from holdfast.cli.top_view import TopFrame, lines, screen
 from holdfast.core.lifecycle import DONE, FAILED
 from holdfast.core.model import QueueMode, Template
@@ -34,9 +34,11 @@ def failed(reason: str, *, job_type: str = "mail", at_ms: int = 999_000, number:
     return JobView(job_id, Template(type=job_type), FAILED, 0, 1, at_ms, 0, False, reason, 1, None)
 
 
-def look(*, queues: tuple[QueueView, ...] = (), workers: tuple[WorkerView, ...] = (WORKER,), **more: object) -> Look:
+def look(
+    *, queues: tuple[QueueView, ...] = (), workers: tuple[WorkerView, ...] = (WORKER,), **more: object
+) -> TopSample:
     """Returns a sample of a server with these queues, workers and numbers."""
-    return Look(msgspec.structs.replace(STATS, **more), list(queues), list(workers), [])
+    return TopSample(msgspec.structs.replace(STATS, **more), list(queues), list(workers), [])
 
 
 def later(after_ms: int, **states: int) -> Stats:
@@ -52,7 +54,7 @@ def trend(*stats: Stats) -> Trend:
     return made
 
 
-def texts(seen: Look, over: Trend | None = None) -> list[str]:
+def texts(seen: TopSample, over: Trend | None = None) -> list[str]:
     return [one.text for one in findings(seen, over or trend())]
 
 
@@ -82,7 +84,7 @@ def test_nothing_wrong_is_healthy() -> None:
 
 def test_jobs_without_a_worker_are_bad() -> None:
     """Ready jobs without a connected worker are critical."""
-    alone = Look(msgspec.structs.replace(STATS, workers=0), [QUEUE], [], [])
+    alone = TopSample(msgspec.structs.replace(STATS, workers=0), [QUEUE], [], [])
     assert texts(alone) == ["5 jobs could run, but no worker is connected"]
     assert verdict(alone, findings(alone, trend())) == "critical"
 
@@ -212,7 +214,7 @@ def full() -> TopFrame:
     queues = [msgspec.structs.replace(QUEUE, name=f"queue-{number:02}", ready=number) for number in range(30)]
     workers = [msgspec.structs.replace(WORKER, worker_id=f"worker-{number:02}") for number in range(30)]
     jobs = [failed(f"\x1b[2J[bold]{number}", number=number, job_type=f"type-{number % 9}") for number in range(40)]
-    return TopFrame(Look(STATS, queues, workers, jobs), trend(STATS, later(1_000, DONE=300)), "here")
+    return TopFrame(TopSample(STATS, queues, workers, jobs), trend(STATS, later(1_000, DONE=300)), "here")
 
 
 @pytest.mark.parametrize(("width", "height"), [(200, 60), (120, 40), (80, 24), (40, 20), (20, 10)])

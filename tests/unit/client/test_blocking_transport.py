@@ -10,9 +10,9 @@ import pytest
 
 from holdfast import limits
 from holdfast.client import blocking_transport
-from holdfast.client.blocking_transport import BlockingCarrier
+from holdfast.client.blocking_client import BlockingClient
+from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.endpoints import TcpEndpoint, UnixEndpoint
-from holdfast.client.near_server import NearServer
 from holdfast.errors import (
     DeadlineExceededError,
     FailedPreconditionError,
@@ -90,7 +90,7 @@ def scripted(folder: Path, *scripts: Script) -> Iterator[UnixEndpoint]:
         thread.join()
 
 
-def call(carrier: BlockingCarrier, deadline_s: float | None = None) -> bytes:
+def call(carrier: BlockingTransport, deadline_s: float | None = None) -> bytes:
     return carrier.call(PAYLOAD, OneJob("x"), deadline_s)
 
 
@@ -104,7 +104,7 @@ def test_calls_are_answered_one_after_the_other(tmp_path: Path) -> None:
         peer.send((peer.call().id, LAST, b"two"))
 
     with scripted(tmp_path, serve) as endpoint:
-        carrier = BlockingCarrier.connect(endpoint)
+        carrier = BlockingTransport.connect(endpoint)
         assert call(carrier) == b"one"
         with pytest.raises(NotFoundError, match="no such job"):
             call(carrier)
@@ -124,7 +124,7 @@ def test_response_may_come_byte_by_byte(tmp_path: Path) -> None:
             peer.line.sendall(bytes([byte]))
 
     with scripted(tmp_path, serve) as endpoint:
-        carrier = BlockingCarrier.connect(endpoint)
+        carrier = BlockingTransport.connect(endpoint)
         assert call(carrier) == b"tea" * 100
         carrier.drop()
 
@@ -139,7 +139,7 @@ def test_call_past_its_deadline_ends_its_connection(tmp_path: Path) -> None:
         over.wait()
 
     with scripted(tmp_path, stall) as endpoint:
-        carrier = BlockingCarrier.connect(endpoint)
+        carrier = BlockingTransport.connect(endpoint)
         with pytest.raises(DeadlineExceededError):
             call(carrier, 0.01)
         over.set()
@@ -156,7 +156,7 @@ def test_connection_that_breaks_is_lost(tmp_path: Path, said: bytes) -> None:
         peer.line.sendall(said)
 
     with scripted(tmp_path, break_off) as endpoint:
-        carrier = BlockingCarrier.connect(endpoint)
+        carrier = BlockingTransport.connect(endpoint)
         with pytest.raises(UnavailableError) as caught:
             call(carrier)
         assert caught.value.reason == "CONNECTION_LOST"
@@ -172,7 +172,7 @@ def test_response_of_another_type_is_an_error_of_its_call_only(tmp_path: Path) -
         peer.send((peer.call().id, LAST, b"tea"))
 
     with scripted(tmp_path, serve) as endpoint:
-        carrier = BlockingCarrier.connect(endpoint)
+        carrier = BlockingTransport.connect(endpoint)
         with pytest.raises(InternalError):
             call(carrier)
         assert call(carrier) == b"tea"
@@ -193,7 +193,7 @@ def test_error_of_the_connection_reaches_the_next_call(tmp_path: Path, *, is_wit
             peer.send(failure)
 
     with scripted(tmp_path, serve) as endpoint:
-        carrier = BlockingCarrier.connect(endpoint)
+        carrier = BlockingTransport.connect(endpoint)
         assert call(carrier) == b"tea"
         with pytest.raises(UnauthenticatedError, match="revoked"):
             call(carrier)
@@ -208,7 +208,7 @@ def test_refused_opening_raises_the_error_of_the_server(tmp_path: Path) -> None:
         peer.send(Opened(0, "FAILED_PRECONDITION", "WHY", "because"))
 
     with scripted(tmp_path, refuse) as endpoint, pytest.raises(FailedPreconditionError, match="because"):
-        BlockingCarrier.connect(endpoint)
+        BlockingTransport.connect(endpoint)
 
 
 @pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", framed(b"\xff"), framed(b"\xc1"), HTTP_2])
@@ -223,7 +223,7 @@ def test_server_that_speaks_something_else_is_named(tmp_path: Path, said: bytes)
         scripted(tmp_path, speak) as endpoint,
         pytest.raises(UnavailableError, match="does not speak Holdfast's wire protocol") as caught,
     ):
-        BlockingCarrier.connect(endpoint)
+        BlockingTransport.connect(endpoint)
     assert caught.value.reason == "NOT_WIRE"
 
 
@@ -237,7 +237,7 @@ def test_server_that_says_nothing_is_unreachable(tmp_path: Path, monkeypatch: py
 
     with scripted(tmp_path, stay_silent) as endpoint:
         with pytest.raises(UnavailableError, match="did not answer in time") as caught:
-            BlockingCarrier.connect(endpoint)
+            BlockingTransport.connect(endpoint)
         over.set()
     assert caught.value.reason == "UNREACHABLE"
 
@@ -247,7 +247,7 @@ def test_nobody_there_is_unreachable(tmp_path: Path, kind: str) -> None:
     """A connection attempt without a server is UNREACHABLE, and the message names the place."""
     endpoint = UnixEndpoint(tmp_path / "x.sock") if kind == "socket" else TcpEndpoint("127.0.0.1:1")
     with pytest.raises(UnavailableError, match=str(tmp_path) if kind == "socket" else "127.0.0.1:1") as caught:
-        BlockingCarrier.connect(endpoint)
+        BlockingTransport.connect(endpoint)
     assert caught.value.reason == "UNREACHABLE"
 
 
@@ -262,14 +262,14 @@ def test_thread_that_waits_can_be_interrupted_by_the_close_of_the_link(tmp_path:
         asked.set()
         peer.call()
 
-    def wait(near: NearServer) -> None:
+    def wait(near: BlockingClient) -> None:
         try:
             near.settled("x", None)
         except UnavailableError as error:
             errors.append(error)
 
     with scripted(tmp_path, serve) as endpoint:
-        near = NearServer(endpoint)
+        near = BlockingClient(endpoint)
         thread = threading.Thread(target=wait, args=(near,))
         thread.start()
         asked.wait()
@@ -289,7 +289,7 @@ def test_connection_that_was_lost_is_replaced(tmp_path: Path) -> None:
         peer.send((call_id, LAST, (job, {"state": 3})))
 
     with scripted(tmp_path, answer, answer) as endpoint:
-        near = NearServer(endpoint)
+        near = BlockingClient(endpoint)
         assert near.settled("x", None) is not None
         with pytest.raises(UnavailableError):
             near.settled("x", None)

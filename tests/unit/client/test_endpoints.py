@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import grpc
 import pytest
 
-from holdfast.client.blocking_transport import BlockingCarrier
+from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.wire_line import opening_bytes
 from holdfast.client.wire_redirect import named_ports
-from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.wire_transport import WireTransport
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
@@ -60,14 +60,14 @@ async def test_grpc_port_names_the_port_of_the_wire(port: int) -> None:
 async def test_server_that_names_no_port_does_not_speak_the_wire(servicers: list[NamesPort]) -> None:
     """A gRPC server of release 0.1, or one without the wire, is named with its address and port."""
     async with served(*servicers) as own:
-        for connect in (WireCarrier.connect, connected_in_a_thread):
+        for connect in (WireTransport.connect, connected_in_a_thread):
             with pytest.raises(UnavailableError, match=f"127.0.0.1:{own}: the server does not speak") as caught:
                 await connect(TcpEndpoint(f"127.0.0.1:{own}"))
             assert caught.value.reason == "NOT_WIRE"
 
 
-async def connected_in_a_thread(endpoint: TcpEndpoint) -> BlockingCarrier:
-    return await asyncio.to_thread(BlockingCarrier.connect, endpoint)
+async def connected_in_a_thread(endpoint: TcpEndpoint) -> BlockingTransport:
+    return await asyncio.to_thread(BlockingTransport.connect, endpoint)
 
 
 async def test_server_that_names_its_own_port_is_not_asked_for_ever() -> None:
@@ -75,7 +75,7 @@ async def test_server_that_names_its_own_port_is_not_asked_for_ever() -> None:
     naming = NamesPort(0)
     async with served(naming) as own:
         naming.port = own
-        for connect in (WireCarrier.connect, connected_in_a_thread):
+        for connect in (WireTransport.connect, connected_in_a_thread):
             with pytest.raises(UnavailableError) as caught:
                 await connect(TcpEndpoint(f"127.0.0.1:{own}"))
             assert caught.value.reason == "NOT_WIRE"
@@ -84,7 +84,7 @@ async def test_server_that_names_its_own_port_is_not_asked_for_ever() -> None:
 async def test_servers_that_redirect_in_a_circle_are_left() -> None:
     """A client that is redirected to a gRPC port again and again gives up."""
     async with served(NamesPort(0)) as other, served(NamesPort(other)) as own:
-        for connect in (WireCarrier.connect, connected_in_a_thread):
+        for connect in (WireTransport.connect, connected_in_a_thread):
             with pytest.raises(UnavailableError) as caught:
                 await connect(TcpEndpoint(f"127.0.0.1:{own}"))
             assert caught.value.reason == "NOT_WIRE"

@@ -9,7 +9,7 @@ import pytest
 from holdfast import limits
 from holdfast.client import node_session
 from holdfast.client.node_session import NodeSession
-from holdfast.client.node_tokens import Tokens
+from holdfast.client.node_tokens import NodeTokens
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
 from holdfast.errors import AbortedError, HoldfastError, UnavailableError
@@ -96,7 +96,7 @@ class Scene:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock, self.work, self.listener = Clock(), Work(), Listener()
         monkeypatch.setattr(node_session, "time", self.clock)
-        self.line = NodeSession(1, self.work, Tokens(3), self.listener)  # type: ignore[arg-type]
+        self.line = NodeSession(1, self.work, NodeTokens(3), self.listener)  # type: ignore[arg-type]
         self.task = asyncio.create_task(self.line.run(Introduction("w", frozenset({"t"}))))
 
     async def session(self) -> Session:

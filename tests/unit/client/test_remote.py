@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import limits
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retry_policy import Retrying
+from holdfast.client.retry_policy import RetryPolicy
 from holdfast.client.wire_transport import encoded_call
 from holdfast.core.model import Extra, Template
 from holdfast.errors import Code, InvalidArgumentError, UnavailableError
@@ -50,7 +50,7 @@ async def asked(use: Use) -> list[tuple[str, float | None]]:
     """Returns every attempt of a call, with its deadline."""
     carrier = Deaf()
     with pytest.raises(UnavailableError):
-        await use(RemoteJobs(carrier, Retrying(sleep=at_once)))
+        await use(RemoteJobs(carrier, RetryPolicy(sleep=at_once)))
     return carrier.asked
 
 

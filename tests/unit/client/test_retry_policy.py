@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast import limits
-from holdfast.client.retry_policy import RETRYABLE, Retrying, ceiling_ms
+from holdfast.client.retry_policy import RETRYABLE, RetryPolicy, ceiling_ms
 from holdfast.errors import Code, HoldfastError, error_class
 
 
@@ -30,7 +30,7 @@ class Flaky:
         return high
 
     async def call(self, *, is_repeatable: bool = True) -> str:
-        return await Retrying(self.draw, self.sleep).call(self.once, is_repeatable=is_repeatable)
+        return await RetryPolicy(self.draw, self.sleep).call(self.once, is_repeatable=is_repeatable)
 
 
 async def test_waits_start_at_100_ms_and_double() -> None:

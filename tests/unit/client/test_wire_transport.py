@@ -9,8 +9,8 @@ import pytest
 from holdfast import limits
 from holdfast.client import wire_transport
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retry_policy import Once
-from holdfast.client.wire_transport import LastingCarrier, WireCarrier
+from holdfast.client.retry_policy import NoRetryPolicy
+from holdfast.client.wire_transport import ReconnectingTransport, WireTransport
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
 from holdfast.errors import (
@@ -33,7 +33,7 @@ HTTP_2 = b"\x00\x00\x12\x04\x00\x00\x00\x00\x00"
 LARGE = Submission([Template("brew")], [JobDraft(payload=b"x" * limits.PAYLOAD_BYTES_MAX)] * 3)
 
 
-async def flooded(carrier: WireCarrier) -> list[asyncio.Task[Submitted]]:
+async def flooded(carrier: WireTransport) -> list[asyncio.Task[Submitted]]:
     """Starts calls until the server no longer reads them."""
     calls: list[asyncio.Task[Submitted]] = []
     assert carrier._line is not None
@@ -52,7 +52,7 @@ async def test_deadline_passes_although_the_server_does_not_read(tmp_path: Path)
         await asyncio.Event().wait()
 
     async with scripted(tmp_path, stall) as endpoint:
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         calls = await flooded(carrier)
         with pytest.raises(DeadlineExceededError):
             await carrier.call(PAYLOAD, OneJob("x"), 0.01)
@@ -71,7 +71,7 @@ async def test_call_that_could_not_be_sent_fails_with_the_connection(tmp_path: P
         await cut.wait()
 
     async with scripted(tmp_path, stall) as endpoint:
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         calls = await flooded(carrier)
         waiting = asyncio.create_task(carrier.call(PAYLOAD, OneJob("x"), None))
         await asyncio.sleep(0)
@@ -92,7 +92,7 @@ async def test_close_does_not_wait_for_a_server_that_does_not_read(
         await asyncio.Event().wait()
 
     async with scripted(tmp_path, stall) as endpoint:
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         calls = await flooded(carrier)
         await carrier.close()
         for call in calls:
@@ -113,7 +113,7 @@ async def test_reply_that_cannot_be_read_ends_the_connection(tmp_path: Path, rep
         await peer.reader.read()
 
     async with scripted(tmp_path, babble) as endpoint:
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         with pytest.raises(UnavailableError, match="cannot be decoded") as caught:
             await carrier.call(PAYLOAD, OneJob("x"), None)
         assert caught.value.reason == "CONNECTION_LOST"
@@ -132,7 +132,7 @@ async def test_response_of_another_type_is_an_error_of_its_call_only(tmp_path: P
         await peer.reader.read()
 
     async with scripted(tmp_path, serve) as endpoint:
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         with pytest.raises(InternalError, match=r"the response to jobs\.result cannot be decoded") as caught:
             await carrier.call(RESULT, OneJob("x"), None)
         assert caught.value.reason == "RESPONSE_MALFORMED"
@@ -152,7 +152,7 @@ async def test_replies_may_come_in_any_order_and_for_calls_that_were_given_up(tm
         await peer.reader.read()
 
     async with scripted(tmp_path, serve) as endpoint:
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         calls = [asyncio.create_task(carrier.call(PAYLOAD, OneJob("x"), None)) for _ in range(3)]
         await asyncio.sleep(0)
         calls[0].cancel()
@@ -170,7 +170,7 @@ async def test_response_of_a_newer_server_is_understood(tmp_path: Path) -> None:
         await peer.reader.read()
 
     async with scripted(tmp_path, serve) as endpoint:
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         result = await carrier.call(RESULT, OneJob("x"), None)
         assert result == ResultView(result.state)
         await carrier.close()
@@ -191,7 +191,7 @@ async def test_error_of_the_connection_reaches_every_call(tmp_path: Path) -> Non
         await peer.writer.drain()
 
     async with scripted(tmp_path, serve) as endpoint:
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         calls = [asyncio.create_task(carrier.call(PAYLOAD, OneJob("x"), None)) for _ in range(2)]
         for call in calls:
             with pytest.raises(UnauthenticatedError, match="revoked"):
@@ -212,8 +212,8 @@ async def test_refused_opening_raises_the_error_of_the_server(tmp_path: Path) ->
 
     async with scripted(tmp_path, refuse) as endpoint:
         with pytest.raises(FailedPreconditionError, match="because"):
-            await WireCarrier.connect(endpoint)
-        remote = RemoteJobs(LastingCarrier(endpoint), Once())
+            await WireTransport.connect(endpoint)
+        remote = RemoteJobs(ReconnectingTransport(endpoint), NoRetryPolicy())
         with pytest.raises(FailedPreconditionError, match="because"):
             await remote.stats()
         with pytest.raises(FailedPreconditionError, match="because"):
@@ -233,7 +233,7 @@ async def test_server_that_speaks_something_else_is_named(tmp_path: Path, said: 
 
     async with scripted(tmp_path, speak) as endpoint:
         with pytest.raises(UnavailableError, match="does not speak Holdfast's wire protocol") as caught:
-            await WireCarrier.connect(endpoint)
+            await WireTransport.connect(endpoint)
         assert caught.value.reason == "NOT_WIRE"
 
 
@@ -245,7 +245,7 @@ async def test_server_that_says_nothing_is_unreachable(tmp_path: Path) -> None:
 
     async with scripted(tmp_path, stay_silent) as endpoint:
         with pytest.raises(UnavailableError, match="did not answer in time") as caught:
-            await WireCarrier.connect(endpoint, 0.01)
+            await WireTransport.connect(endpoint, 0.01)
         assert caught.value.reason == "UNREACHABLE"
 
 
@@ -261,7 +261,7 @@ async def test_stream_without_an_end_is_a_lost_connection(tmp_path: Path) -> Non
         await peer.writer.wait_closed()
 
     async with scripted(tmp_path, serve) as endpoint:
-        feed = LastingCarrier(endpoint).stream(methods.FEED, methods.FeedStart(None))
+        feed = ReconnectingTransport(endpoint).stream(methods.FEED, methods.FeedStart(None))
         assert (await anext(feed)).position == 1
         with pytest.raises(UnavailableError) as caught:
             await anext(feed)
@@ -284,7 +284,7 @@ async def test_stream_of_a_slow_reader_is_bounded(tmp_path: Path) -> None:
         await peer.reader.read()
 
     async with scripted(tmp_path, serve) as endpoint:
-        carrier = LastingCarrier(endpoint)
+        carrier = ReconnectingTransport(endpoint)
         feed = carrier.stream(methods.FEED, methods.FeedStart(None))
         positions = [(await anext(feed)).position]
         positions += [part.position async for part in feed]
@@ -300,7 +300,7 @@ async def test_request_that_cannot_be_encoded_leaves_the_connection_alone(tmp_pa
         await peer.reader.read()
 
     async with scripted(tmp_path, serve) as endpoint:
-        carrier = await WireCarrier.connect(endpoint)
+        carrier = await WireTransport.connect(endpoint)
         for bad in (OneJob("\ud800"), OneJob(object()), OneJob(1 << 70)):  # type: ignore[arg-type]
             with pytest.raises(InvalidArgumentError) as caught:
                 await carrier.call(PAYLOAD, bad, None)

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def driver() -> Iterator[LedgerDriver]:
     """A new desk; after the test, the book must be consistent and must agree with the model."""
-    desk = Desk()
-    yield desk
-    desk.check()
+    driver = LedgerDriver()
+    yield driver
+    driver.check()

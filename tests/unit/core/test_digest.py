@@ -9,7 +9,7 @@ import pytest
 from holdfast.core import digest_v1, digest_v2
 from holdfast.core.digest import DIGEST_VERSION, terms_of
 from holdfast.core.model import Closure, JobRecord, QueueMode, Schedule, ScheduleSpec, Template
-from holdfast.core.state import Book
+from holdfast.core.state import LedgerState
 from holdfast.journal import version
 
 COVERED = [
@@ -91,14 +91,14 @@ def test_terms_of_version_1_are_as_they_were() -> None:
 
 def test_rehash_gives_the_digest_that_the_other_version_has() -> None:
     """A book that changes to another digest version has the same digest as a book that always had that version."""
-    books = Book(digest_version=1), Book(digest_version=2)
-    for book in books:
-        book.set_mode("q", Closure(QueueMode.PAUSED, "why", 7))
-        book.put_schedule(Schedule(ScheduleSpec("nightly", Template("echo")), 1, 2))
+    books = LedgerState(digest_version=1), LedgerState(digest_version=2)
+    for state in books:
+        state.set_mode("q", Closure(QueueMode.PAUSED, "why", 7))
+        state.put_schedule(Schedule(ScheduleSpec("nightly", Template("echo")), 1, 2))
         job = new_job()
-        book.jobs[job.id] = job
-        job.chunk = book.listing.chunk_for(10)
-        book.touch(job)
+        state.jobs[job.id] = job
+        job.chunk = state.listing.chunk_for(10)
+        state.touch(job)
     old, new = books
     assert old.digest != new.digest
     old.rehash(2)

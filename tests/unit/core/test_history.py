@@ -9,7 +9,7 @@ from holdfast.core.failure import Failure
 from holdfast.core.history import Attempt, Entry, about, attempts, entries
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
 from holdfast.core.model import FIXED, BackoffRule, Result, Template
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 
 BAD = msgspec.json.encode(Failure("ValueError", "bad", "Traceback of bad"))
 
@@ -74,15 +74,15 @@ def test_history_that_was_cut_off_still_numbers_the_last_attempt_right() -> None
     assert [(one.number, one.started_ms, one.ended_ms) for one in attempts(told(end), count=3)] == [(3, 0, 9)]
 
 
-def test_description_of_a_retried_failure_is_journaled_and_not_held(desk: Desk) -> None:
+def test_description_of_a_retried_failure_is_journaled_and_not_held(driver: LedgerDriver) -> None:
     """The event of a retry stores the worker's failure description, but the state and its image do not."""
-    desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)))
-    empty = desk.ledger.book.bytes_held
-    report = ReportRow("a", desk.run_one().token, FAILED, BAD, failure_reason="bad")
-    decision = desk.decide(commands.Report("w1", [report]))
+    driver.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 0)))
+    empty = driver.ledger.state.bytes_held
+    report = ReportRow("a", driver.run_one().token, FAILED, BAD, failure_reason="bad")
+    decision = driver.decide(commands.Report("w1", [report]))
     assert isinstance(decision, commands.Decision)
     assert isinstance(decision.event, Reported)
     assert decision.event.results[0].output == BAD
-    desk.do(commands.Report("w1", [report]))
-    assert (desk.job("a").state, desk.job("a").result, desk.ledger.book.bytes_held) == (QUEUED, None, empty)
-    assert not any(b"Traceback" in chunk for chunk in image.dump(desk.ledger))
+    driver.do(commands.Report("w1", [report]))
+    assert (driver.job("a").state, driver.job("a").result, driver.ledger.state.bytes_held) == (QUEUED, None, empty)
+    assert not any(b"Traceback" in chunk for chunk in image.dump(driver.ledger))

@@ -9,7 +9,7 @@ from holdfast.core import commands, image
 from holdfast.core.commands import Decision
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import AnyEvent, Evicted
-from holdfast.core.image_part import ImageFacts, ImagePart, Needs, examine
+from holdfast.core.image_part import ImageFacts, ImagePart, NeededJobs, examine
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import BackoffRule, Extra, NewJob, Now, QueueMode, ScheduleSpec, Template
@@ -42,16 +42,16 @@ class History:
                 yield event
 
     def _event(self) -> AnyEvent | None:
-        if self.ledger.book.finished and self.rng.random() < 0.02:
+        if self.ledger.state.finished and self.rng.random() < 0.02:
             return Evicted(self.now.log_ms, 1)  # the eviction event of earlier versions
         decided = self.ledger.decide(self._command(), self.now)
         return decided.event if isinstance(decided, Decision) else None
 
     def _command(self) -> commands.AnyCommand:
-        rng, book = self.rng, self.ledger.book
-        known = [*book.jobs, "nobody"]
+        rng, state = self.rng, self.ledger.state
+        known = [*state.jobs, "nobody"]
         worker = rng.choice("vw")
-        leases = [book.leases[token] for token in book.tokens_of.get(worker, ())]
+        leases = [state.leases[token] for token in state.tokens_of.get(worker, ())]
         rows = [
             commands.ReportRow(
                 lease.job.id, lease.token, rng.choice([DONE, DONE, FAILED, CANCELED]), bytes(rng.randint(0, 9))
@@ -105,7 +105,7 @@ def test_image_of_a_part_is_that_of_the_whole_byte_for_byte(seed: int) -> None:
     before: list[bytes] | None = None
     for _ in range(12):
         events = list(history.events(history.rng.randint(1, 25)))
-        needs = Needs()
+        needs = NeededJobs()
         for event in events:
             needs.add(event)
         if before is None:
@@ -121,7 +121,7 @@ def test_image_of_a_part_is_that_of_the_whole_byte_for_byte(seed: int) -> None:
         assert examine(before, DIGEST_VERSION) == ImageFacts(
             history.ledger.position, history.ledger.digest, DIGEST_VERSION
         )
-    history.ledger.book.audit()
+    history.ledger.state.audit()
 
 
 def test_part_holds_only_what_events_can_change() -> None:
@@ -141,8 +141,8 @@ def test_part_holds_only_what_events_can_change() -> None:
     do(commands.GrantLeases("w", frozenset("a"), frozenset(), 1, 1_000))
     before = list(image.dump(ledger))
     facts = examine(before, DIGEST_VERSION)
-    needs = Needs()
+    needs = NeededJobs()
     needs.add(do(commands.Cancel("j500", "")))
     part = ImagePart.load(before.copy, needs, facts, LedgerConfig())
-    held = part.ledger.book.jobs
+    held = part.ledger.state.jobs
     assert {job.id: (job.payload, job.extra) for job in held.values()} == {"j0": (b"", None), "j500": (b"", None)}

@@ -10,32 +10,32 @@ from holdfast.core.events import Extended, Reported
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import FIXED, BackoffRule, Template
 from holdfast.limits import OUTPUT_BYTES_MAX, QUARANTINE_MS, REASON_CHARS_MAX, SUMMARY_CHARS_MAX, UNSPENT_GRANTS_MAX
-from tests.unit.core.desk import ECHO, Desk
+from tests.unit.core.ledger_driver import ECHO, LedgerDriver
 
 
 @pytest.fixture
-def running(desk: Desk) -> Desk:
+def running(driver: LedgerDriver) -> LedgerDriver:
     """A desk where w1 runs job a with token 1 and a lease of one second."""
-    desk.submit("a", template=Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 0)))
-    assert desk.run_one().token == 1
-    return desk
+    driver.submit("a", template=Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 0)))
+    assert driver.run_one().token == 1
+    return driver
 
 
 # -- tokens
 
 
-def test_tokens_only_grow(desk: Desk) -> None:
+def test_tokens_only_grow(driver: LedgerDriver) -> None:
     """Each grant has a token of its own that is larger than all before it, also after a restart."""
-    desk.submit("a", "b", "c")
-    tokens = [lease.token for lease in desk.lease(2)]
-    desk.revoke(reason="released")
-    tokens += [lease.token for lease in desk.lease(1)]
-    desk.restart(desk.reloaded())
-    tokens += [lease.token for lease in desk.lease(2)]
+    driver.submit("a", "b", "c")
+    tokens = [lease.token for lease in driver.lease(2)]
+    driver.revoke(reason="released")
+    tokens += [lease.token for lease in driver.lease(1)]
+    driver.restart(driver.reloaded())
+    tokens += [lease.token for lease in driver.lease(2)]
     assert tokens == [1, 2, 3, 4, 5]
 
 
-def test_attempt_is_counted_when_it_is_granted(running: Desk) -> None:
+def test_attempt_is_counted_when_it_is_granted(running: LedgerDriver) -> None:
     """The ledger counts an attempt when it grants it, so that a job that kills its worker has been tried."""
     assert (running.job("a").attempts, running.job("a").state) == (1, RUNNING)
 
@@ -43,7 +43,7 @@ def test_attempt_is_counted_when_it_is_granted(running: Desk) -> None:
 # -- time
 
 
-def test_lease_expires_at_its_deadline_and_not_before(running: Desk) -> None:
+def test_lease_expires_at_its_deadline_and_not_before(running: LedgerDriver) -> None:
     """A lease of a second is valid for 999 ms and expires at 1000, and the ledger counts the loss."""
     running.pass_ms(999)
     assert running.expire() == []
@@ -53,18 +53,18 @@ def test_lease_expires_at_its_deadline_and_not_before(running: Desk) -> None:
     assert (running.job("a").state, running.job("a").losses) == (QUEUED, 1)
 
 
-def test_heartbeat_extends_all_leases_of_its_worker(desk: Desk) -> None:
+def test_heartbeat_extends_all_leases_of_its_worker(driver: LedgerDriver) -> None:
     """A heartbeat extends all leases of its worker from now, and no leases of other workers."""
-    desk.submit("a", "b", "c")
-    desk.lease(2, worker="w1")
-    desk.lease(1, worker="w2")
-    desk.pass_ms(600)
-    assert desk.extend("w1").held == [1, 2]
-    desk.pass_ms(600)
-    assert desk.expire() == [("w2", 3)]
+    driver.submit("a", "b", "c")
+    driver.lease(2, worker="w1")
+    driver.lease(1, worker="w2")
+    driver.pass_ms(600)
+    assert driver.extend("w1").held == [1, 2]
+    driver.pass_ms(600)
+    assert driver.expire() == [("w2", 3)]
 
 
-def test_expired_lease_is_never_revived(running: Desk) -> None:
+def test_expired_lease_is_never_revived(running: LedgerDriver) -> None:
     """A heartbeat after the deadline reports no held leases, and the lease expires."""
     running.pass_ms(1_000)
     assert running.extend("w1") == commands.Heard([], [])
@@ -73,63 +73,63 @@ def test_expired_lease_is_never_revived(running: Desk) -> None:
     assert running.job("a").losses == 1
 
 
-def test_shorter_extension_is_noticed_in_time(desk: Desk) -> None:
+def test_shorter_extension_is_noticed_in_time(driver: LedgerDriver) -> None:
     """A heartbeat may shorten a lease, and the next deadline follows."""
-    desk.submit("a")
-    desk.lease(lease_ms=60_000)
-    desk.extend(lease_ms=100)
-    deadline_ms = desk.ledger.leases.next_deadline_ms()
+    driver.submit("a")
+    driver.lease(lease_ms=60_000)
+    driver.extend(lease_ms=100)
+    deadline_ms = driver.ledger.leases.next_deadline_ms()
     assert deadline_ms is not None
     assert deadline_ms <= 100
-    desk.pass_ms(100)
-    assert desk.expire() == [("w1", 1)]
+    driver.pass_ms(100)
+    assert driver.expire() == [("w1", 1)]
 
 
-def test_jump_of_the_wall_clock_expires_nothing(running: Desk) -> None:
+def test_jump_of_the_wall_clock_expires_nothing(running: LedgerDriver) -> None:
     """Leases are measured in served time, so that a jump of the wall clock by a day expires none of them."""
     running.log_ms += 86_400_000
     assert running.expire() == []
     assert running.report("a", 1) == ""
 
 
-def test_standing_wall_clock_keeps_no_lease_alive(running: Desk) -> None:
+def test_standing_wall_clock_keeps_no_lease_alive(running: LedgerDriver) -> None:
     """A wall clock that stands still does not stop served time."""
     running.served_ms += 1_000
     assert running.expire() == [("w1", 1)]
 
 
-def test_all_leases_that_are_over_go_in_one_event(desk: Desk) -> None:
+def test_all_leases_that_are_over_go_in_one_event(driver: LedgerDriver) -> None:
     """One event expires every overdue lease of every worker, in the order of their tokens."""
-    desk.submit(*"abcd")
-    desk.lease(2, worker="w2")
-    desk.lease(1, worker="w1")
-    desk.lease(1, worker="w3", lease_ms=5_000)
-    desk.pass_ms(1_000)
-    position = desk.ledger.position
-    assert desk.expire() == [("w2", 1), ("w2", 2), ("w1", 3)]
-    assert desk.ledger.position == position + 1
+    driver.submit(*"abcd")
+    driver.lease(2, worker="w2")
+    driver.lease(1, worker="w1")
+    driver.lease(1, worker="w3", lease_ms=5_000)
+    driver.pass_ms(1_000)
+    position = driver.ledger.position
+    assert driver.expire() == [("w2", 1), ("w2", 2), ("w1", 3)]
+    assert driver.ledger.position == position + 1
 
 
-def test_watched_deadlines_are_bounded(desk: Desk) -> None:
+def test_watched_deadlines_are_bounded(driver: LedgerDriver) -> None:
     """Deadlines of leases that ended long before their time are reclaimed."""
     for number in range(5_000):
-        desk.submit(f"a{number}")
+        driver.submit(f"a{number}")
         command = commands.GrantLeases("w1", frozenset({"echo"}), frozenset(), 1, 3_600_000)
-        desk.do(command)
-        desk.cancel(f"a{number}")
-        desk.revoke(reason="released")
-    assert len(desk.ledger.leases._deadlines) < 4_200
+        driver.do(command)
+        driver.cancel(f"a{number}")
+        driver.revoke(reason="released")
+    assert len(driver.ledger.leases._deadlines) < 4_200
 
 
-def test_job_that_is_handed_back_for_ever_ends_failed(desk: Desk) -> None:
+def test_job_that_is_handed_back_for_ever_ends_failed(driver: LedgerDriver) -> None:
     """A lease that is handed back counts as a loss once its job was handed back too often."""
-    desk.submit("a")
+    driver.submit("a")
     grants = 0
-    while desk.job("a").state == QUEUED:
-        desk.lease()
-        desk.revoke(reason="released")
+    while driver.job("a").state == QUEUED:
+        driver.lease()
+        driver.revoke(reason="released")
         grants += 1
-    assert desk.job("a").state == FAILED
+    assert driver.job("a").state == FAILED
     assert grants == UNSPENT_GRANTS_MAX + ECHO.max_losses + 1
 
 
@@ -138,68 +138,68 @@ def test_job_that_is_handed_back_for_ever_ends_failed(desk: Desk) -> None:
 RISKY = Template("echo", max_losses=2)
 
 
-def _lose_both(desk: Desk, times: int) -> None:
+def _lose_both(driver: LedgerDriver, times: int) -> None:
     for _ in range(times):
-        desk.lease(2)
-        desk.revoke()
+        driver.lease(2)
+        driver.revoke()
 
 
-def test_job_on_its_last_chance_runs_alone(desk: Desk) -> None:
+def test_job_on_its_last_chance_runs_alone(driver: LedgerDriver) -> None:
     """After the allowed number of losses, jobs that were lost together are granted one by one."""
-    desk.submit("a", "b", template=RISKY)
-    _lose_both(desk, 2)
-    assert [lease.job_id for lease in desk.lease(2)] == ["a"]
-    assert desk.lease(2) == []
-    desk.revoke()
-    assert desk.job("a").state == FAILED
-    assert [lease.job_id for lease in desk.lease(2)] == ["b"]
+    driver.submit("a", "b", template=RISKY)
+    _lose_both(driver, 2)
+    assert [lease.job_id for lease in driver.lease(2)] == ["a"]
+    assert driver.lease(2) == []
+    driver.revoke()
+    assert driver.job("a").state == FAILED
+    assert [lease.job_id for lease in driver.lease(2)] == ["b"]
 
 
-def test_solitude_of_a_last_chance_ends(desk: Desk) -> None:
+def test_solitude_of_a_last_chance_ends(driver: LedgerDriver) -> None:
     """After a minute a worker with such a job gets others too, and such a job that waits need not run alone."""
-    desk.submit("a", "b", template=RISKY)
-    _lose_both(desk, 2)
-    desk.lease(2, lease_ms=600_000)
-    desk.submit("c", template=Template("echo"))
-    assert desk.lease(2) == []
-    desk.log_ms += QUARANTINE_MS
-    assert [lease.job_id for lease in desk.lease(2)] == ["b", "c"]
+    driver.submit("a", "b", template=RISKY)
+    _lose_both(driver, 2)
+    driver.lease(2, lease_ms=600_000)
+    driver.submit("c", template=Template("echo"))
+    assert driver.lease(2) == []
+    driver.log_ms += QUARANTINE_MS
+    assert [lease.job_id for lease in driver.lease(2)] == ["b", "c"]
 
 
-def test_job_on_its_last_chance_waits_for_a_worker_that_is_free(desk: Desk) -> None:
+def test_job_on_its_last_chance_waits_for_a_worker_that_is_free(driver: LedgerDriver) -> None:
     """A busy worker gets neither a job on its last chance nor the jobs behind it, but a free worker gets it."""
-    desk.submit("a", template=RISKY)
-    desk.submit("other", template=Template("echo", queue="elsewhere"))
-    _lose_both(desk, 1)
-    desk.submit("b", "c", template=RISKY)
-    _lose_both(desk, 1)
-    assert desk.job("a").losses == 2
-    busy = desk.lease(1, queues=("elsewhere",))
+    driver.submit("a", template=RISKY)
+    driver.submit("other", template=Template("echo", queue="elsewhere"))
+    _lose_both(driver, 1)
+    driver.submit("b", "c", template=RISKY)
+    _lose_both(driver, 1)
+    assert driver.job("a").losses == 2
+    busy = driver.lease(1, queues=("elsewhere",))
     assert [lease.job_id for lease in busy] == ["other"]
-    assert desk.lease(3, queues=("default",)) == []
-    assert [lease.job_id for lease in desk.lease(3, worker="w2", queues=("default",))] == ["a"]
-    assert [lease.job_id for lease in desk.lease(3, queues=("default",))] == ["b", "c"]
+    assert driver.lease(3, queues=("default",)) == []
+    assert [lease.job_id for lease in driver.lease(3, worker="w2", queues=("default",))] == ["a"]
+    assert [lease.job_id for lease in driver.lease(3, queues=("default",))] == ["b", "c"]
 
 
 # -- restart
 
 
-def _restart_later(desk: Desk, later_ms: int) -> int | None:
+def _restart_later(driver: LedgerDriver, later_ms: int) -> int | None:
     """Restarts `later_ms` later in log time; returns the remaining time of the first lease."""
-    desk.log_ms += later_ms
-    desk.restart()
-    desk.start()
-    return desk.ledger.leases.next_deadline_ms()
+    driver.log_ms += later_ms
+    driver.restart()
+    driver.start()
+    return driver.ledger.leases.next_deadline_ms()
 
 
 @pytest.mark.parametrize("later_ms", [0, 400, 1_000, 60_000, 10**9])
-def test_restart_renews_a_lease_whatever_the_wall_clock_says(running: Desk, later_ms: int) -> None:
+def test_restart_renews_a_lease_whatever_the_wall_clock_says(running: LedgerDriver, later_ms: int) -> None:
     """After a restart a lease has its full length again, however long the downtime and whatever the clock's jump."""
     assert _restart_later(running, later_ms) == 1_000
     assert running.report("a", 1) == ""
 
 
-def test_renewed_lease_expires_as_usual(running: Desk) -> None:
+def test_renewed_lease_expires_as_usual(running: LedgerDriver) -> None:
     """A worker that sends no heartbeat for a full lease after the restart loses its job."""
     _restart_later(running, 60_000)
     running.pass_ms(999)
@@ -210,7 +210,7 @@ def test_renewed_lease_expires_as_usual(running: Desk) -> None:
     assert running.job("a").state == QUEUED
 
 
-def test_second_restart_renews_nothing_until_the_worker_was_heard(running: Desk) -> None:
+def test_second_restart_renews_nothing_until_the_worker_was_heard(running: LedgerDriver) -> None:
     """A lease that was renewed once keeps its remaining time over further restarts, until its worker's heartbeat."""
     assert _restart_later(running, 0) == 1_000
     running.pass_ms(700)
@@ -220,7 +220,9 @@ def test_second_restart_renews_nothing_until_the_worker_was_heard(running: Desk)
 
 
 @pytest.mark.parametrize("step_ms", [0, 100])
-def test_restarts_faster_than_a_lease_do_not_keep_a_dead_workers_lease_alive(running: Desk, step_ms: int) -> None:
+def test_restarts_faster_than_a_lease_do_not_keep_a_dead_workers_lease_alive(
+    running: LedgerDriver, step_ms: int
+) -> None:
     """A dead worker's lease ends however often the coordinator restarts, even if log time does not advance."""
     left_ms = [_restart_later(running, step_ms) or 0 for _ in range(12)]
     assert left_ms == sorted(left_ms, reverse=True)
@@ -229,7 +231,7 @@ def test_restarts_faster_than_a_lease_do_not_keep_a_dead_workers_lease_alive(run
     assert sum(left for left in left_ms if left > 0) <= 2 * 1_000
 
 
-def test_restart_is_the_same_from_the_log_and_from_a_snapshot(running: Desk) -> None:
+def test_restart_is_the_same_from_the_log_and_from_a_snapshot(running: LedgerDriver) -> None:
     """A snapshot keeps whether a lease was renewed and whether its worker has sent a heartbeat since."""
     for _ in range(3):
         _restart_later(running, 100)
@@ -239,7 +241,7 @@ def test_restart_is_the_same_from_the_log_and_from_a_snapshot(running: Desk) -> 
     assert image.full_digest(running.reloaded()) == image.full_digest(running.replayed())
 
 
-def test_heartbeat_writes_nothing(running: Desk) -> None:
+def test_heartbeat_writes_nothing(running: LedgerDriver) -> None:
     """Heartbeats extend the leases of a worker without writing to the journal."""
     position = running.ledger.position
     for _ in range(100):
@@ -251,7 +253,7 @@ def test_heartbeat_writes_nothing(running: Desk) -> None:
     assert running.report("a", 1) == ""
 
 
-def test_first_heartbeat_after_a_restart_is_journaled_and_no_other(running: Desk) -> None:
+def test_first_heartbeat_after_a_restart_is_journaled_and_no_other(running: LedgerDriver) -> None:
     """Only the first heartbeat after a restart is written to the journal, because the next restart depends on it."""
     _restart_later(running, 0)
     position = running.ledger.position
@@ -260,35 +262,35 @@ def test_first_heartbeat_after_a_restart_is_journaled_and_no_other(running: Desk
     assert running.ledger.position == position + 1
 
 
-def test_heartbeat_with_another_lease_length_is_journaled(running: Desk) -> None:
+def test_heartbeat_with_another_lease_length_is_journaled(running: LedgerDriver) -> None:
     """After a restart a lease has the length that its last heartbeat set."""
     running.extend("w1", lease_ms=5_000)
     assert _restart_later(running, 0) == 5_000
 
 
-def test_journaled_heartbeats_of_before_are_replayed(running: Desk) -> None:
+def test_journaled_heartbeats_of_before_are_replayed(running: LedgerDriver) -> None:
     """A journal in which every heartbeat is an event replays to the same leases."""
     for _ in range(3):
         running.pass_ms(500)
         running.take(Extended(running.log_ms, "w1", 1_000, [1]))
     running.check()
-    assert running.replayed().book.leases[1].expires_ms == running.log_ms + 1_000
+    assert running.replayed().state.leases[1].expires_ms == running.log_ms + 1_000
     assert _restart_later(running, 0) == 1_000
 
 
-def test_lease_of_a_local_worker_names_the_process_that_served(desk: Desk) -> None:
+def test_lease_of_a_local_worker_names_the_process_that_served(driver: LedgerDriver) -> None:
     """After a restart, from the log or from a snapshot, a lease still names the process that hosted its worker."""
-    desk.start("first")
-    desk.submit("a", "b")
-    desk.lease(1, is_local=True)
-    desk.lease(1)
-    desk.start("second")
-    for ledger in (desk.ledger, desk.replayed(), desk.reloaded()):
-        assert {token: lease.host for token, lease in ledger.book.leases.items()} == {1: "first", 2: ""}
-        assert ledger.book.process == "second"
+    driver.start("first")
+    driver.submit("a", "b")
+    driver.lease(1, is_local=True)
+    driver.lease(1)
+    driver.start("second")
+    for ledger in (driver.ledger, driver.replayed(), driver.reloaded()):
+        assert {token: lease.host for token, lease in ledger.state.leases.items()} == {1: "first", 2: ""}
+        assert ledger.state.process == "second"
 
 
-def test_worker_that_outlives_a_restart_goes_on(running: Desk) -> None:
+def test_worker_that_outlives_a_restart_goes_on(running: LedgerDriver) -> None:
     """A worker may extend and report after a restart as before."""
     running.restart(running.reloaded())
     assert running.extend("w1").held == [1]
@@ -296,7 +298,7 @@ def test_worker_that_outlives_a_restart_goes_on(running: Desk) -> None:
     assert running.job("a").state == DONE
 
 
-def test_extension_survives_a_restart(running: Desk) -> None:
+def test_extension_survives_a_restart(running: LedgerDriver) -> None:
     """The extension by a heartbeat is still valid after a replay."""
     running.pass_ms(900)
     running.extend("w1", lease_ms=1_000)
@@ -306,7 +308,7 @@ def test_extension_survives_a_restart(running: Desk) -> None:
 # -- reports
 
 
-def test_first_terminal_report_wins(running: Desk) -> None:
+def test_first_terminal_report_wins(running: LedgerDriver) -> None:
     """The first result stays, whatever is reported after it."""
     assert running.report("a", 1, DONE, output=b"first") == ""
     assert running.report("a", 1, FAILED, output=b"second") == "ALREADY_FINISHED"
@@ -315,7 +317,7 @@ def test_first_terminal_report_wins(running: Desk) -> None:
     assert (result.state, result.output, result.token) == (DONE, b"first", 1)
 
 
-def test_repeated_report_is_told_that_it_counts(running: Desk) -> None:
+def test_repeated_report_is_told_that_it_counts(running: LedgerDriver) -> None:
     """A worker that got no reply may send the same report again, which is accepted and changes nothing."""
     running.report("a", 1)
     position = running.ledger.position
@@ -323,7 +325,7 @@ def test_repeated_report_is_told_that_it_counts(running: Desk) -> None:
     assert running.ledger.position == position
 
 
-def test_late_report_is_refused_and_kept_as_evidence(running: Desk) -> None:
+def test_late_report_is_refused_and_kept_as_evidence(running: LedgerDriver) -> None:
     """A report after the deadline is refused and recorded, even before the lease is revoked."""
     running.pass_ms(1_000)
     position = running.ledger.position
@@ -332,7 +334,7 @@ def test_late_report_is_refused_and_kept_as_evidence(running: Desk) -> None:
     assert running.job("a").state == RUNNING
 
 
-def test_stale_token_is_refused_for_ever(running: Desk) -> None:
+def test_stale_token_is_refused_for_ever(running: LedgerDriver) -> None:
     """A report with a revoked token is refused, also while another worker holds a lease of the job."""
     running.revoke()
     assert running.report("a", 1) == "STALE_TOKEN"
@@ -342,7 +344,7 @@ def test_stale_token_is_refused_for_ever(running: Desk) -> None:
     assert running.report("a", 1) == "ALREADY_FINISHED"
 
 
-def test_stale_token_extends_nothing(running: Desk) -> None:
+def test_stale_token_extends_nothing(running: LedgerDriver) -> None:
     """A heartbeat of the former holder does not extend the lease of the present one."""
     running.revoke()
     running.lease(worker="w2")
@@ -351,14 +353,14 @@ def test_stale_token_extends_nothing(running: Desk) -> None:
     assert running.expire() == [("w2", 2)]
 
 
-def test_report_of_another_worker_is_refused(running: Desk) -> None:
+def test_report_of_another_worker_is_refused(running: LedgerDriver) -> None:
     """The ledger accepts a report only from the worker that holds the lease."""
     assert running.report("a", 1, worker="w2") == "NOT_THE_HOLDER"
     assert running.report("a", 0, worker="w2") == "NOT_THE_HOLDER"
     assert running.job("a").state == RUNNING
 
 
-def test_token_of_another_job_is_refused(running: Desk) -> None:
+def test_token_of_another_job_is_refused(running: LedgerDriver) -> None:
     """A report with a valid token of another job is refused."""
     running.submit("b", "c")
     running.lease(1)
@@ -366,7 +368,7 @@ def test_token_of_another_job_is_refused(running: Desk) -> None:
     assert running.report("b", 1) == "STALE_TOKEN"
 
 
-def test_report_without_a_token_speaks_for_the_lease_held(running: Desk) -> None:
+def test_report_without_a_token_speaks_for_the_lease_held(running: LedgerDriver) -> None:
     """Token 0 stands for the lease that this worker holds on the job."""
     assert running.report("a", 0) == ""
     result = running.job("a").result
@@ -375,19 +377,19 @@ def test_report_without_a_token_speaks_for_the_lease_held(running: Desk) -> None
     assert running.report("a", 0) == "ALREADY_FINISHED"
 
 
-def test_report_without_a_token_on_a_waiting_job_is_refused(desk: Desk) -> None:
+def test_report_without_a_token_on_a_waiting_job_is_refused(driver: LedgerDriver) -> None:
     """A report with token 0 on a job without a lease is refused."""
-    desk.submit("a")
-    assert desk.report("a", 0) == "STALE_TOKEN"
+    driver.submit("a")
+    assert driver.report("a", 0) == "STALE_TOKEN"
 
 
-def test_report_on_an_unknown_job_is_refused(desk: Desk) -> None:
+def test_report_on_an_unknown_job_is_refused(driver: LedgerDriver) -> None:
     """A report on an unknown job is refused, also when the id is too long or is not valid Unicode."""
-    assert desk.report("nobody" * 100, 1) == "UNKNOWN_JOB"
-    assert desk.report("\ud800", 1) == "UNKNOWN_JOB"
+    assert driver.report("nobody" * 100, 1) == "UNKNOWN_JOB"
+    assert driver.report("\ud800", 1) == "UNKNOWN_JOB"
 
 
-def test_one_report_speaks_once_for_a_lease(running: Desk) -> None:
+def test_one_report_speaks_once_for_a_lease(running: LedgerDriver) -> None:
     """Of several rows for one lease the first counts, an equal one is a repeat, and a different one is refused."""
     rows = [ReportRow("a", 1, DONE), ReportRow("a", 1, DONE), ReportRow("a", 1, FAILED)]
     reply = running.do(commands.Report("w1", rows))
@@ -395,14 +397,14 @@ def test_one_report_speaks_once_for_a_lease(running: Desk) -> None:
     assert running.job("a").state == DONE
 
 
-def test_second_row_after_a_retry_is_stale(running: Desk) -> None:
+def test_second_row_after_a_retry_is_stale(running: LedgerDriver) -> None:
     """If the first row returned the job to its queue, the second row has a stale token."""
     rows = [ReportRow("a", 1, FAILED), ReportRow("a", 1, DONE)]
     assert running.do(commands.Report("w1", rows)).refused == ["", "STALE_TOKEN"]
     assert running.job("a").state == QUEUED
 
 
-def test_bad_rows_do_not_spoil_good_ones(running: Desk) -> None:
+def test_bad_rows_do_not_spoil_good_ones(running: LedgerDriver) -> None:
     """The ledger judges a batch of reports row by row and writes one event."""
     running.submit("b")
     rows = [ReportRow("x", 9, DONE), ReportRow("a", 1, DONE), ReportRow("b", 1, DONE)]
@@ -413,14 +415,14 @@ def test_bad_rows_do_not_spoil_good_ones(running: Desk) -> None:
     assert running.job("a").state == DONE
 
 
-def test_unrequested_cancel_is_a_failed_attempt(running: Desk) -> None:
+def test_unrequested_cancel_is_a_failed_attempt(running: LedgerDriver) -> None:
     """A CANCELED report without a cancel request counts as a failed attempt and is retried."""
     assert running.report("a", 1, CANCELED) == ""
     assert (running.job("a").state, running.job("a").failures) == (QUEUED, 1)
 
 
 @pytest.mark.parametrize("over", [-1, 0, 1])
-def test_output_limit_is_exact(running: Desk, over: int) -> None:
+def test_output_limit_is_exact(running: LedgerDriver, over: int) -> None:
     """Output up to the limit is kept, but one more byte makes the job FAILED without output and without a retry."""
     assert running.report("a", 1, output=b"x" * (OUTPUT_BYTES_MAX + over)) == ""
     job = running.job("a")
@@ -429,7 +431,7 @@ def test_output_limit_is_exact(running: Desk, over: int) -> None:
     assert (job.state, len(job.result.output), job.result.failure_reason) == expected
 
 
-def test_texts_of_a_report_are_cut_and_made_writable(running: Desk) -> None:
+def test_texts_of_a_report_are_cut_and_made_writable(running: LedgerDriver) -> None:
     """Summaries and reasons are cut to their limits, and characters that are not UTF-8 are replaced."""
     running.report("a", 1, FAILED, is_retryable=False, summary="\udcff" * 2_000, failure_reason="é" * 2_000)
     result = running.job("a").result
@@ -441,18 +443,18 @@ def test_texts_of_a_report_are_cut_and_made_writable(running: Desk) -> None:
 # -- canceling
 
 
-def test_queued_job_is_canceled_at_once_and_never_granted(desk: Desk) -> None:
+def test_queued_job_is_canceled_at_once_and_never_granted(driver: LedgerDriver) -> None:
     """The cancel of a waiting job ends it at once, and no worker gets the job."""
-    desk.submit("a")
-    reply = desk.cancel("a", "enough")
+    driver.submit("a")
+    reply = driver.cancel("a", "enough")
     assert (reply.state, reply.was_terminal, reply.token) == (CANCELED, False, 0)
-    assert desk.lease(5) == []
-    result = desk.job("a").result
+    assert driver.lease(5) == []
+    result = driver.job("a").result
     assert result is not None
     assert result.summary == "enough"
 
 
-def test_running_job_is_marked_and_its_worker_is_told(running: Desk) -> None:
+def test_running_job_is_marked_and_its_worker_is_told(running: LedgerDriver) -> None:
     """The cancel of a running job returns the token of its lease, and the worker's next heartbeat receives it."""
     reply = running.cancel("a")
     assert (reply.state, reply.was_terminal, reply.token) == (RUNNING, False, 1)
@@ -461,7 +463,7 @@ def test_running_job_is_marked_and_its_worker_is_told(running: Desk) -> None:
     assert running.job("a").state == CANCELED
 
 
-def test_second_cancel_changes_nothing(running: Desk) -> None:
+def test_second_cancel_changes_nothing(running: LedgerDriver) -> None:
     """A repeated cancel, or the cancel of a job that has ended, writes no event."""
     running.cancel("a")
     position = running.ledger.position
@@ -471,7 +473,7 @@ def test_second_cancel_changes_nothing(running: Desk) -> None:
     assert running.ledger.position == position + 1
 
 
-def test_result_that_was_faster_than_the_cancel_counts(running: Desk) -> None:
+def test_result_that_was_faster_than_the_cancel_counts(running: LedgerDriver) -> None:
     """A job that succeeds although its cancel was requested ends DONE."""
     running.cancel("a")
     running.report("a", 1, DONE)
@@ -479,57 +481,57 @@ def test_result_that_was_faster_than_the_cancel_counts(running: Desk) -> None:
 
 
 @pytest.mark.parametrize("reason", ["disconnected", "released"])
-def test_canceled_job_that_loses_its_worker_is_canceled(running: Desk, reason: str) -> None:
+def test_canceled_job_that_loses_its_worker_is_canceled(running: LedgerDriver, reason: str) -> None:
     """A job whose cancel was requested does not run again after its lease has ended."""
     running.cancel("a")
     running.revoke(reason=reason)
     assert running.job("a").state == CANCELED
 
 
-def test_cancel_of_an_unknown_job_is_refused(desk: Desk) -> None:
+def test_cancel_of_an_unknown_job_is_refused(driver: LedgerDriver) -> None:
     """The ledger refuses to cancel an unknown job, and its message escapes a hostile id."""
-    assert desk.cancel("nobody").reason == "JOB_NOT_FOUND"
-    assert "\\x00" in desk.cancel("\0").message
+    assert driver.cancel("nobody").reason == "JOB_NOT_FOUND"
+    assert "\\x00" in driver.cancel("\0").message
 
 
 # -- revoking
 
 
-def test_released_lease_spends_nothing(running: Desk) -> None:
+def test_released_lease_spends_nothing(running: LedgerDriver) -> None:
     """A lease that is handed back counts as no attempt, no failure and no loss."""
     assert running.revoke(reason="released") == [1]
     job = running.job("a")
     assert (job.state, job.failures, job.losses, job.attempts) == (QUEUED, 0, 0, 0)
 
 
-def test_disconnected_lease_is_a_loss(running: Desk) -> None:
+def test_disconnected_lease_is_a_loss(running: LedgerDriver) -> None:
     """A lease whose worker disconnected counts as a loss."""
     running.revoke(reason="disconnected")
     assert running.job("a").losses == 1
 
 
-def test_only_named_leases_are_taken_back(desk: Desk) -> None:
+def test_only_named_leases_are_taken_back(driver: LedgerDriver) -> None:
     """A revocation that names tokens revokes only those of them that the worker holds."""
-    desk.submit(*"abc")
-    desk.lease(2, worker="w1")
-    desk.lease(1, worker="w2")
-    assert desk.revoke("w1", tokens=frozenset({2, 3, 99})) == [2]
-    assert set(desk.ledger.book.leases) == {1, 3}
-    assert desk.revoke("nobody") == []
+    driver.submit(*"abc")
+    driver.lease(2, worker="w1")
+    driver.lease(1, worker="w2")
+    assert driver.revoke("w1", tokens=frozenset({2, 3, 99})) == [2]
+    assert set(driver.ledger.state.leases) == {1, 3}
+    assert driver.revoke("nobody") == []
 
 
-def test_heartbeat_takes_back_what_the_worker_does_not_run(desk: Desk) -> None:
+def test_heartbeat_takes_back_what_the_worker_does_not_run(driver: LedgerDriver) -> None:
     """A heartbeat revokes, without counting it, a lease older than the grace that its worker does not list."""
-    desk.submit("a", "b")
-    desk.lease(2)
-    desk.pass_ms(100)
-    assert desk.extend(held={1}, grace_ms=100).held == [1]
-    assert (desk.job("b").state, desk.job("b").losses) == (QUEUED, 0)
+    driver.submit("a", "b")
+    driver.lease(2)
+    driver.pass_ms(100)
+    assert driver.extend(held={1}, grace_ms=100).held == [1]
+    assert (driver.job("b").state, driver.job("b").losses) == (QUEUED, 0)
 
 
-def test_heartbeat_spares_leases_that_are_on_their_way(desk: Desk) -> None:
+def test_heartbeat_spares_leases_that_are_on_their_way(driver: LedgerDriver) -> None:
     """A heartbeat keeps a lease younger than the grace although its worker does not list it yet."""
-    desk.submit("a")
-    desk.lease()
-    desk.pass_ms(99)
-    assert desk.extend(held=set(), grace_ms=100).held == [1]
+    driver.submit("a")
+    driver.lease()
+    driver.pass_ms(99)
+    assert driver.extend(held=set(), grace_ms=100).held == [1]

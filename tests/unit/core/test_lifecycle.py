@@ -9,7 +9,7 @@ from holdfast.core import lifecycle
 from holdfast.core.events import CancelAccepted, Granted
 from holdfast.core.lifecycle import LEGAL, NOWHERE, TERMINAL, TRANSITIONS, IllegalTransitionError, State
 from holdfast_lab.simulation import model
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 
 EVERYWHERE = [NOWHERE, *State]
 
@@ -51,24 +51,24 @@ def test_state_numbers_are_those_of_the_contract() -> None:
     ]
 
 
-def test_illegal_grant_raises_and_changes_nothing(desk: Desk) -> None:
+def test_illegal_grant_raises_and_changes_nothing(driver: LedgerDriver) -> None:
     """A grant of a finished job raises, and the job and the digest do not change."""
-    desk.submit("a")
-    desk.finish("a")
-    before = desk.job("a").state, desk.ledger.digest, desk.ledger.position
+    driver.submit("a")
+    driver.finish("a")
+    before = driver.job("a").state, driver.ledger.digest, driver.ledger.position
     with pytest.raises(IllegalTransitionError):
-        desk.ledger.apply(Granted(desk.log_ms, "w1", 1_000, 2, ["a"]))
-    assert (desk.job("a").state, desk.ledger.digest, desk.ledger.position) == before
+        driver.ledger.apply(Granted(driver.log_ms, "w1", 1_000, 2, ["a"]))
+    assert (driver.job("a").state, driver.ledger.digest, driver.ledger.position) == before
 
 
-def test_illegal_cancel_raises_and_changes_nothing(desk: Desk) -> None:
+def test_illegal_cancel_raises_and_changes_nothing(driver: LedgerDriver) -> None:
     """A cancel of a finished job raises, and the job and the digest do not change."""
-    desk.submit("a")
-    desk.finish("a")
-    before = desk.job("a").state, desk.job("a").cancel_requested, desk.ledger.digest
+    driver.submit("a")
+    driver.finish("a")
+    before = driver.job("a").state, driver.job("a").cancel_requested, driver.ledger.digest
     with pytest.raises(IllegalTransitionError):
-        desk.ledger.apply(CancelAccepted(desk.log_ms, "a", State.CANCELED, ""))
-    assert (desk.job("a").state, desk.job("a").cancel_requested, desk.ledger.digest) == before
+        driver.ledger.apply(CancelAccepted(driver.log_ms, "a", State.CANCELED, ""))
+    assert (driver.job("a").state, driver.job("a").cancel_requested, driver.ledger.digest) == before
 
 
 def test_lifecycle_document_is_up_to_date(root: Path) -> None:

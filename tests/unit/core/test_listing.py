@@ -8,13 +8,13 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import CANCELED, QUEUED, State
 from holdfast.core.listing import Listing
 from holdfast.core.model import JobRecord, Template
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 
 FILTERS: list[list[int]] = [[], [QUEUED], [State.DONE, State.CANCELED], list(State)]
 
 
 def _sorted_ids(ledger: Ledger, states: list[int], *, newest_first: bool) -> list[str]:
-    jobs = [job for job in ledger.book.jobs.values() if not states or job.state in states]
+    jobs = [job for job in ledger.state.jobs.values() if not states or job.state in states]
     sign = -1 if newest_first else 1
     return [job.id for job in sorted(jobs, key=lambda job: (sign * job.created_ms, job.id))]
 
@@ -29,20 +29,20 @@ def _paged_ids(ledger: Ledger, states: list[int], size: int, *, newest_first: bo
     return ids
 
 
-def _churn(rng: random.Random) -> Desk:
+def _churn(rng: random.Random) -> LedgerDriver:
     """Returns a desk with thousands of jobs in bursts of equal time, many canceled, the oldest of these evicted."""
-    desk = Desk()
+    driver = LedgerDriver()
     number = 0
     for _ in range(60):
         ids = [f"{rng.randrange(10**6):06}-{number + n}" for n in range(rng.randrange(1, 120))]
         number += len(ids)
-        desk.submit(*ids)
-        desk.pass_ms(rng.choice([0, 0, 1, 50]))
+        driver.submit(*ids)
+        driver.pass_ms(rng.choice([0, 0, 1, 50]))
         for job_id in rng.sample(ids, len(ids) // 2):
-            desk.cancel(job_id)
+            driver.cancel(job_id)
         if rng.random() < 0.3:
-            desk.evict(retain_jobs=rng.randrange(200))
-    return desk
+            driver.evict(retain_jobs=rng.randrange(200))
+    return driver
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
@@ -50,59 +50,59 @@ def _churn(rng: random.Random) -> Desk:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_pages_equal_a_sort_of_everything(seed: int, states: list[int], *, newest_first: bool) -> None:
     """Under churn, consecutive pages equal the sorted jobs, for each filter and both directions."""
-    desk = _churn(random.Random(seed))
-    for ledger in (desk.ledger, desk.reloaded()):
+    driver = _churn(random.Random(seed))
+    for ledger in (driver.ledger, driver.reloaded()):
         expected = _sorted_ids(ledger, states, newest_first=newest_first)
         assert _paged_ids(ledger, states, 77, newest_first=newest_first) == expected
-    desk.check()
+    driver.check()
 
 
-def test_jobs_of_one_millisecond_are_ordered_by_id_in_both_directions(desk: Desk) -> None:
+def test_jobs_of_one_millisecond_are_ordered_by_id_in_both_directions(driver: LedgerDriver) -> None:
     """The direction reverses the time, but ids ascend within a millisecond in both directions."""
-    desk.submit("b", "a")
-    desk.pass_ms(1)
-    desk.submit("d", "c")
-    assert _paged_ids(desk.ledger, [], 9, newest_first=False) == ["a", "b", "c", "d"]
-    assert _paged_ids(desk.ledger, [], 9, newest_first=True) == ["c", "d", "a", "b"]
+    driver.submit("b", "a")
+    driver.pass_ms(1)
+    driver.submit("d", "c")
+    assert _paged_ids(driver.ledger, [], 9, newest_first=False) == ["a", "b", "c", "d"]
+    assert _paged_ids(driver.ledger, [], 9, newest_first=True) == ["c", "d", "a", "b"]
 
 
 @pytest.mark.parametrize("offset", [2, 3, 10**18])
-def test_offset_beyond_the_end_gives_an_empty_page(desk: Desk, offset: int) -> None:
+def test_offset_beyond_the_end_gives_an_empty_page(driver: LedgerDriver, offset: int) -> None:
     """A page after the last job is empty and reports that nothing follows."""
-    desk.submit("a", "b")
-    assert desk.ledger.page([], offset, 5, newest_first=False) == ([], False)
+    driver.submit("a", "b")
+    assert driver.ledger.page([], offset, 5, newest_first=False) == ([], False)
 
 
-def test_page_that_ends_with_the_last_job_says_so(desk: Desk) -> None:
+def test_page_that_ends_with_the_last_job_says_so(driver: LedgerDriver) -> None:
     """`has more` is exact: false when the page holds the last job, true when one is left."""
-    desk.submit("a", "b", "c")
-    assert not desk.ledger.page([], 0, 3, newest_first=False)[1]
-    assert desk.ledger.page([], 0, 2, newest_first=False)[1]
+    driver.submit("a", "b", "c")
+    assert not driver.ledger.page([], 0, 3, newest_first=False)[1]
+    assert driver.ledger.page([], 0, 2, newest_first=False)[1]
 
 
-def test_state_named_twice_counts_once(desk: Desk) -> None:
+def test_state_named_twice_counts_once(driver: LedgerDriver) -> None:
     """A filter that repeats a state equals the filter without the repetition, on every page."""
-    desk.submit("a", "b", "c")
+    driver.submit("a", "b", "c")
     for offset in range(5):
-        once = desk.ledger.page([QUEUED], offset, 1, newest_first=False)
-        assert desk.ledger.page([QUEUED, QUEUED], offset, 1, newest_first=False) == once
+        once = driver.ledger.page([QUEUED], offset, 1, newest_first=False)
+        assert driver.ledger.page([QUEUED, QUEUED], offset, 1, newest_first=False) == once
 
 
-def test_unknown_state_matches_nothing(desk: Desk) -> None:
+def test_unknown_state_matches_nothing(driver: LedgerDriver) -> None:
     """A number that is not a state matches no job, and no evicted one."""
-    desk.submit("a", "b", "c")
-    desk.cancel("a")
-    desk.evict(retain_jobs=0)
-    assert desk.ledger.page([0], 0, 5, newest_first=False) == ([], False)
-    assert desk.ledger.page([99], 0, 5, newest_first=False) == ([], False)
+    driver.submit("a", "b", "c")
+    driver.cancel("a")
+    driver.evict(retain_jobs=0)
+    assert driver.ledger.page([0], 0, 5, newest_first=False) == ([], False)
+    assert driver.ledger.page([99], 0, 5, newest_first=False) == ([], False)
 
 
-def test_counts_follow_every_change_of_state(desk: Desk) -> None:
+def test_counts_follow_every_change_of_state(driver: LedgerDriver) -> None:
     """The listing counts the jobs per state after every change."""
-    desk.submit("a", "b", "c")
-    desk.lease(1)
-    desk.cancel("c")
-    listing = desk.ledger.book.listing
+    driver.submit("a", "b", "c")
+    driver.lease(1)
+    driver.cancel("c")
+    listing = driver.ledger.state.listing
     assert [listing.count([state]) for state in State] == [1, 1, 0, 0, 1]
     assert listing.count([QUEUED, CANCELED]) == 2
 
@@ -117,15 +117,15 @@ def test_chunk_never_splits_a_millisecond() -> None:
     assert listing.chunk_for(6) == 2
 
 
-def test_memory_of_forgotten_jobs_is_reclaimed(desk: Desk) -> None:
+def test_memory_of_forgotten_jobs_is_reclaimed(driver: LedgerDriver) -> None:
     """After all jobs are evicted, at most the open chunk is left, and it is empty."""
     for burst in range(5):
-        desk.submit(*(f"{burst}-{n}" for n in range(1_000)))
-        desk.pass_ms(1)
-    for job_id in list(desk.ledger.book.jobs):
-        desk.cancel(job_id)
-    while desk.evict(retain_jobs=0):
+        driver.submit(*(f"{burst}-{n}" for n in range(1_000)))
+        driver.pass_ms(1)
+    for job_id in list(driver.ledger.state.jobs):
+        driver.cancel(job_id)
+    while driver.evict(retain_jobs=0):
         pass
-    listing = desk.ledger.book.listing
+    listing = driver.ledger.state.listing
     assert len(listing._chunks) == len(listing.counts_of) == 1
     assert all(not chunk.jobs for chunk in listing._chunks.values())

@@ -8,89 +8,89 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED
 from holdfast.core.model import EXPONENTIAL, FIXED, QUADRATIC, BackoffRule, Template
 from holdfast.core.outcomes import retry_ceiling_ms, retry_delay_ms
 from holdfast.limits import BACKOFF_MS_MAX, DELAY_MS_MAX
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 
 NOW = BackoffRule(FIXED, 0)
 
 
-def _fail(desk: Desk, **fields: Any) -> str:  # noqa: ANN401 - the fields of a report
-    lease = desk.run_one()
-    return desk.report(lease.job_id, lease.token, FAILED, **fields)
+def _fail(driver: LedgerDriver, **fields: Any) -> str:  # noqa: ANN401 - the fields of a report
+    lease = driver.run_one()
+    return driver.report(lease.job_id, lease.token, FAILED, **fields)
 
 
-def _lose(desk: Desk) -> None:
-    desk.run_one()
-    desk.revoke(reason="disconnected")
+def _lose(driver: LedgerDriver) -> None:
+    driver.run_one()
+    driver.revoke(reason="disconnected")
 
 
 @pytest.mark.parametrize("max_attempts", [1, 2, 5])
-def test_job_fails_after_its_attempts(desk: Desk, max_attempts: int) -> None:
+def test_job_fails_after_its_attempts(driver: LedgerDriver, max_attempts: int) -> None:
     """A job that fails every time is tried exactly `max_attempts` times."""
-    desk.submit("a", template=Template("echo", max_attempts=max_attempts, backoff=NOW))
+    driver.submit("a", template=Template("echo", max_attempts=max_attempts, backoff=NOW))
     for attempt in range(1, max_attempts + 1):
-        assert desk.job("a").state == QUEUED
-        _fail(desk, failure_reason=f"try {attempt}")
-    job = desk.job("a")
+        assert driver.job("a").state == QUEUED
+        _fail(driver, failure_reason=f"try {attempt}")
+    job = driver.job("a")
     assert (job.state, job.attempts) == (FAILED, max_attempts)
     assert job.result is not None
     assert job.result.failure_reason == f"try {max_attempts}"
 
 
 @pytest.mark.parametrize("max_losses", [0, 1, 3])
-def test_job_fails_after_it_lost_too_many_workers(desk: Desk, max_losses: int) -> None:
+def test_job_fails_after_it_lost_too_many_workers(driver: LedgerDriver, max_losses: int) -> None:
     """A job may lose `max_losses` workers, and the next loss ends it FAILED with the reason WORKER_LOST."""
-    desk.submit("poison", template=Template("echo", max_losses=max_losses))
+    driver.submit("poison", template=Template("echo", max_losses=max_losses))
     for _ in range(max_losses):
-        _lose(desk)
-        assert desk.job("poison").state == QUEUED
-    _lose(desk)
-    job = desk.job("poison")
+        _lose(driver)
+        assert driver.job("poison").state == QUEUED
+    _lose(driver)
+    job = driver.job("poison")
     assert (job.state, job.attempts, job.losses) == (FAILED, max_losses + 1, max_losses + 1)
     assert job.result is not None
     assert job.result.failure_reason == "WORKER_LOST"
 
 
-def test_budgets_are_apart(desk: Desk) -> None:
+def test_budgets_are_apart(driver: LedgerDriver) -> None:
     """Losses spend no attempts, and failures spend no losses."""
-    desk.submit("a", template=Template("echo", max_attempts=2, max_losses=1, backoff=NOW))
-    _lose(desk)
-    _fail(desk)
-    assert (desk.job("a").losses, desk.job("a").failures, desk.job("a").state) == (1, 1, QUEUED)
-    lease = desk.run_one()
+    driver.submit("a", template=Template("echo", max_attempts=2, max_losses=1, backoff=NOW))
+    _lose(driver)
+    _fail(driver)
+    assert (driver.job("a").losses, driver.job("a").failures, driver.job("a").state) == (1, 1, QUEUED)
+    lease = driver.run_one()
     assert lease.attempt == 3
-    assert desk.report("a", lease.token) == ""
-    assert desk.job("a").state == DONE
+    assert driver.report("a", lease.token) == ""
+    assert driver.job("a").state == DONE
 
 
-def test_failure_that_must_not_be_retried_is_final(desk: Desk) -> None:
+def test_failure_that_must_not_be_retried_is_final(driver: LedgerDriver) -> None:
     """A failure marked as not retryable ends the job, however many attempts are left."""
-    desk.submit("a", template=Template("echo", max_attempts=5, backoff=NOW))
-    _fail(desk, is_retryable=False)
-    assert desk.job("a").state == FAILED
+    driver.submit("a", template=Template("echo", max_attempts=5, backoff=NOW))
+    _fail(driver, is_retryable=False)
+    assert driver.job("a").state == FAILED
 
 
-def test_job_may_name_its_own_delay(desk: Desk) -> None:
+def test_job_may_name_its_own_delay(driver: LedgerDriver) -> None:
     """A delay that the attempt requests replaces the back-off."""
-    desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 7)))
-    _fail(desk, retry_after_ms=500)
-    assert desk.job("a").not_before_ms == desk.log_ms + 500
+    driver.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 7)))
+    _fail(driver, retry_after_ms=500)
+    assert driver.job("a").not_before_ms == driver.log_ms + 500
 
 
 @pytest.mark.parametrize(("asked_ms", "given_ms"), [(-5, 7), (0, 7), (10**30, DELAY_MS_MAX)])
-def test_delay_that_a_job_names_is_bounded(desk: Desk, asked_ms: int, given_ms: int) -> None:
+def test_delay_that_a_job_names_is_bounded(driver: LedgerDriver, asked_ms: int, given_ms: int) -> None:
     """A requested delay that is not positive counts as none, and none is longer than a year."""
-    desk.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 7)))
-    _fail(desk, retry_after_ms=asked_ms)
-    assert desk.job("a").not_before_ms == desk.log_ms + given_ms
+    driver.submit("a", template=Template("echo", max_attempts=2, backoff=BackoffRule(FIXED, 7)))
+    _fail(driver, retry_after_ms=asked_ms)
+    assert driver.job("a").not_before_ms == driver.log_ms + given_ms
 
 
-def test_canceled_job_is_not_tried_again(desk: Desk) -> None:
+def test_canceled_job_is_not_tried_again(driver: LedgerDriver) -> None:
     """A job whose cancel was requested while it ran ends CANCELED instead of being retried."""
-    desk.submit("a", template=Template("echo", max_attempts=5, backoff=NOW))
-    lease = desk.run_one()
-    desk.cancel("a")
-    assert desk.report("a", lease.token, FAILED) == ""
-    assert desk.job("a").state == CANCELED
+    driver.submit("a", template=Template("echo", max_attempts=5, backoff=NOW))
+    lease = driver.run_one()
+    driver.cancel("a")
+    assert driver.report("a", lease.token, FAILED) == ""
+    assert driver.job("a").state == CANCELED
 
 
 def test_fixed_backoff_is_constant() -> None:

@@ -9,7 +9,7 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import QUEUED, State
 from holdfast.core.listing import Place
 from holdfast.core.model import JobRecord
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 from tests.unit.core.test_listing import FILTERS, _churn, _sorted_ids
 
 
@@ -42,7 +42,7 @@ def test_slices_equal_a_sort_of_everything(states: list[int], size: int, budget:
 def test_only_what_is_wanted_and_in_time_is_found(*, newest_first: bool) -> None:
     """A search applies its filter and its time range, which includes the start and excludes the end."""
     ledger = _churn(random.Random(4)).ledger
-    times = sorted({job.created_ms for job in ledger.book.jobs.values()})
+    times = sorted({job.created_ms for job in ledger.state.jobs.values()})
     low, high = times[len(times) // 4], times[3 * len(times) // 4]
     jobs, place = ledger.scan(
         [],
@@ -57,61 +57,61 @@ def test_only_what_is_wanted_and_in_time_is_found(*, newest_first: bool) -> None
     expected = [
         job_id
         for job_id in _sorted_ids(ledger, [], newest_first=newest_first)
-        if low <= ledger.book.jobs[job_id].created_ms < high and ledger.book.jobs[job_id].number % 3 == 0
+        if low <= ledger.state.jobs[job_id].created_ms < high and ledger.state.jobs[job_id].number % 3 == 0
     ]
     assert ([job.id for job in jobs], place) == (expected, None)
     assert expected
 
 
-def test_no_more_is_looked_at_than_the_budget(desk: Desk) -> None:
+def test_no_more_is_looked_at_than_the_budget(driver: LedgerDriver) -> None:
     """A search without matches stops after its budget and returns the position to continue from."""
-    desk.submit(*[f"{number:03}" for number in range(100)])
+    driver.submit(*[f"{number:03}" for number in range(100)])
     looked: list[str] = []
 
     def wants(job: JobRecord) -> bool:
         looked.append(job.id)
         return False
 
-    jobs, place = desk.ledger.scan([], None, 10, 7, newest_first=False, wants=wants)
-    assert (jobs, place, len(looked)) == ([], (desk.log_ms, "006"), 7)
+    jobs, place = driver.ledger.scan([], None, 10, 7, newest_first=False, wants=wants)
+    assert (jobs, place, len(looked)) == ([], (driver.log_ms, "006"), 7)
 
 
-def test_chunks_without_a_match_are_not_looked_into(desk: Desk) -> None:
+def test_chunks_without_a_match_are_not_looked_into(driver: LedgerDriver) -> None:
     """Chunks that a search skips by their counts cost none of its budget."""
     for number in range(5):
-        desk.submit(*[f"{number}-{job:03}" for job in range(1_000)])
-        desk.cancel_queued(*[f"{number}-{job:03}" for job in range(1_000)])
-        desk.pass_ms(1)
-    desk.submit("last")
-    jobs, place = desk.ledger.scan([QUEUED], None, 1, 1, newest_first=False, wants=_all)
-    assert ([job.id for job in jobs], place) == (["last"], (desk.log_ms, "last"))
+        driver.submit(*[f"{number}-{job:03}" for job in range(1_000)])
+        driver.cancel_queued(*[f"{number}-{job:03}" for job in range(1_000)])
+        driver.pass_ms(1)
+    driver.submit("last")
+    jobs, place = driver.ledger.scan([QUEUED], None, 1, 1, newest_first=False, wants=_all)
+    assert ([job.id for job in jobs], place) == (["last"], (driver.log_ms, "last"))
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_search_is_stable_while_jobs_come_move_and_go(*, newest_first: bool) -> None:
     """A search finds every job that exists from its first to its last slice once, and no job twice."""
     rng = random.Random(5)
-    desk = Desk()
+    driver = LedgerDriver()
     number = 0
     for _ in range(40):
-        desk.submit(*[f"{rng.randrange(10**6):06}-{number + n}" for n in range(50)])
+        driver.submit(*[f"{rng.randrange(10**6):06}-{number + n}" for n in range(50)])
         number += 50
-        desk.pass_ms(1)
-    stays = set(desk.ledger.book.jobs)
+        driver.pass_ms(1)
+    stays = set(driver.ledger.state.jobs)
     found: list[str] = []
     place: Place | None = None
     while True:
-        jobs, place = desk.ledger.scan([], place, 30, 90, newest_first=newest_first, wants=_all)
+        jobs, place = driver.ledger.scan([], place, 30, 90, newest_first=newest_first, wants=_all)
         found += [job.id for job in jobs]
         if place is None:
             break
-        desk.pass_ms(1)
+        driver.pass_ms(1)
         if number < 3_000:
-            desk.submit(*[f"{rng.randrange(10**6):06}-{number + n}" for n in range(20)])
+            driver.submit(*[f"{rng.randrange(10**6):06}-{number + n}" for n in range(20)])
             number += 20
-        desk.cancel_queued(*rng.sample(sorted(desk.ledger.book.jobs), 15))
-        desk.evict(retain_jobs=10)
-        stays &= set(desk.ledger.book.jobs)
+        driver.cancel_queued(*rng.sample(sorted(driver.ledger.state.jobs), 15))
+        driver.evict(retain_jobs=10)
+        stays &= set(driver.ledger.state.jobs)
     assert len(found) == len(set(found))
     assert stays <= set(found)
-    assert State.CANCELED in {job.state for job in desk.ledger.book.jobs.values()}
+    assert State.CANCELED in {job.state for job in driver.ledger.state.jobs.values()}

@@ -9,7 +9,7 @@ from holdfast.core import commands, cron, events
 from holdfast.core.commands import Decision
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.model import Now, ScheduleSpec, Template
-from holdfast.ledger.command_clock import Timekeeper
+from holdfast.ledger.command_clock import CommandClock
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 START = 1_767_225_600_000
@@ -42,7 +42,7 @@ class Place:
     def __init__(self) -> None:
         self.watch = Watch()
         self.ledger = Ledger(LedgerConfig())
-        self.time = Timekeeper(self.watch, 0)
+        self.time = CommandClock(self.watch, 0)
         self.events: list[events.AnyEvent] = []
 
     def restart(self) -> None:
@@ -50,7 +50,7 @@ class Place:
         self.ledger = Ledger(LedgerConfig())
         for event in self.events:
             self.ledger.apply(event)
-        self.time = Timekeeper(self.watch, self.ledger.book.last_ms, previous=self.time.log.mark)
+        self.time = CommandClock(self.watch, self.ledger.state.last_ms, previous=self.time.log.mark)
 
     def do(self, command: commands.AnyCommand) -> object:
         """Decides and applies a command; returns its reply."""
@@ -80,7 +80,7 @@ class Place:
     @property
     def next_ms(self) -> int:
         """The next tick of the schedule `s`."""
-        return self.ledger.book.schedules["s"].next_ms
+        return self.ledger.state.schedules["s"].next_ms
 
 
 @pytest.fixture
@@ -192,4 +192,4 @@ def test_time_of_a_command_is_all_that_decides() -> None:
             if decision.event is not None:
                 ledger.apply(decision.event)
     assert ledgers[0].digest == ledgers[1].digest
-    assert ledgers[0].book.schedules == ledgers[1].book.schedules
+    assert ledgers[0].state.schedules == ledgers[1].state.schedules

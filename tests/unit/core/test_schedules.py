@@ -33,7 +33,7 @@ class Clockwork:
         if decision.event is not None:
             self.ledger.apply(decision.event)
             self.events.append(decision.event)
-        self.ledger.book.audit()
+        self.ledger.state.audit()
         return decision.reply
 
     def set(self, **fields: object) -> object:
@@ -69,7 +69,7 @@ def test_every_minute_fires_once_a_minute(clockwork: Clockwork) -> None:
     clockwork.set(cron="* * * * *")
     found = clockwork.walk(10 * MINUTE, 7_000)
     assert ticks(found) == [START + number * MINUTE for number in range(1, 10)]
-    assert [tick.job.id in clockwork.ledger.book.jobs for tick in found if tick.job] == [True] * 9
+    assert [tick.job.id in clockwork.ledger.state.jobs for tick in found if tick.job] == [True] * 9
 
 
 def test_job_is_told_its_scheduled_time(clockwork: Clockwork) -> None:
@@ -92,7 +92,7 @@ def test_one_shot_fires_once_and_stays_listed(clockwork: Clockwork) -> None:
     """A one-shot schedule fires once and then has no next tick."""
     clockwork.set(at_ms=START + HOUR)
     assert ticks(clockwork.walk(3 * HOUR, MINUTE)) == [START + HOUR]
-    assert clockwork.ledger.book.schedules["s"].next_ms == 0
+    assert clockwork.ledger.state.schedules["s"].next_ms == 0
 
 
 def test_one_shot_that_was_missed_comes_late(clockwork: Clockwork) -> None:
@@ -133,7 +133,7 @@ def test_no_tick_is_lost_or_doubled_however_time_passes(clockwork: Clockwork, ca
         found += clockwork.advance(step)
     fired = ticks(found)
     assert len(fired) == len(set(fired))
-    last = clockwork.ledger.book.schedules["s"].next_ms - 5_000
+    last = clockwork.ledger.state.schedules["s"].next_ms - 5_000
     assert len(fired) + sum(tick.missed for tick in found) == (last - START) // 5_000
 
 
@@ -152,7 +152,7 @@ def test_overlap_cancels_the_last_job(clockwork: Clockwork, is_running: bool) ->
     if is_running:
         clockwork.do(commands.GrantLeases("w", frozenset({"work"}), frozenset(), 1, 1_000_000))
     clockwork.advance(MINUTE)
-    job = clockwork.ledger.book.jobs[first.job.id]
+    job = clockwork.ledger.state.jobs[first.job.id]
     assert (job.state, job.cancel_requested) == (RUNNING if is_running else CANCELED, True)
 
 
@@ -177,11 +177,11 @@ def test_pause_passes_over_what_falls_into_it(clockwork: Clockwork) -> None:
 def test_trigger_makes_a_job_beside_the_plan(clockwork: Clockwork) -> None:
     """A trigger creates a job even while the schedule is paused, and does not move the next tick."""
     clockwork.set(cron="0 * * * *")
-    next_ms = clockwork.ledger.book.schedules["s"].next_ms
+    next_ms = clockwork.ledger.state.schedules["s"].next_ms
     clockwork.do(commands.PauseSchedule("s", is_paused=True))
     assert clockwork.do(commands.TriggerSchedule("s", "by-hand")) == "by-hand"
-    assert clockwork.ledger.book.jobs["by-hand"].state == QUEUED
-    assert clockwork.ledger.book.schedules["s"].next_ms == next_ms
+    assert clockwork.ledger.state.jobs["by-hand"].state == QUEUED
+    assert clockwork.ledger.state.schedules["s"].next_ms == next_ms
 
 
 def test_setting_the_same_again_changes_nothing(clockwork: Clockwork) -> None:
@@ -192,7 +192,7 @@ def test_setting_the_same_again_changes_nothing(clockwork: Clockwork) -> None:
     clockwork.set(every_ms=60_000)
     assert len(clockwork.events) == before
     clockwork.set(every_ms=120_000)
-    assert clockwork.ledger.book.schedules["s"].next_ms == START + 90_000 + 120_000
+    assert clockwork.ledger.state.schedules["s"].next_ms == START + 90_000 + 120_000
 
 
 def test_deleted_schedule_ticks_no_more_and_its_jobs_stay(clockwork: Clockwork) -> None:
@@ -201,7 +201,7 @@ def test_deleted_schedule_ticks_no_more_and_its_jobs_stay(clockwork: Clockwork) 
     clockwork.advance(MINUTE)
     clockwork.do(commands.DeleteSchedule("s"))
     assert clockwork.advance(DAY) == []
-    assert len(clockwork.ledger.book.jobs) == 1
+    assert len(clockwork.ledger.state.jobs) == 1
     refusal = clockwork.do(commands.DeleteSchedule("s"))
     assert isinstance(refusal, Refusal)
     assert refusal.reason == "SCHEDULE_NOT_FOUND"
@@ -225,7 +225,7 @@ def test_replay_and_image_give_the_same_state(clockwork: Clockwork) -> None:
     assert replayed.digest == clockwork.ledger.digest
     restored = load(dump(clockwork.ledger), LedgerConfig())
     assert restored.digest == clockwork.ledger.digest
-    assert restored.book.schedules == clockwork.ledger.book.schedules == replayed.book.schedules
+    assert restored.state.schedules == clockwork.ledger.state.schedules == replayed.state.schedules
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from holdfast.core.commands import Refusal
 from holdfast.core.model import BackoffRule, Extra, NewJob, Template
 from holdfast.core.validation import check_extra, check_job, check_reason, check_template
 from holdfast.errors import Code
-from tests.unit.core.desk import Desk
+from tests.unit.core.ledger_driver import LedgerDriver
 
 HOSTILE = [
     "a\0b",
@@ -141,7 +141,7 @@ def test_text_that_cannot_be_printed_on_a_line_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", UNWRITABLE)
-def test_lone_surrogates_are_refused_everywhere(desk: Desk, text: str) -> None:
+def test_lone_surrogates_are_refused_everywhere(driver: LedgerDriver, text: str) -> None:
     """Text that UTF-8 cannot encode never reaches the journal, whichever field it is in."""
     extras = [
         Extra(request_id=text),
@@ -152,84 +152,84 @@ def test_lone_surrogates_are_refused_everywhere(desk: Desk, text: str) -> None:
         Extra(headers=((text, "v"),)),
     ]
     for number, extra in enumerate(extras):
-        reply = desk.submit(f"job-{number}", extra=extra)
+        reply = driver.submit(f"job-{number}", extra=extra)
         assert reply.refusals[0].code is Code.INVALID_ARGUMENT
         reply.refusals[0].message.encode()
-    assert set(desk.submit(text).refusals) == {0}
+    assert set(driver.submit(text).refusals) == {0}
     for template in (Template(text), Template(text, simulated=True), Template("e", queue=text)):
-        assert isinstance(desk.do(commands.Submit([template], [NewJob("a", 0)])), Refusal)
-    desk.submit("b")
-    assert desk.cancel("b", text).reason == "REASON_INVALID"
-    assert isinstance(desk.cancel(text), Refusal)
-    assert desk.ledger.position == 1
+        assert isinstance(driver.do(commands.Submit([template], [NewJob("a", 0)])), Refusal)
+    driver.submit("b")
+    assert driver.cancel("b", text).reason == "REASON_INVALID"
+    assert isinstance(driver.cancel(text), Refusal)
+    assert driver.ledger.position == 1
 
 
 @pytest.mark.parametrize("value", ["<b>", "a\r\nb", "\0", "\u202e", "\u00e9\U0001f600", ""])
-def test_values_of_labels_are_any_text(desk: Desk, value: str) -> None:
+def test_values_of_labels_are_any_text(driver: LedgerDriver, value: str) -> None:
     """The value of a label may be any text, and is stored unchanged."""
-    desk.submit("a", extra=Extra(labels=(("k", value),)))
-    extra = desk.replayed().book.jobs["a"].extra
+    driver.submit("a", extra=Extra(labels=(("k", value),)))
+    extra = driver.replayed().state.jobs["a"].extra
     assert extra is not None
     assert extra.labels == (("k", value),)
 
 
 @pytest.mark.parametrize("count", [0, limits.BATCH_JOBS_MAX + 1])
-def test_batch_of_a_wrong_size_is_refused_whole(desk: Desk, count: int) -> None:
+def test_batch_of_a_wrong_size_is_refused_whole(driver: LedgerDriver, count: int) -> None:
     """A submit has at least one job and at most a thousand."""
     jobs = [NewJob(f"{n}", 0) for n in range(count)]
-    assert desk.do(commands.Submit([Template("echo")], jobs)).reason == "BATCH_SIZE_INVALID"
+    assert driver.do(commands.Submit([Template("echo")], jobs)).reason == "BATCH_SIZE_INVALID"
 
 
-def test_batch_of_the_largest_size_is_accepted(desk: Desk) -> None:
+def test_batch_of_the_largest_size_is_accepted(driver: LedgerDriver) -> None:
     """A submit of a thousand jobs is one event."""
-    assert len(desk.submit(*map(str, range(limits.BATCH_JOBS_MAX))).job_ids) == limits.BATCH_JOBS_MAX
-    assert desk.ledger.position == 1
+    assert len(driver.submit(*map(str, range(limits.BATCH_JOBS_MAX))).job_ids) == limits.BATCH_JOBS_MAX
+    assert driver.ledger.position == 1
 
 
 @pytest.mark.parametrize(("over", "is_accepted"), [(-1, True), (0, True), (1, False)])
-def test_bytes_of_a_batch_are_limited_exactly(desk: Desk, over: int, *, is_accepted: bool) -> None:
+def test_bytes_of_a_batch_are_limited_exactly(driver: LedgerDriver, over: int, *, is_accepted: bool) -> None:
     """The payloads of a batch have at most four mebibytes together."""
     part = limits.BATCH_BYTES_MAX // 8
     jobs = [NewJob(f"{n}", 0, bytes(part)) for n in range(7)] + [NewJob("7", 0, bytes(part + over))]
-    reply = desk.do(commands.Submit([Template("echo")], jobs))
+    reply = driver.do(commands.Submit([Template("echo")], jobs))
     assert isinstance(reply, Refusal) != is_accepted
 
 
-def test_one_bad_job_does_not_spoil_its_batch(desk: Desk) -> None:
+def test_one_bad_job_does_not_spoil_its_batch(driver: LedgerDriver) -> None:
     """The ledger judges the jobs of a batch one by one, and each refusal names its index."""
     jobs = [NewJob("a", 0), NewJob("b", 7), NewJob("c", 0)]
-    reply = desk.do(commands.Submit([Template("echo")], jobs))
+    reply = driver.do(commands.Submit([Template("echo")], jobs))
     assert (reply.job_ids, set(reply.refusals)) == (["a", "", "c"], {1})
 
 
-def test_one_bad_template_refuses_the_submission(desk: Desk) -> None:
+def test_one_bad_template_refuses_the_submission(driver: LedgerDriver) -> None:
     """A submit with an invalid template is refused as a whole, and stores nothing."""
     bad = Template("echo", priority=10)
     for _ in range(2):
-        refusal = desk.do(commands.Submit([Template("echo"), bad], [NewJob("a", 0)]))
+        refusal = driver.do(commands.Submit([Template("echo"), bad], [NewJob("a", 0)]))
         assert refusal.reason == "OPTION_OUT_OF_RANGE"
-    assert desk.ledger.position == 0
+    assert driver.ledger.position == 0
 
 
-def test_submits_are_refused_when_too_many_jobs_are_held(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submits_are_refused_when_too_many_jobs_are_held(driver: LedgerDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit of held jobs submits are refused as retryable, until a job is evicted."""
     monkeypatch.setattr(limits, "JOBS_HELD_MAX", 2)
-    desk.submit("a", "b")
-    refusal = desk.do(commands.Submit([Template("echo")], [NewJob("c", 0)]))
+    driver.submit("a", "b")
+    refusal = driver.do(commands.Submit([Template("echo")], [NewJob("c", 0)]))
     assert (refusal.code, refusal.reason) == (Code.RESOURCE_EXHAUSTED, "TOO_MANY_JOBS")
-    desk.finish("a")
-    desk.evict(0)
-    assert desk.submit("c").job_ids == ["c"]
+    driver.finish("a")
+    driver.evict(0)
+    assert driver.submit("c").job_ids == ["c"]
 
 
 def test_submits_are_refused_when_too_many_bytes_are_held() -> None:
     """Above the limit of held bytes submits are refused until jobs are evicted."""
-    desk = Desk(memory_bytes=1_000)
-    desk.submit("a", payload=b"x" * 1_000)
-    refusal = desk.do(commands.Submit([Template("echo")], [NewJob("b", 0)]))
+    driver = LedgerDriver(memory_bytes=1_000)
+    driver.submit("a", payload=b"x" * 1_000)
+    refusal = driver.do(commands.Submit([Template("echo")], [NewJob("b", 0)]))
     assert (refusal.code, refusal.reason) == (Code.RESOURCE_EXHAUSTED, "TOO_MANY_BYTES")
-    assert f"{desk.ledger.book.bytes_held:,}" in refusal.message
+    assert f"{driver.ledger.state.bytes_held:,}" in refusal.message
     assert "1,000" in refusal.message
-    desk.finish("a")
-    desk.evict(0)
-    assert desk.submit("b").job_ids == ["b"]
+    driver.finish("a")
+    driver.evict(0)
+    assert driver.submit("b").job_ids == ["b"]

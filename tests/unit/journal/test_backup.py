@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from holdfast.errors import FailedPreconditionError
-from holdfast.journal.backup import Copied, copy_journal
+from holdfast.journal.backup import CopiedJournal, copy_journal
 from holdfast.journal.directory_marks import MarkedDirectoryError, restoring
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import JournalDamagedError
@@ -19,7 +19,7 @@ from tests.unit.journal.workload import CONFIG, ROOMY, check_contiguous, empty_d
 NOW_MS = 1_800_000_000_000
 
 
-def copied(source: Disk, target: Disk) -> Copied:
+def copied(source: Disk, target: Disk) -> CopiedJournal:
     return copy_journal(source, target, (), lambda _done, _total: None)
 
 

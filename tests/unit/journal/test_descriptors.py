@@ -36,7 +36,7 @@ async def main(directory):
         while True:
             os.open(os.devnull, os.O_RDONLY)
     for number in range(300):
-        event = events.Started(ledger.book.last_ms + 1, number + 1)
+        event = events.Started(ledger.state.last_ms + 1, number + 1)
         body = events.join([events.encode_one(event)])
         ledger.apply(event)
         journal.write(body, 1, ledger.digest)

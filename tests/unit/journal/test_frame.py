@@ -10,7 +10,7 @@ from holdfast.journal.frame import (
     MAGIC,
     SECTOR_BYTES,
     TRAILER,
-    Encoded,
+    EncodedFrame,
     decode_header,
     encode,
     find_header,
@@ -21,7 +21,7 @@ from holdfast.journal.frame import (
 SALT = 77
 
 
-def encoded(body: bytes, offset: int = SECTOR_BYTES) -> Encoded:
+def encoded(body: bytes, offset: int = SECTOR_BYTES) -> EncodedFrame:
     return encode(body, first_position=5, count=2, digest=9, link=3, salt=SALT, offset=offset)
 
 

@@ -8,7 +8,7 @@ import pytest
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast_lab.compare.figures import ComparisonTrial, figures, spread
 from holdfast_lab.compare.records import GIVEN_UP, LOST, OK, JobRun, Records, Request
-from holdfast_lab.compare.trial import Costs, Measured, ProcessKill
+from holdfast_lab.compare.trial import Costs, ProcessKill, TrialMeasurement
 from holdfast_lab.compare.workloads import LIST, STATUS, SUBMIT, closed
 from holdfast_lab.measure.numbers import percentile
 
@@ -27,7 +27,7 @@ def told(
         records.add_request(request)
     for job in jobs:
         records.add_job(job)
-    measured = Measured(records, BEGIN, END, Costs({}, clients_s=1.0, others_s=0.5), fault)
+    measured = TrialMeasurement(records, BEGIN, END, Costs({}, clients_s=1.0, others_s=0.5), fault)
     return figures("one", closed("life-cycle", 1, 0, duration_s=2.0, warm_up_s=0.0), 0, measured, start_s=0.0)
 
 

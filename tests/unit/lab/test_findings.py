@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast_lab.compare.figures import FaultFigures, Moment
+from holdfast_lab.compare.figures import FaultFigures, TimelineStep
 from holdfast_lab.compare.findings import findings
 from holdfast_lab.compare.messages import Messages
 from holdfast_lab.compare.results import ComparisonResults
@@ -166,7 +166,7 @@ def test_fault_is_told_with_what_was_lost() -> None:
     load = through_fault(20, 10, **SPAN)
     rates = {"quick": {load.name: [20.0, 20, 20]}}
     found = results(rates, [load])
-    fault = FaultFigures("worker", 1.0, [Moment(0.0, 1, 0, 5.0)], gap_s=1.5, slowest_ms=2_500)
+    fault = FaultFigures("worker", 1.0, [TimelineStep(0.0, 1, 0, 5.0)], gap_s=1.5, slowest_ms=2_500)
     broken: list[Any] = [
         msgspec.structs.replace(one, fault=fault, jobs={"done": 98, "lost": 2}) for one in found.trials
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import FailedPreconditionError
 from holdfast_lab.compare.document import Bullets, Code, Heading, Part, Table, markdown, page
-from holdfast_lab.compare.figures import FaultFigures, Moment
+from holdfast_lab.compare.figures import FaultFigures, TimelineStep
 from holdfast_lab.compare.messages import Messages, counted
 from holdfast_lab.compare.report import write
 from holdfast_lab.compare.results import ComparisonResults, keep, load
@@ -29,7 +29,7 @@ def whole() -> ComparisonResults:
     }
     counts = [Messages("embedded", 10, {"/a.B/SubmitJob": 20}), Messages("monolith", 10, refusal="silent")]
     found = results(rates, loads, errors={"monolith": 3}, refused={"monolith": REFUSAL}, messages=counts)
-    fault = FaultFigures("node", 2.0, [Moment(step / 4, 5, step % 2, 20.0) for step in range(-8, 8)], 0.5, 900.0)
+    fault = FaultFigures("node", 2.0, [TimelineStep(step / 4, 5, step % 2, 20.0) for step in range(-8, 8)], 0.5, 900.0)
     return msgspec.structs.replace(
         found,
         trials=[

@@ -21,11 +21,11 @@ from holdfast_lab.history.records import (
     EndFact,
     GrantFact,
     JobFact,
+    JobSnapshot,
+    JobSpec,
     Lost,
     Refused,
-    Seen,
     TickFact,
-    Wanted,
 )
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.sound_history import EVERY_MS, WALL_MS
@@ -119,7 +119,7 @@ def two_jobs_of_an_id(it: Changed) -> None:
 
 
 def another_id(it: Changed) -> None:
-    it.replace(Asked, {"op": it.op_of("submit", name="once")}, wanted=[Wanted("once", id="mine")])
+    it.replace(Asked, {"op": it.op_of("submit", name="once")}, wanted=[JobSpec("once", id="mine")])
 
 
 def one_retry_too_many(it: Changed) -> None:
@@ -131,14 +131,14 @@ def one_retry_made_two(it: Changed) -> None:
 
 
 def two_names_of_a_key(it: Changed) -> None:
-    wanted = Wanted("keyed-2", key="key", digest="one")
+    wanted = JobSpec("keyed-2", key="key", digest="one")
     at_us = it.last_us()
     it.add(Asked(at_us, "two", "client-1", "submit", "grpc", [wanted]), Answered(at_us, "two", ids=["keyed-2"]))
     it.add(JobFact("keyed-2", "keyed-2", FAILED))
 
 
 def two_jobs_of_a_key_and_two_names(it: Changed) -> None:
-    it.add(Asked(it.last_us(), "two", "client-1", "submit", "grpc", [Wanted("keyed-2", key="key", digest="one")]))
+    it.add(Asked(it.last_us(), "two", "client-1", "submit", "grpc", [JobSpec("keyed-2", key="key", digest="one")]))
     it.add(JobFact("keyed-2", "keyed-2", FAILED, key="key"))
 
 
@@ -196,7 +196,7 @@ def two_states(it: Changed) -> None:
 def two_results(it: Changed) -> None:
     run = it.one(Began, job_id="first").run
     op = it.op_of("get", "first")
-    it.replace(Answered, {"op": op}, seen=[Seen("first", DONE, "first", 1, f"{run}-2")])
+    it.replace(Answered, {"op": op}, seen=[JobSnapshot("first", DONE, "first", 1, f"{run}-2")])
     it.add(Began(it.last_us(), f"{run}-2", "first", 7, "worker-2"))
 
 
@@ -206,15 +206,15 @@ def no_result_any_more(it: Changed) -> None:
 
 def another_reason(it: Changed) -> None:
     for reason in ("BY_REQUEST", "LOST"):
-        shown(it, Seen("poison", FAILED, "poison", reason=reason))
+        shown(it, JobSnapshot("poison", FAILED, "poison", reason=reason))
 
 
 def another_count(it: Changed) -> None:
     for attempts in (2, 3):
-        shown(it, Seen("poison", FAILED, "poison", attempts))
+        shown(it, JobSnapshot("poison", FAILED, "poison", attempts))
 
 
-def shown(it: Changed, seen: Seen) -> None:
+def shown(it: Changed, seen: JobSnapshot) -> None:
     """Adds another read that shows this."""
     at_us = it.last_us()
     it.add(Asked(at_us + 1, f"look-{at_us}", "client-2", "get", "grpc", job_id=seen.id))
@@ -222,7 +222,7 @@ def shown(it: Changed, seen: Seen) -> None:
 
 
 def went_back(it: Changed) -> None:
-    it.replace(Answered, {"op": it.op_of("result", "first")}, seen=[Seen("first", QUEUED, "first")])
+    it.replace(Answered, {"op": it.op_of("result", "first")}, seen=[JobSnapshot("first", QUEUED, "first")])
 
 
 def went_back_in_the_store(it: Changed) -> None:
@@ -255,7 +255,7 @@ def done_without_a_result(it: Changed) -> None:
 
 
 def shown_in_a_strange_state(it: Changed) -> None:
-    shown(it, Seen("first", 9, "first"))
+    shown(it, JobSnapshot("first", 9, "first"))
 
 
 def strange_state(it: Changed) -> None:
@@ -269,18 +269,18 @@ def poison_done(it: Changed) -> None:
 def poison_given_up(it: Changed) -> None:
     it.drop(Broken)
     it.forget("twice-more", "killed-once-more")
-    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=3, fails=3)])
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[JobSpec("poison", max_attempts=3, fails=3)])
 
 
 def failed_before_its_last_attempt(it: Changed) -> None:
-    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=3, fails=1)])
-    shown(it, Seen("poison", FAILED, "poison", reason=BY_REQUEST))
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[JobSpec("poison", max_attempts=3, fails=1)])
+    shown(it, JobSnapshot("poison", FAILED, "poison", reason=BY_REQUEST))
 
 
 def poison_tried_too_often(it: Changed) -> None:
     it.drop(Broken)
     it.forget("twice-more", "killed-once-more")
-    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=1, fails=1)])
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[JobSpec("poison", max_attempts=1, fails=1)])
 
 
 def never_drained(it: Changed) -> None:
@@ -311,7 +311,7 @@ def stale_result_beside_its_state(it: Changed) -> None:
 
 
 def stale_result_shown(it: Changed) -> None:
-    shown(it, Seen("killed", DONE, "killed", 2, it.one(Began, job_id="killed").run))
+    shown(it, JobSnapshot("killed", DONE, "killed", 2, it.one(Began, job_id="killed").run))
 
 
 def stale_token(it: Changed) -> None:
@@ -358,7 +358,7 @@ def began_after_cancel(it: Changed) -> None:
 def began_after_cancel_under_no_grant(it: Changed) -> None:
     it.add(Began(it.one(Began, job_id="first").at_us, "r", "canceled", 7, "worker-1"))
     it.add(Asked(it.last_us(), "again", "client-1", "cancel", "grpc", job_id="canceled"))
-    it.add(Answered(it.last_us(), "again", seen=[Seen("canceled", CANCELED)]))
+    it.add(Answered(it.last_us(), "again", seen=[JobSnapshot("canceled", CANCELED)]))
 
 
 def granted_after_cancel(it: Changed) -> None:
@@ -372,7 +372,7 @@ def granted_and_begun_after_cancel(it: Changed) -> None:
 
 def cancel_accepted_while_it_waits(it: Changed) -> None:
     """The cancel of a waiting job is accepted, the job is seen waiting, and it runs."""
-    at_us, waiting = it.one(Began, job_id="second").at_us - 4, [Seen("second", QUEUED, "second")]
+    at_us, waiting = it.one(Began, job_id="second").at_us - 4, [JobSnapshot("second", QUEUED, "second")]
     it.add(Asked(at_us, "let", "client-1", "cancel", "grpc", job_id="second"), Answered(at_us + 1, "let", seen=waiting))
     it.add(
         Asked(at_us + 2, "see", "client-1", "get", "grpc", job_id="second"), Answered(at_us + 3, "see", seen=waiting)
@@ -386,12 +386,12 @@ def no_result_after_its_end(it: Changed) -> None:
 
 def unlucky(it: Changed) -> None:
     """Adds a job that began four times, never ended an attempt, and was shown FAILED before the first fault."""
-    at_us, wanted = it.run.begun_us, Wanted("unlucky", max_attempts=2)
+    at_us, wanted = it.run.begun_us, JobSpec("unlucky", max_attempts=2)
     it.add(Asked(at_us, "ask", "client-1", "submit", "grpc", [wanted]), Answered(at_us + 1, "ask", ids=["unlucky"]))
     it.add(*(Began(at_us + 1 + number, f"u{number}", "unlucky", number, "worker-1") for number in range(1, 5)))
     it.add(*(GrantFact("unlucky", number, 2_000 + number, "node-1") for number in range(1, 5)))
     it.add(Asked(at_us + 10, "look", "client-1", "get", "grpc", job_id="unlucky"))
-    it.add(Answered(at_us + 11, "look", seen=[Seen("unlucky", FAILED, "unlucky", 4)]))
+    it.add(Answered(at_us + 11, "look", seen=[JobSnapshot("unlucky", FAILED, "unlucky", 4)]))
     it.add(JobFact("unlucky", "unlucky", FAILED, store="node-1", number=99, grants=4, reason=WORKER_LOST))
     it.add(EndFact("unlucky", FAILED, 0, 2_005))
 
@@ -400,7 +400,7 @@ def shown_unlucky(it: Changed) -> None:
     """Shows the reason of the failure only to clients."""
     unlucky(it)
     it.replace(JobFact, {"id": "unlucky"}, reason="")
-    it.replace(Answered, {"op": "look"}, seen=[Seen("unlucky", FAILED, "unlucky", 4, reason=WORKER_LOST)])
+    it.replace(Answered, {"op": "look"}, seen=[JobSnapshot("unlucky", FAILED, "unlucky", 4, reason=WORKER_LOST)])
 
 
 def unlucky_under_resets(it: Changed) -> None:
@@ -494,7 +494,7 @@ def another_interface(it: Changed) -> None:
         if isinstance(record, Asked) and record.via == "http" and record.job_id == "first"
     )
     seen = it.one(Answered, op=op).seen[0]
-    it.replace(Answered, {"op": op}, seen=[Seen(seen.id, seen.state, seen.name, seen.attempts + 1, seen.run)])
+    it.replace(Answered, {"op": op}, seen=[JobSnapshot(seen.id, seen.state, seen.name, seen.attempts + 1, seen.run)])
 
 
 def damage(it: Changed) -> None:

@@ -17,14 +17,14 @@ from holdfast_lab.history.records import (
     EndFact,
     GrantFact,
     JobFact,
+    JobSnapshot,
+    JobSpec,
     Lost,
     Record,
     Refused,
     Run,
     Schedule,
-    Seen,
     TickFact,
-    Wanted,
 )
 
 BEGUN_US, WALL_MS = 1_000_000_000, 1_700_000_000_000
@@ -39,7 +39,7 @@ class Builder:
         self.at_us = BEGUN_US
         self.records: list[Record] = []
         self.jobs: dict[str, JobFact] = {}
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, JobSnapshot] = {}
         self._places = self._ops = self._runs = 0
         self._tokens: dict[str, int] = {}
 
@@ -52,7 +52,7 @@ class Builder:
 
     # -- clients
 
-    def ask(self, call: str, *, via: str = "grpc", job_id: str = "", wanted: Sequence[Wanted] = ()) -> str:
+    def ask(self, call: str, *, via: str = "grpc", job_id: str = "", wanted: Sequence[JobSpec] = ()) -> str:
         self._ops += 1
         op = f"op{self._ops}"
         asked = Asked(self.now_us(), op, "client-1", call, via, list(wanted), job_id=job_id, deadline_ms=5_000)
@@ -68,13 +68,13 @@ class Builder:
     def lose(self, op: str) -> None:
         self.records.append(Lost(self.now_us(), op, "UNAVAILABLE"))
 
-    def submit(self, job_id: str, wanted: Wanted) -> None:
+    def submit(self, job_id: str, wanted: JobSpec) -> None:
         """Adds a job that is submitted, acknowledged and stored."""
         op = self.ask("submit", wanted=[wanted])
         self.answer(op, ids=[job_id])
         self.make(job_id, wanted)
 
-    def make(self, job_id: str, wanted: Wanted, **fields: Any) -> None:  # noqa: ANN401 - those of the record
+    def make(self, job_id: str, wanted: JobSpec, **fields: Any) -> None:  # noqa: ANN401 - those of the record
         """Adds a job to the store."""
         made_ms = self.wall_ms()
         self.jobs[job_id] = JobFact(
@@ -91,7 +91,7 @@ class Builder:
             not_before_ms=made_ms + wanted.delay_ms if wanted.delay_ms else 0,
             **fields,
         )
-        self.seen[job_id] = Seen(job_id, 1, wanted.name)
+        self.seen[job_id] = JobSnapshot(job_id, 1, wanted.name)
 
     def read(self, job_id: str, *, via: str = "grpc", call: str = "get") -> None:
         op = self.ask(call, via=via, job_id=job_id)
@@ -181,10 +181,10 @@ def sound() -> tuple[Run, list[Record]]:
 
 def _quiet(build: Builder) -> None:
     """Two jobs in a lane, a delayed one, and a canceled one."""
-    build.submit("first", Wanted("first", digest="one"))
-    build.submit("second", Wanted("second", digest="two"))
-    build.submit("later", Wanted("later", delay_ms=20))
-    build.submit("canceled", Wanted("canceled"))
+    build.submit("first", JobSpec("first", digest="one"))
+    build.submit("second", JobSpec("second", digest="two"))
+    build.submit("later", JobSpec("later", delay_ms=20))
+    build.submit("canceled", JobSpec("canceled"))
     build.cancel("canceled")
     build.do("first")
     build.do("second")
@@ -197,16 +197,16 @@ def _quiet(build: Builder) -> None:
 
 def _repeated(build: Builder) -> None:
     """Repeats under a key and under an id, other content under the key, and a partly refused batch."""
-    keyed = Wanted("keyed", key="key", digest="one")
+    keyed = JobSpec("keyed", key="key", digest="one")
     build.lose(build.ask("submit", wanted=[keyed]))
     build.submit("keyed", keyed)
     build.answer(build.ask("submit", wanted=[keyed]), ids=["keyed"], existing=[0])
-    other = Wanted("other", key="key", digest="two")
+    other = JobSpec("other", key="key", digest="two")
     build.refuse(build.ask("submit", wanted=[other]), "FAILED_PRECONDITION")
-    named = Wanted("named", id="named")
+    named = JobSpec("named", id="named")
     build.submit("named", named)
     build.answer(build.ask("submit", via="http", wanted=[named]), ids=["named"], existing=[0])
-    batch = [Wanted("batch-1"), Wanted("batch-2")]
+    batch = [JobSpec("batch-1"), JobSpec("batch-2")]
     build.answer(build.ask("submit", wanted=batch), ids=["batch-1", ""], refusals={1: "QUEUE_FULL"})
     build.make("batch-1", batch[0])
     for name in ("keyed", "named", "batch-1"):
@@ -215,7 +215,7 @@ def _repeated(build: Builder) -> None:
 
 def _retried(build: Builder) -> None:
     """A poison job and four retries of it: two responses arrive; of each kind one job names its original."""
-    poison = Wanted("poison", max_attempts=2, fails=2)
+    poison = JobSpec("poison", max_attempts=2, fails=2)
     build.submit("poison", poison)
     build.fail("poison", 2)
     build.answer(build.ask("retry", job_id="poison"), ids=["again"])
@@ -234,7 +234,7 @@ def _ticks(build: Builder) -> None:
     """Ticks that are fired, skipped, passed over together with the skipped one, and fired."""
     for number in (0, 3):
         job_id = f"tick-{number}"
-        build.make(job_id, Wanted(""), schedule="hourly")
+        build.make(job_id, JobSpec(""), schedule="hourly")
         build.records.append(TickFact("hourly", WALL_MS + number * EVERY_MS, "fired", job_id))
         build.do(job_id)
     build.records.append(TickFact("hourly", WALL_MS + EVERY_MS, "skipped", passed=1))
@@ -242,35 +242,35 @@ def _ticks(build: Builder) -> None:
 
 def _interrupted(build: Builder) -> None:
     """A job that a kill interrupts, and that another attempt ends."""
-    build.submit("killed", Wanted("killed", max_attempts=3))
+    build.submit("killed", JobSpec("killed", max_attempts=3))
     build.attempt("killed", "killed")
     build.do("killed")
 
 
 def _unheard(build: Builder) -> None:
     """Submits with unknown outcomes (done, not done, repeated), and such a cancel."""
-    build.lose(build.ask("submit", wanted=[Wanted("made")]))
-    build.make("made", Wanted("made"))
+    build.lose(build.ask("submit", wanted=[JobSpec("made")]))
+    build.make("made", JobSpec("made"))
     build.do("made")
-    build.lose(build.ask("submit", wanted=[Wanted("not-made")]))
-    build.ask("submit", wanted=[Wanted("never-answered", key="never")])
-    build.lose(build.ask("submit", wanted=[Wanted("plain")]))
-    build.make("plain", Wanted("plain"))
-    build.submit("plain-again", Wanted("plain"))
+    build.lose(build.ask("submit", wanted=[JobSpec("not-made")]))
+    build.ask("submit", wanted=[JobSpec("never-answered", key="never")])
+    build.lose(build.ask("submit", wanted=[JobSpec("plain")]))
+    build.make("plain", JobSpec("plain"))
+    build.submit("plain-again", JobSpec("plain"))
     build.do("plain")
     build.do("plain-again")
-    build.submit("let-go", Wanted("let-go"))
+    build.submit("let-go", JobSpec("let-go"))
     build.cancel("let-go", is_heard=False)
 
 
 def _doubled(build: Builder) -> None:
     """Jobs while connections are duplicated: with a key one job, without one maybe two, like a retry."""
-    build.submit("once", Wanted("once", key="once"))
-    build.submit("twice", Wanted("twice"))
-    build.make("twice-more", Wanted("twice"))
+    build.submit("once", JobSpec("once", key="once"))
+    build.submit("twice", JobSpec("twice"))
+    build.make("twice-more", JobSpec("twice"))
     build.answer(build.ask("retry", job_id="killed"), ids=["killed-again"])
     for name in ("killed-again", "killed-once-more"):
-        build.make(name, Wanted("killed"), retry_of="killed")
+        build.make(name, JobSpec("killed"), retry_of="killed")
     for name in ("once", "twice", "twice-more", "killed-again", "killed-once-more"):
         build.do(name)
 

@@ -19,8 +19,8 @@ from holdfast_lab.history.records import (
     EndFact,
     GrantFact,
     JobFact,
-    Seen,
-    Wanted,
+    JobSnapshot,
+    JobSpec,
 )
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.neighbours import Change, Neighbours, names_of, suspects, tell_apart
@@ -60,7 +60,7 @@ def shown_done_too_soon(it: Changed) -> None:
     """Shown DONE before the first attempt began."""
     at_us = it.one(Began, job_id="first").at_us
     it.add(Asked(at_us - 2, "peek", "client-2", "get", "grpc", job_id="first"))
-    it.add(Answered(at_us - 1, "peek", seen=[Seen("first", DONE, "first")]))
+    it.add(Answered(at_us - 1, "peek", seen=[JobSnapshot("first", DONE, "first")]))
 
 
 def shown_done_in_time(it: Changed) -> None:
@@ -71,7 +71,7 @@ def shown_canceled_too_soon(it: Changed) -> None:
     """Shown CANCELED before the first cancel was sent."""
     at_us = it.one(Asked, op=it.op_of("cancel", "canceled")).at_us
     it.add(Asked(at_us - 2, "peek", "client-2", "get", "grpc", job_id="canceled"))
-    it.add(Answered(at_us - 1, "peek", seen=[Seen("canceled", CANCELED, "canceled")]))
+    it.add(Answered(at_us - 1, "peek", seen=[JobSnapshot("canceled", CANCELED, "canceled")]))
 
 
 def shown_canceled_in_time(it: Changed) -> None:
@@ -126,7 +126,7 @@ def its_workers_were_lost(it: Changed) -> None:
 
 def it_could_only_fail(it: Changed) -> None:
     """It fails in each of its attempts."""
-    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=2, fails=2)])
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[JobSpec("poison", max_attempts=2, fails=2)])
 
 
 def one_more_was_counted(it: Changed) -> None:
@@ -259,7 +259,7 @@ def test_job_that_was_read_while_it_waited_did_not_go_back() -> None:
     heard_us = it.one(Answered, op=it.op_of("get", "first")).at_us
     for number, (asked_us, answered_us) in enumerate([(at_us - 9, at_us - 8), (at_us - 7, at_us - 6), (heard_us,) * 2]):
         it.add(Asked(asked_us, f"peek-{number}", "client-2", "get", "grpc", job_id="first"))
-        it.add(Answered(answered_us, f"peek-{number}", seen=[Seen("first", RUNNING, "first")]))
+        it.add(Answered(answered_us, f"peek-{number}", seen=[JobSnapshot("first", RUNNING, "first")]))
     assert suspects(it, "unfinished") == []
 
 
@@ -290,5 +290,5 @@ def test_poison_that_had_all_its_attempts_in_peace_is_no_violation() -> None:
     """Without faults, exactly the maximal number of attempts is legal."""
     it = Changed(*sound())
     poison_given_up(it)
-    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=2, fails=2)])
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[JobSpec("poison", max_attempts=2, fails=2)])
     assert it.judge().ruling("poison").status is Status.KEPT

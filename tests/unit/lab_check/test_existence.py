@@ -11,11 +11,11 @@ from holdfast_lab.history.records import (
     Answered,
     Asked,
     JobFact,
+    JobSpec,
     Lost,
     Refused,
     Schedule,
     TickFact,
-    Wanted,
 )
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.neighbours import Change, Neighbours, names_of, suspects, tell_apart
@@ -31,13 +31,13 @@ from tests.unit.lab_check.sound_history import EVERY_MS, WALL_MS, sound
 def told_the_id_of_one_with_a_key(it: Changed) -> None:
     """The submit was sent under another key."""
     op = it.op_of("submit", name="second")
-    it.replace(Asked, {"op": op}, wanted=[Wanted("second", key="another", digest="two")])
+    it.replace(Asked, {"op": op}, wanted=[JobSpec("second", key="another", digest="two")])
     it.replace(Answered, {"op": op}, ids=["keyed"])
 
 
 def asked_for_under_that_key(it: Changed) -> None:
     """Covered by another rule: other content under a key."""
-    wanted = Wanted("second", key="key", digest="two")
+    wanted = JobSpec("second", key="key", digest="two")
     it.replace(Asked, {"op": it.op_of("submit", name="second")}, wanted=[wanted])
 
 
@@ -77,13 +77,13 @@ def told_of_the_other(it: Changed) -> None:
 
 
 def the_same_under_a_key(it: Changed) -> None:
-    for asked in it.all(Asked, call="submit", wanted=[Wanted("plain")]):
-        it.replace(Asked, {"op": asked.op}, wanted=[Wanted("plain", key="plain")])
+    for asked in it.all(Asked, call="submit", wanted=[JobSpec("plain")]):
+        it.replace(Asked, {"op": asked.op}, wanted=[JobSpec("plain", key="plain")])
 
 
 def one_job_with_and_without_a_key(it: Changed) -> None:
     one_job_for_two_submits(it)
-    it.replace(Asked, {"op": it.op_of("submit", name="plain")}, wanted=[Wanted("plain", key="plain")])
+    it.replace(Asked, {"op": it.op_of("submit", name="plain")}, wanted=[JobSpec("plain", key="plain")])
 
 
 def waiting_and_acknowledged(it: Changed) -> None:

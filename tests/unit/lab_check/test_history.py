@@ -6,7 +6,7 @@ from math import inf
 import pytest
 from msgspec.structs import replace
 
-from holdfast_lab.check.calls import Ask, Call
+from holdfast_lab.check.calls import Call, JobSubmission
 from holdfast_lab.check.faults import FiredFaults
 from holdfast_lab.check.history import History
 from holdfast_lab.check.verdict import Status
@@ -25,12 +25,12 @@ from holdfast_lab.history.records import (
     EndFact,
     GrantFact,
     JobFact,
+    JobSnapshot,
+    JobSpec,
     Lost,
     Record,
     Refused,
     Run,
-    Seen,
-    Wanted,
 )
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.neighbours import suspects
@@ -42,12 +42,12 @@ MINUTE_US = 60_000_000
 
 
 def call(answer: Answered | Refused | Lost | None = None, at_us: int = 10) -> Call:
-    return Call(Asked(at_us, "op", "client", "submit", "grpc", [Wanted("a", key="k"), Wanted("b", key="k")]), answer)
+    return Call(Asked(at_us, "op", "client", "submit", "grpc", [JobSpec("a", key="k"), JobSpec("b", key="k")]), answer)
 
 
-def ask(answer: Answered | Refused | Lost | None, index: int = 0) -> Ask:
+def ask(answer: Answered | Refused | Lost | None, index: int = 0) -> JobSubmission:
     one = call(answer)
-    return Ask(one, index, one.asked.wanted[index])
+    return JobSubmission(one, index, one.asked.wanted[index])
 
 
 # -- calls
@@ -104,7 +104,7 @@ def test_what_is_answered_after_a_doubling_may_have_come_twice(heard_us: int, *,
     refused = call(Refused(heard_us, "op", "INTERNAL"))
     assert faults.may_double(refused) is expected
     assert faults.may_be_done(refused) is expected
-    assert faults.may_be_done(Ask(refused, 0, refused.asked.wanted[0])) is expected
+    assert faults.may_be_done(JobSubmission(refused, 0, refused.asked.wanted[0])) is expected
     assert faults.may_be_done(call(Lost(heard_us, "op")))
 
 
@@ -175,16 +175,18 @@ def test_job_is_certain_from_the_first_that_is_known_of_it() -> None:
     records: list[Record] = [
         Began(9, "later", "begun", 2, "worker"),
         Began(8, "first", "begun", 1, "worker"),
-        Asked(1, "submit", "client", "submit", "grpc", [Wanted("begun")]),
+        Asked(1, "submit", "client", "submit", "grpc", [JobSpec("begun")]),
         Answered(20, "submit", ["begun"]),
         Asked(2, "retry", "client", "retry", "grpc", job_id="old"),
         Answered(7, "retry", ["told"]),
-        Asked(1, "again", "client", "submit", "grpc", [Wanted("told", id="told")]),
+        Asked(1, "again", "client", "submit", "grpc", [JobSpec("told", id="told")]),
         Answered(9, "again", ["told"]),
         Asked(3, "list", "client", "list", "grpc"),
-        Answered(5, "list", seen=[Seen("shown", RUNNING), Seen("told", QUEUED), Seen("waits", QUEUED)]),
+        Answered(
+            5, "list", seen=[JobSnapshot("shown", RUNNING), JobSnapshot("told", QUEUED), JobSnapshot("waits", QUEUED)]
+        ),
         Asked(3, "get", "client", "get", "grpc", job_id="shown"),
-        Answered(4, "get", seen=[Seen("shown", DONE)]),
+        Answered(4, "get", seen=[JobSnapshot("shown", DONE)]),
     ]
     for some in (records, records[::-1]):
         history = History(RUN, some)
@@ -197,12 +199,12 @@ def test_name_of_a_job_is_what_anybody_calls_it() -> None:
     """The name of a job comes from the store, from its submit, from the job that was retried, or from a response."""
     records: list[Record] = [
         JobFact("there", "there", DONE),
-        Asked(1, "submit", "client", "submit", "grpc", [Wanted("told")]),
+        Asked(1, "submit", "client", "submit", "grpc", [JobSpec("told")]),
         Answered(2, "submit", ["told-id"]),
         Asked(3, "retry", "client", "retry", "grpc", job_id="told-id"),
         Answered(4, "retry", ["again"]),
         Asked(5, "list", "client", "list", "grpc"),
-        Answered(6, "list", seen=[Seen("shown-id", DONE), Seen("shown-id", DONE, "shown")]),
+        Answered(6, "list", seen=[JobSnapshot("shown-id", DONE), JobSnapshot("shown-id", DONE, "shown")]),
     ]
     history = History(RUN, records)
     ids = ("there", "told-id", "again", "shown-id", "unknown")
@@ -222,14 +224,14 @@ def test_grant_comes_after_an_end_of_that_state(state: int, place: int, *, expec
 @pytest.mark.parametrize(
     ("grpc", "http"),
     [
-        (Seen("x", DONE), Seen("x", FAILED)),
-        (Seen("x", DONE, run="one"), Seen("x", DONE, run="two")),
-        (Seen("x", DONE, attempts=1), Seen("x", DONE, attempts=2)),
-        (Seen("x", DONE, "one"), Seen("x", DONE, "two")),
-        (Seen("x", FAILED, reason="ONE"), Seen("x", FAILED, reason="TWO")),
+        (JobSnapshot("x", DONE), JobSnapshot("x", FAILED)),
+        (JobSnapshot("x", DONE, run="one"), JobSnapshot("x", DONE, run="two")),
+        (JobSnapshot("x", DONE, attempts=1), JobSnapshot("x", DONE, attempts=2)),
+        (JobSnapshot("x", DONE, "one"), JobSnapshot("x", DONE, "two")),
+        (JobSnapshot("x", FAILED, reason="ONE"), JobSnapshot("x", FAILED, reason="TWO")),
     ],
 )
-def test_interfaces_that_tell_an_end_in_two_ways_are_found(grpc: Seen, http: Seen) -> None:
+def test_interfaces_that_tell_an_end_in_two_ways_are_found(grpc: JobSnapshot, http: JobSnapshot) -> None:
     """Any differing attribute is found."""
     assert suspects(both_ways(grpc, http), "interfaces") == ["x"]
     assert suspects(both_ways(grpc, grpc), "interfaces") == []
@@ -238,28 +240,31 @@ def test_interfaces_that_tell_an_end_in_two_ways_are_found(grpc: Seen, http: See
 @pytest.mark.parametrize(
     ("grpc", "http"),
     [
-        (Seen("x", RUNNING), Seen("x", DONE)),
-        (Seen("x", QUEUED, attempts=1), Seen("x", RUNNING, attempts=2)),
-        (Seen("x", DONE, "one", 1, "run"), Seen("x", DONE)),
-        (Seen("x", DONE), Seen("x", DONE, "one", 1, "run", "ONE")),
+        (JobSnapshot("x", RUNNING), JobSnapshot("x", DONE)),
+        (JobSnapshot("x", QUEUED, attempts=1), JobSnapshot("x", RUNNING, attempts=2)),
+        (JobSnapshot("x", DONE, "one", 1, "run"), JobSnapshot("x", DONE)),
+        (JobSnapshot("x", DONE), JobSnapshot("x", DONE, "one", 1, "run", "ONE")),
     ],
 )
-def test_what_is_not_told_of_an_end_by_both_is_not_compared(grpc: Seen, http: Seen) -> None:
+def test_what_is_not_told_of_an_end_by_both_is_not_compared(grpc: JobSnapshot, http: JobSnapshot) -> None:
     """States before the end may differ between two responses, and missing attributes are not compared."""
     assert suspects(both_ways(grpc, http), "interfaces") == []
 
 
 def test_states_are_told_by_name() -> None:
     """A finding shows what each interface said, with the names of states."""
-    (finding,) = both_ways(Seen("x", DONE), Seen("x", FAILED)).judge().ruling("interfaces").findings
+    (finding,) = both_ways(JobSnapshot("x", DONE), JobSnapshot("x", FAILED)).judge().ruling("interfaces").findings
     assert finding.text == "has the state DONE over gRPC and FAILED over HTTP"
     (finding,) = (
-        both_ways(Seen("x", DONE, attempts=1), Seen("x", DONE, attempts=2)).judge().ruling("interfaces").findings
+        both_ways(JobSnapshot("x", DONE, attempts=1), JobSnapshot("x", DONE, attempts=2))
+        .judge()
+        .ruling("interfaces")
+        .findings
     )
     assert finding.text == "has the attempts 1 over gRPC and 2 over HTTP"
 
 
-def both_ways(grpc: Seen, http: Seen) -> Changed:
+def both_ways(grpc: JobSnapshot, http: JobSnapshot) -> Changed:
     it = Changed(*sound())
     it.add(JobFact("x", "x", DONE))
     shown(it, grpc)

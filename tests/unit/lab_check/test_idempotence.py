@@ -12,9 +12,9 @@ from holdfast_lab.history.records import (
     EndFact,
     GrantFact,
     JobFact,
+    JobSpec,
     Lost,
     Refused,
-    Wanted,
 )
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.neighbours import Change, Neighbours, names_of, suspects, tell_apart
@@ -31,7 +31,7 @@ from tests.unit.lab_check.sound_history import sound
 def two_jobs_after_a_refusal(it: Changed) -> None:
     """Of two submits without id and key one was refused for lack of space, so the other made two jobs."""
     two_jobs_of_one_submit(it)
-    it.add(Asked(1, "full", "client-1", "submit", "grpc", [Wanted("first", digest="one")]))
+    it.add(Asked(1, "full", "client-1", "submit", "grpc", [JobSpec("first", digest="one")]))
     it.add(Refused(2, "full", "RESOURCE_EXHAUSTED"))
 
 
@@ -70,13 +70,13 @@ def two_retries_explain_two_jobs(it: Changed) -> None:
 
 def other_content_by_the_same_name(it: Changed) -> None:
     """Submitted under an id and under a key, and the stored job has the key."""
-    it.add(Asked(it.last_us(), "one", "client-1", "submit", "grpc", [Wanted("thing", key="new", digest="one")]))
-    it.add(Asked(it.last_us(), "two", "client-1", "submit", "grpc", [Wanted("thing", key="new", digest="two")]))
+    it.add(Asked(it.last_us(), "one", "client-1", "submit", "grpc", [JobSpec("thing", key="new", digest="one")]))
+    it.add(Asked(it.last_us(), "two", "client-1", "submit", "grpc", [JobSpec("thing", key="new", digest="two")]))
     it.add(JobFact("thing", "thing", FAILED, key="new"))
 
 
 def other_content_without_the_key(it: Changed) -> None:
-    it.replace(Asked, {"op": "two"}, wanted=[Wanted("thing", id="mine", digest="two")])
+    it.replace(Asked, {"op": "two"}, wanted=[JobSpec("thing", id="mine", digest="two")])
 
 
 PAIRS: list[Neighbours] = [
@@ -109,7 +109,7 @@ def test_answers_or_the_store_show_what_came_of_asking_twice() -> None:
 def test_same_content_that_was_refused_under_its_key_is_no_other_content() -> None:
     """A refused repeat of the same content does not test the key."""
     it = Changed(*sound())
-    wanted = Wanted("other", key="key", digest="one")
+    wanted = JobSpec("other", key="key", digest="one")
     it.replace(Asked, {"op": it.op_of("submit", name="other")}, wanted=[wanted])
     assert it.judge().ruling("key reused").status is Status.UNKNOWN
 

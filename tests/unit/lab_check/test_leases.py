@@ -17,7 +17,7 @@ from holdfast_lab.history.records import (
     EndFact,
     GrantFact,
     JobFact,
-    Seen,
+    JobSnapshot,
 )
 from holdfast_lab.torture.faults import FAULTS
 from tests.unit.lab_check.changes import Changed
@@ -64,12 +64,12 @@ def newest_end_of_a_job_that_is_gone(it: Changed) -> None:
 def stale_reading_of_a_job_that_is_gone(it: Changed) -> None:
     for token in (1, 2):
         it.add(Began(it.last_us() + 1, f"gone-{token}", "gone", token, "worker-1"))
-    shown(it, Seen("gone", DONE, "gone", run="gone-1"))
+    shown(it, JobSnapshot("gone", DONE, "gone", run="gone-1"))
 
 
 def failed_reading_of_a_job_that_is_gone(it: Changed) -> None:
     """The output of a failed attempt is not a result."""
-    seen = Seen("gone", FAILED, "gone", run="gone-1")
+    seen = JobSnapshot("gone", FAILED, "gone", run="gone-1")
     it.replace(Answered, {"seen": [replace(seen, state=DONE)]}, seen=[seen])
 
 
@@ -124,7 +124,7 @@ def held_up_by_a_fault(it: Changed) -> None:
 
 def not_canceled_itself(it: Changed) -> None:
     """The response showed that another job was canceled."""
-    it.replace(Answered, {"op": it.op_of("cancel", "canceled")}, seen=[Seen("let-go", CANCELED)])
+    it.replace(Answered, {"op": it.op_of("cancel", "canceled")}, seen=[JobSnapshot("let-go", CANCELED)])
 
 
 def begun_under_a_later_token(it: Changed) -> None:
@@ -157,7 +157,7 @@ def failed_by_itself(it: Changed) -> None:
 
 
 def begun_before_it_was_seen(it: Changed) -> None:
-    it.replace(Answered, {"op": "see"}, seen=[Seen("second", QUEUED, "second", attempts=1)])
+    it.replace(Answered, {"op": "see"}, seen=[JobSnapshot("second", QUEUED, "second", attempts=1)])
 
 
 def cancel_not_accepted(it: Changed) -> None:

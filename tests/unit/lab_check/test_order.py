@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from holdfast_lab.check.history import History
 from holdfast_lab.check.order import out_of_order
 from holdfast_lab.check.verdict import Status, Tally
-from holdfast_lab.history.records import DONE, Answered, Asked, GrantFact, JobFact, Record, Run, Wanted
+from holdfast_lab.history.records import DONE, Answered, Asked, GrantFact, JobFact, JobSpec, Record, Run
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.sound_history import sound
 
@@ -29,7 +29,7 @@ def test_overtaken_jobs_are_found_as_defined(submits: list[tuple[int, int, int, 
     for job, (asked, takes, _, is_delayed) in enumerate(submits):
         name = f"j{job}"
         records += [
-            Asked(asked, name, "client", "submit", "grpc", [Wanted(name, delay_ms=5 if is_delayed else 0)]),
+            Asked(asked, name, "client", "submit", "grpc", [JobSpec(name, delay_ms=5 if is_delayed else 0)]),
             Answered(asked + takes, name, [name]),
             JobFact(name, name, DONE, number=numbers[job], grants=1),
             GrantFact(name, 1, places[job]),
@@ -79,7 +79,7 @@ def records_of(jobs: dict[str, Job]) -> list[Record]:
     found: list[Record] = []
     for name, (asked, number, places) in jobs.items():
         found += [
-            Asked(asked, name, "client", "submit", "grpc", [Wanted(name)]),
+            Asked(asked, name, "client", "submit", "grpc", [JobSpec(name)]),
             Answered(asked + 1, name, [name]),
             JobFact(name, name, DONE, number=number, grants=len(places)),
             *(GrantFact(name, token, place) for token, place in enumerate(places, start=1)),
@@ -111,7 +111,7 @@ def test_job_whose_first_grant_is_not_told_is_not_compared() -> None:
 def test_job_that_was_asked_for_before_overtook_nobody() -> None:
     """A job may exist since its first submit, even without a response."""
     records = records_of({"a": (2, 2, [2]), "b": (10, 3, [1])})
-    tried = Asked(1, "try", "client", "submit", "grpc", [Wanted("b")])
+    tried = Asked(1, "try", "client", "submit", "grpc", [JobSpec("b")])
     for some in ([tried, *records], [*records, tried]):  # files are read in any order
         assert overtaken_in(some) == ([], 0)
 
@@ -119,7 +119,7 @@ def test_job_that_was_asked_for_before_overtook_nobody() -> None:
 def test_job_that_may_be_delayed_was_not_overtaken() -> None:
     """A job with a delay in one of its submits is not compared."""
     records = records_of({"a": (2, 1, [2]), "b": (10, 2, [1])})
-    assert overtaken_in([Asked(1, "try", "client", "submit", "grpc", [Wanted("a", delay_ms=5)]), *records]) == ([], 0)
+    assert overtaken_in([Asked(1, "try", "client", "submit", "grpc", [JobSpec("a", delay_ms=5)]), *records]) == ([], 0)
 
 
 @pytest.mark.parametrize("keeps", [["grants", "ticks"], ["order", "ticks"]])

@@ -15,17 +15,17 @@ from holdfast_lab.history.records import (
     EndFact,
     GrantFact,
     JobFact,
+    JobSnapshot,
+    JobSpec,
     Lost,
     Record,
     Refused,
     Run,
-    Seen,
     TickFact,
-    Wanted,
 )
 
 SECOND_US = 1_000_000
-BATCH = [Wanted("other"), Wanted("one", id="i", key="k", digest="d", delay_ms=5, fails=2), Wanted("one")]
+BATCH = [JobSpec("other"), JobSpec("one", id="i", key="k", digest="d", delay_ms=5, fails=2), JobSpec("one")]
 RECORDS: list[Record] = [
     # this job
     Asked(10 * SECOND_US, "c/1", "c", "submit", "grpc", BATCH),
@@ -37,7 +37,7 @@ RECORDS: list[Record] = [
     Asked(16 * SECOND_US, "c/4", "c", "get", "grpc", job_id="a"),
     Lost(17 * SECOND_US, "c/4", "UNAVAILABLE"),
     Asked(18 * SECOND_US, "c/5", "c", "list", "grpc"),
-    Answered(19 * SECOND_US, "c/5", seen=[Seen("x", DONE), Seen("a", FAILED, "one", 2, "r", "LOST")]),
+    Answered(19 * SECOND_US, "c/5", seen=[JobSnapshot("x", DONE), JobSnapshot("a", FAILED, "one", 2, "r", "LOST")]),
     Asked(20 * SECOND_US, "c/6", "c", "retry", "grpc", job_id="a"),
     Answered(21 * SECOND_US, "c/6", ["b"]),
     Asked(22 * SECOND_US, "c/7", "c", "get", "grpc", job_id="a"),
@@ -46,7 +46,7 @@ RECORDS: list[Record] = [
     Ended(25 * SECOND_US, "r1", "failed"),
     Began(26 * SECOND_US, "r2", "a", 8, "w", 2),
     # other jobs
-    Asked(12 * SECOND_US, "d/1", "d", "submit", "grpc", [Wanted("else")]),
+    Asked(12 * SECOND_US, "d/1", "d", "submit", "grpc", [JobSpec("else")]),
     Answered(13 * SECOND_US, "d/1", ["x"]),
     Began(14 * SECOND_US, "r3", "x", 9, "w"),
     # from 10 s to 26 s, and a second before and after

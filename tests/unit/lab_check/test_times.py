@@ -12,8 +12,8 @@ from holdfast_lab.history.records import (
     Broken,
     GrantFact,
     JobFact,
+    JobSpec,
     Refused,
-    Wanted,
 )
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.neighbours import Change, Neighbours, names_of, suspects, tell_apart
@@ -65,11 +65,11 @@ def begun_again(it: Changed) -> None:
 
 def asked_for_at_once_as_well(it: Changed) -> None:
     """One of its two submits has no delay."""
-    it.add(Asked(1, "now", "client-1", "submit", "grpc", [Wanted("later")]))
+    it.add(Asked(1, "now", "client-1", "submit", "grpc", [JobSpec("later")]))
 
 
 def asked_for_sooner_as_well(it: Changed) -> None:
-    it.add(Asked(1, "sooner", "client-1", "submit", "grpc", [Wanted("later", delay_ms=17)]))
+    it.add(Asked(1, "sooner", "client-1", "submit", "grpc", [JobSpec("later", delay_ms=17)]))
 
 
 def too_early_though_refused_at_once(it: Changed) -> None:
@@ -172,7 +172,7 @@ def test_run_without_delays_and_clocks_is_unknown() -> None:
     it = Changed(*sound())
     it.replace(GrantFact, {}, at_ms=0)
     it.replace(Began, {}, wall_ms=0)
-    it.replace(Asked, {"op": it.op_of("submit", name="later")}, wanted=[Wanted("later")])
+    it.replace(Asked, {"op": it.op_of("submit", name="later")}, wanted=[JobSpec("later")])
     assert it.judge().ruling("early").status is Status.UNKNOWN
 
 

@@ -23,13 +23,13 @@ from holdfast_lab.history.records import (
     EndFact,
     GrantFact,
     JobFact,
+    JobSnapshot,
+    JobSpec,
     Lost,
     Record,
     Refused,
     Run,
-    Seen,
     TickFact,
-    Wanted,
 )
 from tests.unit.lab_check.changes import Changed
 from tests.unit.lab_check.plants import failed_by_nobody, time_went_back
@@ -70,7 +70,7 @@ def no_reads(it: Changed) -> None:
 
 
 def no_poison(it: Changed) -> None:
-    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=2, fails=1)])
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[JobSpec("poison", max_attempts=2, fails=1)])
 
 
 def no_end_of_faults(it: Changed) -> None:
@@ -92,7 +92,7 @@ def no_cancels(it: Changed) -> None:
 
 
 def no_delays(it: Changed) -> None:
-    it.replace(Asked, {"op": it.op_of("submit", name="later")}, wanted=[Wanted("later")])
+    it.replace(Asked, {"op": it.op_of("submit", name="later")}, wanted=[JobSpec("later")])
 
 
 def no_deadlines(it: Changed) -> None:
@@ -463,7 +463,7 @@ def test_backoff_of_a_later_attempt_is_not_taken_for_a_delay() -> None:
 def test_poison_that_a_fault_cost_its_attempts_did_not_give_up() -> None:
     """Losses without a record may have used up the attempts of a poison job."""
     it = Changed(*sound())
-    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[Wanted("poison", max_attempts=3, fails=3)])
+    it.replace(Asked, {"op": it.op_of("submit", name="poison")}, wanted=[JobSpec("poison", max_attempts=3, fails=3)])
     assert it.judge().ruling("poison").status is Status.KEPT
 
 
@@ -498,14 +498,14 @@ def test_job_that_was_shown_waiting_may_be_taken_back() -> None:
     """A job of an unknown submit may be undone as long as it only waits."""
     it = Changed(*sound())
     answer = it.one(Answered, op=it.op_of("list"))
-    it.replace(Answered, {"op": answer.op}, seen=[*answer.seen, Seen("undone", QUEUED, "not-made")])
+    it.replace(Answered, {"op": answer.op}, seen=[*answer.seen, JobSnapshot("undone", QUEUED, "not-made")])
     assert it.judge().is_kept
 
 
 def test_one_name_under_two_identities_may_be_two_jobs() -> None:
     """Submits of one name under a key and under an id may make two jobs."""
     it = Changed(*sound())
-    it.add(Asked(it.last_us(), "anew", "client-1", "submit", "grpc", [Wanted("named", key="anew")]))
+    it.add(Asked(it.last_us(), "anew", "client-1", "submit", "grpc", [JobSpec("named", key="anew")]))
     it.add(replace(it.one(JobFact, id="let-go"), id="anew", name="named", key="anew", schedule="", number=99))
     it.add(Asked(it.last_us(), "stop", "client-1", "cancel", "grpc", job_id="anew"))
     assert it.judge().broken == []
@@ -514,7 +514,7 @@ def test_one_name_under_two_identities_may_be_two_jobs() -> None:
 def test_key_counts_before_an_id() -> None:
     """A submit with a used key gets the existing id, even if it names another id."""
     it = Changed(*sound())
-    wanted = Wanted("keyed", id="mine", key="key", digest="one")
+    wanted = JobSpec("keyed", id="mine", key="key", digest="one")
     for op in {ask.op for ask in it.all(Asked, call="submit") if any(one.name == "keyed" for one in ask.wanted)}:
         it.replace(Asked, {"op": op}, wanted=[wanted])
     assert it.judge().is_kept
@@ -557,7 +557,7 @@ def test_one_submit_or_retry_that_may_have_happened_explains_the_job() -> None:
     """Another refused submit or retry does not matter."""
     it = Changed(*sound())
     at_us = it.last_us()
-    it.add(Asked(at_us, "full", "client-1", "submit", "grpc", [Wanted("made")]))
+    it.add(Asked(at_us, "full", "client-1", "submit", "grpc", [JobSpec("made")]))
     it.add(Asked(at_us, "late", "client-2", "retry", "grpc", job_id="poison"))
     it.add(*(Refused(at_us + 1, op, "RESOURCE_EXHAUSTED") for op in ("full", "late")))
     it.drop(Broken, kind="duplicate")

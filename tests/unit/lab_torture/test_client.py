@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from holdfast_lab.history.files import Writer, read_records
-from holdfast_lab.history.records import DONE, Answered, Asked, Lost, Record, Refused, Seen
-from holdfast_lab.torture.load.call_log import CallTally, Notebook
+from holdfast_lab.history.records import DONE, Answered, Asked, JobSnapshot, Lost, Record, Refused
+from holdfast_lab.torture.load.call_log import CallLog, CallTally
 from holdfast_lab.torture.load.client import Options, TortureClient
 from holdfast_lab.torture.load.interfaces import JobOrder, LostError, Page, RefusedError, StrangeError, SubmitReply
-from holdfast_lab.torture.load.random_orders import Drawer
+from holdfast_lab.torture.load.random_orders import OrderGenerator
 
 
 class Nodes:
@@ -37,15 +37,15 @@ class Nodes:
         self._called("submit")
         return SubmitReply([f"job-{next(self._numbers)}" for _ in orders])
 
-    async def get(self, job_id: str) -> Seen:
+    async def get(self, job_id: str) -> JobSnapshot:
         self._called("get")
-        return Seen(job_id, DONE)
+        return JobSnapshot(job_id, DONE)
 
-    async def result(self, job_id: str, wait_s: float = 0.0) -> Seen:
+    async def result(self, job_id: str, wait_s: float = 0.0) -> JobSnapshot:
         del wait_s
         return await self.get(job_id)
 
-    async def cancel(self, job_id: str) -> Seen:
+    async def cancel(self, job_id: str) -> JobSnapshot:
         return await self.get(job_id)
 
     async def retry(self, job_id: str, key: str) -> str:
@@ -70,16 +70,16 @@ class Nodes:
 @pytest.mark.parametrize("failure", [LostError("UNAVAILABLE"), RefusedError("RESOURCE_EXHAUSTED", "NO_SPACE")])
 async def test_queue_that_may_be_paused_is_resumed_before_anything_else(tmp_path: Path, failure: Exception) -> None:
     """A failed pause is followed by a resume, because some nodes may have paused."""
-    face, stopping = Nodes(failure), asyncio.Event()
+    interface, stopping = Nodes(failure), asyncio.Event()
     with Writer(tmp_path / "client.jsonl") as writer:
-        book = Notebook("c", "grpc", writer, CallTally())
+        log = CallLog("c", "grpc", writer, CallTally())
         running = asyncio.create_task(
-            TortureClient("c", face, Drawer(1, "c"), book, Options(has_pause=True)).run(stopping)
+            TortureClient("c", interface, OrderGenerator(1, "c"), log, Options(has_pause=True)).run(stopping)
         )
-        await asyncio.wait([running, asyncio.create_task(face.after_pause.wait())], return_when="FIRST_COMPLETED")
+        await asyncio.wait([running, asyncio.create_task(interface.after_pause.wait())], return_when="FIRST_COMPLETED")
         stopping.set()
         await running
-    assert face.calls[face.calls.index("pause") + 1] == "resume"
+    assert interface.calls[interface.calls.index("pause") + 1] == "resume"
 
 
 async def answering(outcome: Exception | SubmitReply) -> SubmitReply:
@@ -90,10 +90,10 @@ async def answering(outcome: Exception | SubmitReply) -> SubmitReply:
 
 async def noted(path: Path, tally: CallTally, outcome: Exception | SubmitReply) -> list[Record]:
     """Returns the records of a submit with this outcome."""
-    order = Drawer(1, "c").waiting()
+    order = OrderGenerator(1, "c").waiting()
     with Writer(path / "client.jsonl") as writer:
         try:
-            await Notebook("c", "grpc", writer, tally).submit([order], answering(outcome))
+            await CallLog("c", "grpc", writer, tally).submit([order], answering(outcome))
         except LostError:
             assert not isinstance(outcome, SubmitReply | RefusedError)
     return list(read_records(path))
@@ -125,15 +125,15 @@ async def test_what_cannot_be_written_down_is_not_asked() -> None:
     """A call that cannot be recorded is not sent."""
     asked = answering(SubmitReply(["job"]))
     with Writer(Path("/dev/full")) as writer, pytest.raises(OSError, match="No space left"):
-        await Notebook("c", "grpc", writer, CallTally()).submit([Drawer(1, "c").waiting()], asked)
+        await CallLog("c", "grpc", writer, CallTally()).submit([OrderGenerator(1, "c").waiting()], asked)
     assert inspect.getcoroutinestate(asked) == inspect.CORO_CLOSED
 
 
 async def test_call_that_is_given_up_is_unknown(tmp_path: Path) -> None:
     """A call that is cancelled has an unknown outcome."""
     with Writer(tmp_path / "client.jsonl") as writer:
-        book = Notebook("c", "grpc", writer, CallTally())
-        asking = asyncio.create_task(book.do("pause", asyncio.get_running_loop().create_future()))
+        log = CallLog("c", "grpc", writer, CallTally())
+        asking = asyncio.create_task(log.do("pause", asyncio.get_running_loop().create_future()))
         await asyncio.sleep(0)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.owner import owner_index
 from holdfast_lab.torture.load.interfaces import JobOrder
-from holdfast_lab.torture.load.random_orders import FROZEN_TYPE, Drawer
+from holdfast_lab.torture.load.random_orders import FROZEN_TYPE, OrderGenerator
 from holdfast_lab.torture.plan import campaign, drawer, strikes
 
 KINDS = ["kill", "stop", "cut", "clock"]
@@ -73,7 +73,7 @@ def test_faults_of_a_strike_draw_apart() -> None:
 
 
 def orders(seed: int, client: str, *, nodes: int = 1, has_options: bool = True) -> list[list[JobOrder]]:
-    maker = Drawer(seed, client, lambda key: owner_index(key, nodes))
+    maker = OrderGenerator(seed, client, lambda key: owner_index(key, nodes))
     return [maker.orders(has_ids=has_options, has_options=has_options) for _ in range(300)]
 
 
@@ -86,7 +86,7 @@ def test_orders_are_a_function_of_the_seed_and_the_client() -> None:
 
 def test_orders_do_not_depend_on_what_else_a_client_does() -> None:
     """The orders of a client do not depend on its other draws."""
-    plain, busy = Drawer(1, "a"), Drawer(1, "a")
+    plain, busy = OrderGenerator(1, "a"), OrderGenerator(1, "a")
     for _ in range(50):
         made = busy.orders(has_ids=True, has_options=True)
         assert plain.orders(has_ids=True, has_options=True) == made
@@ -120,7 +120,7 @@ def test_batches_belong_to_one_node() -> None:
 
 def test_other_content_under_a_key_differs_in_its_digest() -> None:
     """Other content under a used key has another digest and name."""
-    maker = Drawer(1, "a")
+    maker = OrderGenerator(1, "a")
     used = next(
         order for _ in range(100) for order in maker.orders(has_ids=False, has_options=True) if order.wanted.key
     )

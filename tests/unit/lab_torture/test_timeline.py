@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast_lab.history.files import Writer, write_run
-from holdfast_lab.history.records import Answered, Asked, Began, Broken, DamageFact, Ended, Lost, Record, Run, Wanted
+from holdfast_lab.history.records import Answered, Asked, Began, Broken, DamageFact, Ended, JobSpec, Lost, Record, Run
 from holdfast_lab.torture import report
 from holdfast_lab.torture.timeline import OTHERS, kills_of, lanes_of, timeline_of
 
@@ -22,7 +22,7 @@ RUN = Run(
     command="holdfast lab torture --seed 7",
 )
 RECORDS: list[Record] = [
-    Asked(10 * SECOND, "a/1", "a", "submit", "grpc", [Wanted("a-1"), Wanted("a-2")]),
+    Asked(10 * SECOND, "a/1", "a", "submit", "grpc", [JobSpec("a-1"), JobSpec("a-2")]),
     Answered(11 * SECOND + 1, "a/1", ["1", "2"], existing=[1]),
     Asked(11 * SECOND, "a/2", "a", "get", "http", job_id="1"),
     Lost(12 * SECOND + 1, "a/2", "UNAVAILABLE"),

@@ -9,7 +9,7 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.memory import MemoryJournal
-from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorPorts, LoopConfig
 
 WORK_FRAME_BYTES = 10_000
 OUTPUT = bytes(4_000)
@@ -79,7 +79,7 @@ def test_outputs_that_pile_up_behind_a_slow_sync_are_spread_over_frames() -> Non
     machine, journal = Machine(), Journal()
     config = LoopConfig(frame_bytes=5_000, work_frame_bytes=WORK_FRAME_BYTES, linger_callers=1_000)
     coordinator = Coordinator(
-        Ledger(LedgerConfig()), journal, CoordinatorWorld(machine, machine, machine, fatal), config
+        Ledger(LedgerConfig()), journal, CoordinatorPorts(machine, machine, machine, fatal), config
     )
     coordinator.start()
     answers: list[object] = []
@@ -106,7 +106,7 @@ def test_outputs_that_pile_up_behind_a_slow_sync_are_spread_over_frames() -> Non
 def test_frame_is_kept_open_until_all_who_are_usually_there_are_in_it() -> None:
     """With many callers a frame stays open until the usual number of callers has joined, and no longer."""
     machine, journal = Machine(), Journal()
-    world, config = CoordinatorWorld(machine, machine, machine, fatal), LoopConfig(linger_callers=4)
+    world, config = CoordinatorPorts(machine, machine, machine, fatal), LoopConfig(linger_callers=4)
     coordinator = Coordinator(Ledger(LedgerConfig()), journal, world, config)
     coordinator.start()
     machine.settle()

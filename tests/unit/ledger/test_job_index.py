@@ -14,14 +14,14 @@ from holdfast.core.history import Entry
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE, QUEUED, RUNNING
 from holdfast.core.model import NewJob, Note, Now, Result, Template
-from holdfast.journal.disk import Disk, File, Hold
+from holdfast.journal.disk import Disk, File, LockFile
 from holdfast.journal.file import FileJournal
 from holdfast.journal.index import PAGE_BYTES, index_name
 from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
 from holdfast.journal.replay import read_headers
 from holdfast.ledger import time_travel
 from holdfast.ledger.coordinator import Coordinator
-from holdfast.ledger.event_window import JournalPast
+from holdfast.ledger.event_window import JournalHistory
 from holdfast.ledger.job_index import IndexConfig, IndexKeeper, JobIndex, build_missing, names_in
 from holdfast_lab.simulation.disk import SimDisk
 
@@ -55,7 +55,7 @@ class CountingDisk:
     def open(self, name: str) -> File:
         return cast("File", _CountedFile(self.disk.open(name), self))
 
-    def hold(self, name: str) -> Hold:
+    def hold(self, name: str) -> LockFile:
         return self.disk.hold(name)
 
     def __getattr__(self, name: str) -> object:
@@ -76,8 +76,8 @@ class Queue:
         self.journal = FileJournal.open(self.disk, config, now_ms=1, new_cluster_id=bytes(16))
         self.ledger = ledger or Ledger(LedgerConfig())
         self.index = JobIndex(self.journal, self.disk)
-        self.past = JournalPast(self.journal, self.disk, self.index)
-        self._now_ms = self.ledger.book.last_ms
+        self.past = JournalHistory(self.journal, self.disk, self.index)
+        self._now_ms = self.ledger.state.last_ms
 
     def do(self, command: commands.AnyCommand) -> object:
         self._now_ms += 1
@@ -198,7 +198,7 @@ def test_damaged_index_is_no_error(queue: Queue, at: int) -> None:
 def test_index_that_began_late_does_not_hide_what_came_before(queue: Queue) -> None:
     """Frames that were written before the index started are found by a scan."""
     queue.index = JobIndex(queue.journal, queue.disk)
-    queue.past = JournalPast(queue.journal, queue.disk, queue.index)
+    queue.past = JournalHistory(queue.journal, queue.disk, queue.index)
     queue.run_jobs(JOBS, 1)
     for number in (0, JOBS - 1, JOBS):
         assert queue.history(number)[0] == queue.truth(number)[0]
@@ -207,7 +207,7 @@ def test_index_that_began_late_does_not_hide_what_came_before(queue: Queue) -> N
 def test_memory_is_bounded(queue: Queue) -> None:
     """Above its limit the index drops the oldest segments from memory, and their jobs are still found."""
     queue.index = JobIndex(queue.journal, queue.disk, IndexConfig(entries_max=300))
-    queue.past = JournalPast(queue.journal, queue.disk, queue.index)
+    queue.past = JournalHistory(queue.journal, queue.disk, queue.index)
     queue.run_jobs(JOBS, 500)
     assert len(queue.index.held()) <= 4
     for number in (JOBS, JOBS + 499):
@@ -217,7 +217,7 @@ def test_memory_is_bounded(queue: Queue) -> None:
 def test_frame_of_many_jobs_is_found_for_each(queue: Queue) -> None:
     """A frame with events of many jobs is found for each of them."""
     ids = [job_id(10_000 + number) for number in range(50)]
-    at_ms = queue.ledger.book.last_ms + 1
+    at_ms = queue.ledger.state.last_ms + 1
     template = Template("other")
     queue.write([events.Created(at_ms, [template], [NewJob(one, 0, b"x")]) for one in ids])
     for number in (10_000, 10_049):
@@ -273,7 +273,7 @@ class Maker:
 
 def keeper_of(queue: Queue, config: IndexConfig) -> tuple[IndexKeeper, Maker]:
     queue.index = JobIndex(queue.journal, queue.disk, config)
-    queue.past = JournalPast(queue.journal, queue.disk, queue.index)
+    queue.past = JournalHistory(queue.journal, queue.disk, queue.index)
     maker, observers = Maker(queue.disk), list[object]()
     coordinator = cast("Coordinator", SimpleNamespace(observers=observers))
     keeper = IndexKeeper(coordinator, queue.journal, queue.disk, queue.index, maker)

@@ -34,7 +34,7 @@ class World:
 
     def hold(self, size: int) -> None:
         """Adds a job that takes a little more than `size` bytes."""
-        count = len(self.ledger.book.jobs)
+        count = len(self.ledger.state.jobs)
         decided = self.ledger.decide(commands.Submit([Template("a")], [NewJob(f"j{count}", 0, bytes(size))]), Now(1, 1))
         assert isinstance(decided, commands.Decision)
         assert decided.event is not None

@@ -62,7 +62,7 @@ def test_progress_goes_through_the_snapshot_and_then_the_journal() -> None:
     assert all(0 <= done <= total for _, done, total in told)
     replayed = [done for stage, done, _ in told if stage == "journal"]
     assert replayed == sorted(set(replayed))
-    assert len(recovered.ledger.book.jobs) == 60
+    assert len(recovered.ledger.state.jobs) == 60
 
 
 @pytest.mark.parametrize("end_after", [0, 1, 2, 5])
@@ -72,4 +72,4 @@ def test_recovery_can_be_ended_at_every_word(end_after: int) -> None:
     told.end_after = end_after
     with pytest.raises(EndedError):
         opened(disk, told)
-    assert len(opened(disk).ledger.book.jobs) == 60
+    assert len(opened(disk).ledger.state.jobs) == 60

@@ -7,9 +7,9 @@ import pytest
 from holdfast.core import commands
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.model import Extra, NewJob, Schedule, ScheduleSpec, Template
-from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
-from holdfast.ledger.tick_timer import Ticker
-from holdfast_lab.simulation.clockwork import Clockwork, Planned
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorPorts, LoopConfig
+from holdfast.ledger.tick_timer import TickTimer
+from holdfast_lab.simulation.scheduler import ScheduledCall, SimulatedScheduler
 
 SECOND_MS, HOUR_MS = 1_000, 3_600_000
 
@@ -18,7 +18,7 @@ class Machine:
     """All ports of a coordinator, on a simulated clock; the test controls the free space of its disk."""
 
     def __init__(self) -> None:
-        self.clock = Clockwork()
+        self.clock = SimulatedScheduler()
         self.end_position = 0
         self.epoch = 1
         self.has_room: Callable[[int], bool] = lambda _: True
@@ -27,7 +27,7 @@ class Machine:
     def soon(self, call: Callable[[], None]) -> None:
         self.clock.after(0, "turn", call)
 
-    def later(self, delay_ms: int, call: Callable[[], None]) -> Planned:
+    def later(self, delay_ms: int, call: Callable[[], None]) -> ScheduledCall:
         return self.clock.after(delay_ms * 1_000, "timer", call)
 
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:
@@ -51,10 +51,10 @@ class Shop:
     def __init__(self) -> None:
         self.machine = Machine()
         self.ledger = Ledger(LedgerConfig())
-        world = CoordinatorWorld(self.machine.clock, self.machine, self.machine, self.machine.fatal)
+        world = CoordinatorPorts(self.machine.clock, self.machine, self.machine, self.machine.fatal)
         self.coordinator = Coordinator(self.ledger, self.machine, world, LoopConfig())
         self._minted = 0
-        Ticker(self.coordinator, self._mint)
+        TickTimer(self.coordinator, self._mint)
         self.coordinator.start()
         self.pass_ms(10)
 
@@ -75,7 +75,7 @@ class Shop:
 
     @property
     def schedule(self) -> Schedule:
-        return self.ledger.book.schedules["s"]
+        return self.ledger.state.schedules["s"]
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_ticks_come_although_nothing_else_happens(shop: Shop) -> None:
     shop.set(every_ms=SECOND_MS)
     shop.pass_ms(10 * SECOND_MS)
     assert (shop.schedule.fired, shop.schedule.missed) == (9, 0)
-    created = sorted(job.created_ms for job in shop.ledger.book.jobs.values())
+    created = sorted(job.created_ms for job in shop.ledger.state.jobs.values())
     assert all(created_ms % SECOND_MS < 10 for created_ms in created)
 
 
@@ -120,9 +120,9 @@ def test_nothing_is_forgotten_while_the_clock_is_in_doubt(shop: Shop) -> None:
     shop.pass_ms(SECOND_MS)
     shop.machine.clock.set_wall(shop.machine.clock.wall_ms() + 192 * HOUR_MS)
     shop.pass_ms(9 * 60 * SECOND_MS)
-    assert set(shop.ledger.book.jobs) == {"one"}
+    assert set(shop.ledger.state.jobs) == {"one"}
     shop.pass_ms(3 * 60 * SECOND_MS)
-    assert set(shop.ledger.book.jobs) == set()
+    assert set(shop.ledger.state.jobs) == set()
 
 
 def test_tick_without_room_is_tried_again(shop: Shop) -> None:
@@ -133,7 +133,7 @@ def test_tick_without_room_is_tried_again(shop: Shop) -> None:
     assert shop.schedule.fired == 0
     shop.machine.has_room = lambda _: True
     shop.pass_ms(2 * SECOND_MS)
-    (job,) = shop.ledger.book.jobs.values()
+    (job,) = shop.ledger.state.jobs.values()
     assert shop.schedule.fired == 1
     assert job.created_ms - shop.schedule.last_tick_ms > 10 * SECOND_MS
 

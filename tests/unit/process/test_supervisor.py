@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError, UnavailableError
-from holdfast.process.kept_process import Role
+from holdfast.process.supervised_process import ProcessSpec
 from holdfast.process.supervisor import StoppedError, Supervisor
 from tests.e2e.wait_until import eventually
 
@@ -51,8 +51,8 @@ def ends(tmp_path: Path) -> Path:
     return tmp_path / "ends"
 
 
-def role(ends: Path, name: str, program: str = CALM, port_variable: str = "") -> Role:
-    return Role(name, [sys.executable, "-c", program, name, str(ends)], port_variable=port_variable)
+def role(ends: Path, name: str, program: str = CALM, port_variable: str = "") -> ProcessSpec:
+    return ProcessSpec(name, [sys.executable, "-c", program, name, str(ends)], port_variable=port_variable)
 
 
 def lives(ends: Path, name: str) -> list[dict[str, Any]]:

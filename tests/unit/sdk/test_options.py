@@ -8,12 +8,12 @@ import pytest
 from holdfast import limits
 from holdfast.core import model
 from holdfast.errors import InvalidArgumentError
-from holdfast.sdk.options import Backoff, JobOptions, OptionChanges, Plan, changed
+from holdfast.sdk.options import Backoff, CheckedOptions, JobOptions, OptionChanges, changed
 
 
 def test_defaults_are_those_of_the_job_model() -> None:
     """Without options, the template is the default of the job model and the draft has no extras."""
-    plan = Plan("work", JobOptions())
+    plan = CheckedOptions("work", JobOptions())
     assert plan.template == model.Template("work")
     assert plan.draft("id", b"{}").extra is None
 
@@ -31,7 +31,7 @@ def test_every_option_reaches_the_job() -> None:
     )  # fmt: skip
     unset = [name for name in JobOptions.__struct_fields__ if getattr(options, name) == getattr(JobOptions(), name)]
     assert unset == [], "add a value of these options above"
-    plan = Plan("work", options)
+    plan = CheckedOptions("work", options)
     assert plan.template == model.Template("work", "q", 9, 4, 1, 1_500, model.BackoffRule(model.FIXED, 2_000, 2_000))
     draft = plan.draft("id", b"{}")
     assert (draft.delay_ms, draft.not_before_ms) == (250, round(at.timestamp() * 1_000))
@@ -72,7 +72,7 @@ def test_changes_leave_the_original_alone() -> None:
 def test_wrong_options_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
     """An invalid option is refused at once, and the error names it."""
     with pytest.raises(InvalidArgumentError, match=words):
-        Plan("work", changed(JobOptions(), changes))
+        CheckedOptions("work", changed(JobOptions(), changes))
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_every_option_can_be_passed_as_a_keyword() -> None:
 def test_wrong_type_names_are_refused(name: str) -> None:
     """An invalid job type is refused."""
     with pytest.raises(InvalidArgumentError):
-        Plan(name, JobOptions())
+        CheckedOptions(name, JobOptions())

@@ -8,7 +8,7 @@ from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, Template
 from holdfast.limits import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX
-from holdfast.ports import FeedPart, Found, JobApi, JobQuery, JobView
+from holdfast.ports import FeedPart, JobApi, JobQuery, JobView, SearchPage
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.backend import Backend
 from holdfast.server.calls import table
@@ -21,11 +21,11 @@ class Labelled:
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    async def find(self, _: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, _: JobQuery, cursor: str, size: int) -> SearchPage:
         self.sizes.append(size)
         extra = Extra(labels=tuple((f"{number}", "x" * 1_024) for number in range(64)))
         job = JobView("id", Template("brew"), State.QUEUED, 1, 0, 0, 0, False, "", 0, extra)
-        return Found([job] * size, "more")
+        return SearchPage([job] * size, "more")
 
 
 def backend(jobs: object = None) -> Backend:

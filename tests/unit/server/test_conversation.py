@@ -73,67 +73,67 @@ class Handlers:
 
 
 def talk() -> tuple[GrpcConversation, Outlet, Handlers]:
-    handlers, outlet = Handlers(), Outlet()
-    return GrpcConversation(handlers.table, outlet, "test"), outlet, handlers
+    handlers, sink = Handlers(), Outlet()
+    return GrpcConversation(handlers.table, sink, "test"), sink, handlers
 
 
 async def test_refusal_is_answered_and_logged_with_its_job() -> None:
     """A refusal is returned with code, reason and message, and logged with method and job id."""
-    conversation, outlet, _ = talk()
+    conversation, sink, _ = talk()
     body = pb.GetJobRequest(job_id="j").SerializeToString()
     with capture_logs() as lines:
         conversation.take(pb.Call(id=3, method="Fail", body=body))
-        reply = await outlet.replies.get()
+        reply = await sink.replies.get()
     assert (reply.id, reply.code, reply.reason, reply.message) == (3, "NOT_FOUND", "GONE", "not here")
     assert [(line["event"], line["method"], line["job_id"]) for line in lines] == [("refused", "Fail", "j")]
 
 
 async def test_bug_is_internal_and_its_insides_stay_in_the_log() -> None:
     """A bug returns INTERNAL without details, and the log has the exception."""
-    conversation, outlet, _ = talk()
+    conversation, sink, _ = talk()
     with capture_logs() as lines:
         conversation.take(pb.Call(id=1, method="Break"))
-        reply = await outlet.replies.get()
+        reply = await sink.replies.get()
     assert (reply.code, "hunter2" in reply.message) == ("INTERNAL", False)
     assert "hunter2" in str(lines[0]["exc_info"])
 
 
 async def test_answer_that_no_message_holds_is_refused() -> None:
     """A response that exceeds the message size is refused as RESOURCE_EXHAUSTED, and the connection stays open."""
-    conversation, outlet, _ = talk()
+    conversation, sink, _ = talk()
     conversation.take(pb.Call(id=1, method="Huge"))
-    assert (await outlet.replies.get()).reason == "ANSWER_TOO_LARGE"
+    assert (await sink.replies.get()).reason == "ANSWER_TOO_LARGE"
 
 
 async def test_call_that_is_given_up_gets_no_reply() -> None:
     """A canceled call gets no reply, and the cancel of an unknown call is ignored."""
-    conversation, outlet, handlers = talk()
+    conversation, sink, handlers = talk()
     conversation.take(pb.Call(id=1, method="Wait"))
     await asyncio.sleep(0)
     conversation.take(pb.Call(id=1, cancel=True))
     conversation.take(pb.Call(id=2, cancel=True))
     conversation.take(pb.Call(id=3, method="Fail"))
-    assert ((await outlet.replies.get()).id, handlers.given_up) == (3, 1)
-    assert outlet.replies.empty()
+    assert ((await sink.replies.get()).id, handlers.given_up) == (3, 1)
+    assert sink.replies.empty()
 
 
 async def test_stream_waits_for_its_reader() -> None:
     """While the peer does not read, the server produces no more messages of a stream."""
-    conversation, outlet, _ = talk()
-    outlet.writable.clear()
+    conversation, sink, _ = talk()
+    sink.writable.clear()
     conversation.take(pb.Call(id=1, method="Count", body=pb.FeedRequest(after=3).SerializeToString()))
     for _ in range(10):
         await asyncio.sleep(0)
-    assert outlet.replies.empty()
-    outlet.writable.set()
-    replies = [await outlet.replies.get() for _ in range(4)]
+    assert sink.replies.empty()
+    sink.writable.set()
+    replies = [await sink.replies.get() for _ in range(4)]
     assert [reply.more for reply in replies] == [True, True, True, False]
 
 
 async def test_end_of_a_conversation_ends_every_call() -> None:
     """When a conversation closes, the server cancels all its handlers and streams."""
-    conversation, outlet, handlers = talk()
-    outlet.writable.clear()
+    conversation, sink, handlers = talk()
+    sink.writable.clear()
     conversation.take(pb.Call(id=1, method="Wait"))
     conversation.take(pb.Call(id=2, method="Count", body=pb.FeedRequest(after=3).SerializeToString()))
     for _ in range(3):
@@ -146,28 +146,28 @@ async def test_end_of_a_conversation_ends_every_call() -> None:
 
 async def test_stopping_conversation_answers_what_is_under_way_and_takes_no_more() -> None:
     """A stopping conversation completes the running calls, refuses new ones, and calls back when it is idle."""
-    conversation, outlet, handlers = talk()
+    conversation, sink, handlers = talk()
     idle = asyncio.Event()
     conversation.take(pb.Call(id=1, method="Wait"))
     conversation.stop(idle.set)
     conversation.take(pb.Call(id=2, method="Wait"))
-    assert (await outlet.replies.get()).reason == "STOPPING"
+    assert (await sink.replies.get()).reason == "STOPPING"
     assert not idle.is_set()
     handlers.go.set()
     await idle.wait()
-    assert (await outlet.replies.get()).id == 1
+    assert (await sink.replies.get()).id == 1
 
 
 async def test_no_more_is_read_while_too_much_is_under_way() -> None:
     """The server stops reading above the limit of pending bytes, and resumes below it."""
-    conversation, outlet, handlers = talk()
+    conversation, sink, handlers = talk()
     body = pb.SubmitJobsRequest(jobs=[pb.NewJob(payload=b"x" * (limits.PAYLOAD_BYTES_MAX))] * 4).SerializeToString()
     count = PENDING_BYTES_MAX // len(body) + 1
     for number in range(count):
         conversation.take(pb.Call(id=number, method="Wait", body=body))
-    assert outlet.holds == [True]
+    assert sink.holds == [True]
     handlers.go.set()
     for _ in range(count):
-        await outlet.replies.get()
-    assert outlet.holds == [True, False]
+        await sink.replies.get()
+    assert sink.holds == [True, False]
     assert count < module.CALLS_MAX

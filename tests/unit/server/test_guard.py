@@ -14,7 +14,7 @@ from holdfast.errors import (
     UnauthenticatedError,
 )
 from holdfast.server.auth import tokens
-from holdfast.server.auth.permissions import ALL_SCOPES, Open, OpenGuard, Scope
+from holdfast.server.auth.permissions import ALL_SCOPES, OpenAccess, OpenGuard, Scope
 from holdfast.server.auth.rate_limits import Budgets
 from holdfast.server.auth.token_guard import TokenGuard, place_of
 
@@ -135,7 +135,7 @@ def test_visit_is_checked_call_by_call_and_ends_with_its_token(world: World) -> 
     token = world.token("one", Scope.READ)
     guard = world.guard()
     told: list[HoldfastError] = []
-    visit = guard.enter(token, PEER, Open.CALLERS, told.append)
+    visit = guard.enter(token, PEER, OpenAccess.CALLERS, told.append)
     assert visit.admit(Scope.READ).name == "one"
     assert reason_of(lambda: visit.admit(Scope.SUBMIT)) == "SCOPE_MISSING"
     guard.look()
@@ -197,8 +197,8 @@ def test_visit_needs_its_scope_from_the_beginning(world: World) -> None:
     with pytest.raises(PermissionDeniedError):
         guard.enter(token, PEER, Scope.READ, lambda _: None)
     with pytest.raises(UnauthenticatedError):
-        guard.enter("", PEER, Open.CALLERS, lambda _: None)
-    assert guard.enter(token, PEER, Open.CALLERS, lambda _: None).caller.name == "one"
+        guard.enter("", PEER, OpenAccess.CALLERS, lambda _: None)
+    assert guard.enter(token, PEER, OpenAccess.CALLERS, lambda _: None).caller.name == "one"
 
 
 def test_budget_is_the_tokens_and_of_strangers_the_address(world: World) -> None:

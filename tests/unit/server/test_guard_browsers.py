@@ -5,14 +5,14 @@ import pytest
 from holdfast.errors import HoldfastError
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.http.browser_security import BrowserShield, cookie_of
-from holdfast.server.http.request import Answer, Asked, Head
+from holdfast.server.http.request import AdmittedRequest, Head, HttpResponse
 from holdfast.server.http.routing import EVERYBODY, Route
 
 OWN = BrowserShield("127.0.0.1")
 
 
-async def nothing(_: Asked) -> Answer:
-    return Answer(204)
+async def nothing(_: AdmittedRequest) -> HttpResponse:
+    return HttpResponse(204)
 
 
 def route(path: str = "/api/v1/jobs", scope: Scope | None = Scope.SUBMIT) -> Route:

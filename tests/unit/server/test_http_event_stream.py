@@ -12,10 +12,10 @@ from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.ports import FeedApi, FeedPart
 from holdfast.server.http.event_stream import (
     UNSENT_BYTES_MAX,
+    EncodedFeedPart,
     FeedBudget,
     FeedListener,
     FeedReader,
-    Frames,
     WantedEntries,
     chunk,
 )
@@ -66,7 +66,7 @@ def jobs_in(frame: bytes) -> list[tuple[int, str]]:
 
 def test_all_who_want_the_same_get_the_same_bytes() -> None:
     """Listeners with equal filters get the same bytes, which are encoded once."""
-    frames = Frames(PART)
+    frames = EncodedFeedPart(PART)
     assert frames.of(listener()) is frames.of(listener())
     only = WantedEntries(jobs=frozenset({"a"}))
     assert frames.of(listener(only)) is frames.of(listener(WantedEntries(jobs=frozenset({"a"}))))
@@ -85,13 +85,13 @@ def test_all_who_want_the_same_get_the_same_bytes() -> None:
 )
 def test_filters_choose_entries_in_order(wanted: WantedEntries, found: list[tuple[int, str]]) -> None:
     """A filter selects entries in order, and a frame without entries is empty."""
-    assert jobs_in(Frames(PART).of(listener(wanted))) == found
+    assert jobs_in(EncodedFeedPart(PART).of(listener(wanted))) == found
 
 
 @pytest.mark.parametrize(("position", "count"), [(0, 3), (4, 3), (5, 2), (6, 1), (7, 0)])
 def test_what_was_told_is_not_told_again(position: int, count: int) -> None:
     """A listener whose position is in the middle of a part gets only the entries after it."""
-    assert len(jobs_in(Frames(PART).of(listener(position=position)))) == count
+    assert len(jobs_in(EncodedFeedPart(PART).of(listener(position=position)))) == count
 
 
 def test_listener_that_keeps_too_much_is_cut_off() -> None:

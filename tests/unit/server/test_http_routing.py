@@ -7,10 +7,10 @@ import pytest
 
 from holdfast.errors import PermissionDeniedError
 from holdfast.ports import JobApi
-from holdfast.server.auth.permissions import Caller, Ended, Right, Scope, Visit
+from holdfast.server.auth.permissions import Caller, CallerSession, Ended, Right, Scope
 from holdfast.server.backend import Backend
 from holdfast.server.http.application import Application
-from holdfast.server.http.request import Answer, Asked, Head
+from holdfast.server.http.request import AdmittedRequest, Head, HttpResponse
 from holdfast.server.http.routing import EVERYBODY, Route, Router
 
 OPEN_TO_EVERYBODY = {"/livez", "/readyz", "/openapi.json", "/api/v1/session"}
@@ -22,7 +22,7 @@ class Nobody:
     """A guard that refuses every caller and records the requested scopes."""
 
     def __init__(self) -> None:
-        self.asked: list[Scope] = []
+        self.request: list[Scope] = []
 
     def recognise(self, token: str, right: Right) -> Caller:
         raise PermissionDeniedError("nobody may")
@@ -31,16 +31,16 @@ class Nobody:
         raise PermissionDeniedError("nobody may")
 
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
-        self.asked.append(scope)
+        self.request.append(scope)
         raise PermissionDeniedError("nobody may")
 
-    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
-        self.asked.append(cast("Scope", right))
+    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> CallerSession:
+        self.request.append(cast("Scope", right))
         raise PermissionDeniedError("nobody may")
 
 
-async def nothing(_: Asked) -> Answer:
-    return Answer(204)
+async def nothing(_: AdmittedRequest) -> HttpResponse:
+    return HttpResponse(204)
 
 
 def row(path: str, method: str = "GET", scope: Any = Scope.READ) -> Route:  # noqa: ANN401 - also invalid scopes
@@ -51,7 +51,7 @@ async def status_of(application: Application, method: str, path: str) -> int:
     """Returns the status for a request without a body."""
     headers = [(b"content-type", b"application/json"), (b"content-length", b"2")]
     admitted = application.admit(Head(method, path, headers, ""))
-    answer = admitted if isinstance(admitted, Answer) else await application.answer(admitted)
+    answer = admitted if isinstance(admitted, HttpResponse) else await application.answer(admitted)
     assert answer is not None
     return answer.status
 
@@ -80,7 +80,7 @@ async def test_every_route_asks_the_guard_before_it_reads_the_body() -> None:
             continue
         path = route.path.replace("{id}", "x").replace("{name}", "x")
         assert await status_of(application, route.method, path) == 403, route.path
-        assert guard.asked.pop() is route.scope
+        assert guard.request.pop() is route.scope
     assert await status_of(application, "HEAD", "/api/v1/jobs") == 403
 
 

@@ -66,7 +66,7 @@ class Echo:
         await self._call(PAYLOAD)
 
 
-class Holder:
+class LeaseHolder:
     """A worker that takes leases and keeps them."""
 
     def __init__(self, target: str, worker_id: str) -> None:

@@ -50,7 +50,7 @@ def replay_ratio(jobs: int) -> float:
         recovered = recover(OsDisk(folder), _CONFIG, LedgerConfig(), now_ms=_START_MS, new_cluster_id=_CLUSTER)
         spent = (time.perf_counter() - start) / jobs
         after = bare_loop_s(1_000_000) / 1_000_000
-        assert len(recovered.ledger.book.finished) == jobs // _BATCH * _BATCH
+        assert len(recovered.ledger.state.finished) == jobs // _BATCH * _BATCH
         recovered.journal.close()
         return spent / ((before + after) / 2)
 

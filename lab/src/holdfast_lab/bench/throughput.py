@@ -13,7 +13,7 @@ from pathlib import Path
 import uvloop
 
 from holdfast_lab.bench import http_throughput, sdk_throughput
-from holdfast_lab.bench.grpc_load import BATCH, Echo, GrpcLoadClient, Holder
+from holdfast_lab.bench.grpc_load import BATCH, Echo, GrpcLoadClient, LeaseHolder
 from holdfast_lab.bench.replay import count_expired, replay_ratio
 from holdfast_lab.measure.measures import Measure, at_least, at_most, conclude, parser, progress
 from holdfast_lab.measure.process_tree import resident_bytes
@@ -90,7 +90,7 @@ async def _speeds(client: GrpcLoadClient, address: str, name: str) -> tuple[floa
     """Batches submitted and leases granted per second; granted jobs are finished afterwards."""
     await rate(client.submit_batch, 8, 4)
     submit = await rate(client.submit_batch, 80, 4)
-    async with Holder(address, name) as holder:
+    async with LeaseHolder(address, name) as holder:
         loop = asyncio.get_running_loop()
         start = loop.time()
         for _ in range(40):
@@ -112,7 +112,7 @@ async def _flood(address: str) -> tuple[int, int, int, int]:
             await client.submit()
             submitted += 1
 
-    async with Holder(address, "holder") as holder:
+    async with LeaseHolder(address, "holder") as holder:
         await holder.take(200)
         tasks = [asyncio.create_task(submit(clients[lane % 8])) for lane in range(64)]
         beating = asyncio.create_task(holder.beat(stop, 1.0))

@@ -17,8 +17,8 @@ import uvicorn
 
 from holdfast.cli import main
 from holdfast.server.http import server
-from holdfast.server.http.request import Answer, Asked, Head, Headers
-from holdfast.server.http.request_handler import Handling
+from holdfast.server.http.request import AdmittedRequest, Head, Headers, HttpResponse
+from holdfast.server.http.request_handler import RequestHandler
 
 _BARE = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
@@ -66,7 +66,7 @@ class _StreamWriter:
 class AsgiApplication:
     """The product's table of routes as an ASGI application."""
 
-    def __init__(self, application: Handling) -> None:
+    def __init__(self, application: RequestHandler) -> None:
         self.application = application
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's types
@@ -77,22 +77,22 @@ class AsgiApplication:
         path = scope["raw_path"].decode("ascii")
         head = Head(scope["method"], path, scope["headers"], peer, scope["scheme"] == "https", scope["query_string"])
         admitted = application.admit(head)
-        if isinstance(admitted, Asked):
+        if isinstance(admitted, AdmittedRequest):
             if admitted.route.body is not None:
                 admitted.body = await _body(receive)
             if admitted.over is not None and admitted.route.is_stream:
                 await self._stream(admitted, receive, send)
                 return
-            admitted = await application.answer(admitted) or Answer(HTTPStatus.OK)
+            admitted = await application.answer(admitted) or HttpResponse(HTTPStatus.OK)
         await _respond(admitted, application.headers, send)
 
-    async def _stream(self, asked: Asked, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's types
+    async def _stream(self, request: AdmittedRequest, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's types
         writer = _StreamWriter(send, self.application.headers)
-        asked.line = writer
+        request.line = writer
         sender = asyncio.create_task(writer.run())
-        watcher = asyncio.create_task(_watch(receive, asked))
+        watcher = asyncio.create_task(_watch(receive, request))
         try:
-            await self.application.answer(asked)
+            await self.application.answer(request)
         finally:
             for task in (sender, watcher):
                 task.cancel()
@@ -100,12 +100,12 @@ class AsgiApplication:
                     await task
 
 
-async def _watch(receive: Any, asked: Asked) -> None:  # noqa: ANN401 - ASGI's callable
+async def _watch(receive: Any, request: AdmittedRequest) -> None:  # noqa: ANN401 - ASGI's callable
     """End the stream when its client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    assert asked.over is not None
-    asked.over.set()
+    assert request.over is not None
+    request.over.set()
 
 
 async def _body(receive: Any) -> bytes:  # noqa: ANN401 - ASGI's callable
@@ -117,7 +117,7 @@ async def _body(receive: Any) -> bytes:  # noqa: ANN401 - ASGI's callable
             return b"".join(parts)
 
 
-async def _respond(answer: Answer, shared: Headers, send: Any) -> None:  # noqa: ANN401 - ASGI's callable
+async def _respond(answer: HttpResponse, shared: Headers, send: Any) -> None:  # noqa: ANN401 - ASGI's callable
     headers = [*shared, *answer.headers, (b"cache-control", answer.cache)]
     if answer.status not in _BARE:
         headers += [(b"content-type", answer.type), (b"content-length", str(len(answer.body)).encode())]
@@ -128,7 +128,7 @@ async def _respond(answer: Answer, shared: Headers, send: Any) -> None:  # noqa:
 class UvicornHttpServer:
     """Replacement of the product's `HttpServer`."""
 
-    def __init__(self, application: Handling, *, tls: object = None, **_options: object) -> None:
+    def __init__(self, application: RequestHandler, *, tls: object = None, **_options: object) -> None:
         assert tls is None, "the comparison is made without TLS"
         self._asgi = AsgiApplication(application)
         self._server: uvicorn.Server | None = None
@@ -156,7 +156,7 @@ class UvicornHttpServer:
         self._asgi.application.start()
         return f"{host}:{listening.getsockname()[1]}"
 
-    def serve(self, application: Handling) -> None:
+    def serve(self, application: RequestHandler) -> None:
         """Use this application from now on."""
         self._asgi.application = application
         application.start()

@@ -7,7 +7,7 @@
 from dataclasses import dataclass
 from math import inf
 
-from holdfast_lab.history.records import Answered, Asked, Lost, Refused, Seen, Wanted
+from holdfast_lab.history.records import Answered, Asked, JobSnapshot, JobSpec, Lost, Refused
 
 SUBMIT, RETRY, CANCEL, LIST, GET, RESULT = "submit", "retry", "cancel", "list", "get", "result"
 NOT_FOUND, FAILED_PRECONDITION = "NOT_FOUND", "FAILED_PRECONDITION"
@@ -49,12 +49,12 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class JobSubmission:
     """One job of a submit, and its outcome."""
 
     call: Call
     index: int
-    wanted: Wanted
+    wanted: JobSpec
 
     @property
     def id(self) -> str:
@@ -85,11 +85,11 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class JobReading:
     """A job as one response showed it."""
 
     call: Call
-    seen: Seen
+    seen: JobSnapshot
 
     @property
     def heard_us(self) -> float:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from holdfast_lab.check.calls import SUBMIT, Call
 from holdfast_lab.check.history import History
-from holdfast_lab.check.verdict import Rule, Suspect, Tally
+from holdfast_lab.check.verdict import Rule, SuspectedViolation, Tally
 
 
-def calls(history: History, tally: Tally) -> Iterator[Suspect]:
+def calls(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Checks that every kind of call succeeded at least once."""
     done = Counter(call.asked.call for call in history.calls.values() if _has_succeeded(call))
     tally.cases = sum(done.values())
@@ -30,7 +30,7 @@ def _has_succeeded(call: Call) -> bool:
     return answered is not None and (call.asked.call != SUBMIT or any(answered.ids))
 
 
-def faults(history: History, tally: Tally) -> Iterator[Suspect]:
+def faults(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Checks that every enabled fault was fired."""
     fired = Counter(one.kind for one in history.faults.fired)
     tally.cases = sum(fired.values())

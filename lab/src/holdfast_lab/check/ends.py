@@ -8,41 +8,43 @@
 from collections.abc import Iterator
 from math import inf
 
-from holdfast_lab.check.calls import CANCEL, LIST, RESULT, Call, Reading
+from holdfast_lab.check.calls import CANCEL, LIST, RESULT, Call, JobReading
 from holdfast_lab.check.faults import GRACE_US
 from holdfast_lab.check.history import History
 from holdfast_lab.check.story import STATES, state_name
-from holdfast_lab.check.verdict import NOT_BEGUN, NOT_READ, Rule, Suspect, Tally
-from holdfast_lab.history.records import BY_REQUEST, CANCELED, DONE, FAILED, TERMINAL, JobFact, Seen, Wanted
+from holdfast_lab.check.verdict import NOT_BEGUN, NOT_READ, Rule, SuspectedViolation, Tally
+from holdfast_lab.history.records import BY_REQUEST, CANCELED, DONE, FAILED, TERMINAL, JobFact, JobSnapshot, JobSpec
 
 #: Calls that cancel jobs without naming them.
 _SWEEPING = frozenset({"purge", "drain"})
 
 
-def doubly_terminal(history: History, tally: Tally) -> Iterator[Suspect]:
+def doubly_terminal(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds jobs with two accepted ends, or with two different ones in responses."""
     for job_id in {**history.jobs, **history.ends, **history.readings}:
         ends = history.ends.get(job_id, [])
         readings = [one.seen for one in history.readings.get(job_id, ()) if one.seen.state in TERMINAL]
         job = history.jobs.get(job_id)
         fact = [job] if job is not None and job.state in TERMINAL else []
-        told: list[Seen | JobFact] = [*readings, *fact]
+        told: list[JobSnapshot | JobFact] = [*readings, *fact]
         tally.cases += len(ends) + len(told) > 1
         states = dict.fromkeys([*(end.state for end in ends), *(one.state for one in told)])
         runs = dict.fromkeys(one.run for one in told if one.run)
         if len(ends) > 1:
-            yield Suspect(job_id, f"has {len(ends)} ends that were accepted")
+            yield SuspectedViolation(job_id, f"has {len(ends)} ends that were accepted")
         elif len(states) > 1:
-            yield Suspect(job_id, f"ended {' and '.join(map(state_name, states))}")
+            yield SuspectedViolation(job_id, f"ended {' and '.join(map(state_name, states))}")
         elif len(runs) > 1:
-            yield Suspect(job_id, f"has the results of {len(runs)} runs: {', '.join(runs)}")
+            yield SuspectedViolation(job_id, f"has the results of {len(runs)} runs: {', '.join(runs)}")
         elif runs and history.keeps_results and any(not one.run for one in fact):
-            yield Suspect(job_id, f"was shown with the result of {next(iter(runs))}, and has none in the store")
+            yield SuspectedViolation(
+                job_id, f"was shown with the result of {next(iter(runs))}, and has none in the store"
+            )
         elif difference := _told_otherwise(readings):
-            yield Suspect(job_id, difference)
+            yield SuspectedViolation(job_id, difference)
 
 
-def _told_otherwise(readings: list[Seen]) -> str:
+def _told_otherwise(readings: list[JobSnapshot]) -> str:
     """Returns an attribute that was shown with two values; missing values are not compared."""
     for name in ("attempts", "reason"):
         values = dict.fromkeys(str(value) for one in readings if (value := getattr(one, name)))
@@ -51,7 +53,7 @@ def _told_otherwise(readings: list[Seen]) -> str:
     return ""
 
 
-def unfinished(history: History, tally: Tally) -> Iterator[Suspect]:
+def unfinished(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds jobs that were seen in a terminal state, and later in another one."""
     for job_id, readings in history.readings.items():
         ended = [one for one in readings if one.seen.state in TERMINAL]
@@ -64,11 +66,11 @@ def unfinished(history: History, tally: Tally) -> Iterator[Suspect]:
         back = next((one for one in later if one.seen.state not in TERMINAL), None)
         empty = next((call for call in history.calls_named(job_id, RESULT) if _is_empty(call, first.heard_us)), None)
         if back is not None:
-            yield Suspect(job_id, _went_back(first, state_name(back.seen.state)))
+            yield SuspectedViolation(job_id, _went_back(first, state_name(back.seen.state)))
         elif empty is not None:
-            yield Suspect(job_id, _went_back(first, "without a result"), ops=(empty.asked.op,))
+            yield SuspectedViolation(job_id, _went_back(first, "without a result"), ops=(empty.asked.op,))
         elif job is not None and job.state not in TERMINAL:
-            yield Suspect(job_id, _went_back(first, f"{state_name(job.state)} in the store"))
+            yield SuspectedViolation(job_id, _went_back(first, f"{state_name(job.state)} in the store"))
 
 
 def _is_empty(call: Call, since_us: float) -> bool:
@@ -76,11 +78,11 @@ def _is_empty(call: Call, since_us: float) -> bool:
     return call.asked_us > since_us and call.answered is not None and not call.answered.seen
 
 
-def _went_back(first: Reading, then: str) -> str:
+def _went_back(first: JobReading, then: str) -> str:
     return f"was seen {state_name(first.seen.state)}, and later {then}"
 
 
-def illegal(history: History, tally: Tally) -> Iterator[Suspect]:
+def illegal(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds jobs in a state that does not exist, or that they cannot have reached."""
     if not history.began:
         tally.doubt = NOT_BEGUN
@@ -88,12 +90,12 @@ def illegal(history: History, tally: Tally) -> Iterator[Suspect]:
         tally.cases += job.state in TERMINAL
         reason = _IMPOSSIBLE[job.state](history, job) if job.state in _IMPOSSIBLE else ""
         if job.state not in STATES:
-            yield Suspect(job.id, f"is in a state that does not exist: {job.state}")
+            yield SuspectedViolation(job.id, f"is in a state that does not exist: {job.state}")
         elif reason:
-            yield Suspect(job.id, reason)
+            yield SuspectedViolation(job.id, reason)
     for job_id, readings in history.readings.items():
         if any(one.seen.state not in STATES for one in readings):
-            yield Suspect(job_id, "was shown in a state that does not exist")
+            yield SuspectedViolation(job_id, "was shown in a state that does not exist")
 
 
 def _undone(history: History, job: JobFact) -> str:
@@ -131,7 +133,7 @@ def _uncanceled(history: History, job: JobFact) -> str:
 _IMPOSSIBLE = {DONE: _undone, FAILED: _unfailed, CANCELED: _uncanceled}
 
 
-def poison(history: History, tally: Tally) -> Iterator[Suspect]:
+def poison(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds jobs that can only fail but did not after their attempts, or that can succeed and failed by request."""
     for name, asks in history.asks_of.items():
         wanted = asks[0].wanted
@@ -139,14 +141,16 @@ def poison(history: History, tally: Tally) -> Iterator[Suspect]:
             if wanted.fails < wanted.max_attempts:
                 if job.state == FAILED and _is_by_request(history, job):
                     text = f"is FAILED by request, which was for {wanted.fails} of {wanted.max_attempts} attempts"
-                    yield Suspect(job.id, text)
+                    yield SuspectedViolation(job.id, text)
                 continue
             tally.cases += job.state in {DONE, FAILED}
             if job.state == DONE:
-                yield Suspect(job.id, f"can only fail ({wanted.fails} times of {wanted.max_attempts}), and is DONE")
+                yield SuspectedViolation(
+                    job.id, f"can only fail ({wanted.fails} times of {wanted.max_attempts}), and is DONE"
+                )
             elif job.state == FAILED and _is_miscounted(history, job, wanted):
                 tries = len(history.begun.get(job.id, ()))
-                yield Suspect(
+                yield SuspectedViolation(
                     job.id, f"is FAILED after {tries} of {wanted.max_attempts} attempts, and no fault was active"
                 )
 
@@ -156,7 +160,7 @@ def _is_by_request(history: History, job: JobFact) -> bool:
     return any(one.seen.state == FAILED and one.seen.reason == BY_REQUEST for one in history.readings.get(job.id, ()))
 
 
-def _is_miscounted(history: History, job: JobFact, wanted: Wanted) -> bool:
+def _is_miscounted(history: History, job: JobFact, wanted: JobSpec) -> bool:
     """Whether the number of attempts is wrong, and no fault can have hidden an attempt or the report of one."""
     begun = history.begun.get(job.id, [])
     grants = max(job.grants, len(history.grants.get(job.id, ())))
@@ -167,7 +171,7 @@ def _is_miscounted(history: History, job: JobFact, wanted: Wanted) -> bool:
     return len(times) == len(begun) and not history.faults.are_at_work(begun[0].at_us, max(times) + GRACE_US)
 
 
-def drained(history: History, tally: Tally) -> Iterator[Suspect]:
+def drained(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds jobs that have not ended, or a drain that exceeded the bound after the last fault."""
     run = history.run
     if not run.faults_ended_us:
@@ -179,12 +183,14 @@ def drained(history: History, tally: Tally) -> Iterator[Suspect]:
     waiting = [job for job in history.jobs.values() if job.state not in TERMINAL]
     for job in waiting:
         if not (run.drained_us and job.id in history.acknowledged_us):  # the rule "lost" reports that one
-            yield Suspect(job.id, f"is {state_name(job.state)} at the end of the run")
+            yield SuspectedViolation(job.id, f"is {state_name(job.state)} at the end of the run")
     took_s = (run.drained_us - run.faults_ended_us) / 1e6
     if not run.drained_us and not waiting:
-        yield Suspect("", f"not all jobs had ended {run.drain_bound_s:g} s after the last fault")
+        yield SuspectedViolation("", f"not all jobs had ended {run.drain_bound_s:g} s after the last fault")
     elif run.drained_us and run.drain_bound_s and took_s > run.drain_bound_s:
-        yield Suspect("", f"it took {took_s:.1f} s until all jobs had ended; the bound is {run.drain_bound_s:g} s")
+        yield SuspectedViolation(
+            "", f"it took {took_s:.1f} s until all jobs had ended; the bound is {run.drain_bound_s:g} s"
+        )
 
 
 RULES = (

@@ -7,14 +7,14 @@
 
 from collections.abc import Iterator
 
-from holdfast_lab.check.calls import NOT_FOUND, RETRY, Ask, Call
+from holdfast_lab.check.calls import NOT_FOUND, RETRY, Call, JobSubmission
 from holdfast_lab.check.history import History
 from holdfast_lab.check.story import state_name
-from holdfast_lab.check.verdict import NOT_READ, Rule, Suspect, Tally
+from holdfast_lab.check.verdict import NOT_READ, Rule, SuspectedViolation, Tally
 from holdfast_lab.history.records import TERMINAL, JobFact
 
 
-def lost(history: History, tally: Tally) -> Iterator[Suspect]:
+def lost(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds acknowledged, shown or begun jobs that are missing, are other jobs, or have not ended after the drain."""
     if not history.jobs:
         tally.doubt = NOT_READ
@@ -25,25 +25,31 @@ def lost(history: History, tally: Tally) -> Iterator[Suspect]:
     for job_id in history.certain_us:
         job, is_acknowledged = history.jobs.get(job_id), job_id in history.acknowledged_us
         if job is None:
-            yield Suspect(job_id, f"was {'acknowledged' if is_acknowledged else 'shown or begun'} but is missing")
+            yield SuspectedViolation(
+                job_id, f"was {'acknowledged' if is_acknowledged else 'shown or begun'} but is missing"
+            )
         elif history.run.drained_us and is_acknowledged and job.state not in TERMINAL:
-            yield Suspect(job_id, f"was acknowledged but is still {state_name(job.state)} after the drain")
+            yield SuspectedViolation(job_id, f"was acknowledged but is still {state_name(job.state)} after the drain")
     for job_id, asks in history.told.items():
         job = history.jobs.get(job_id)
         mistaken = [ask.wanted.name for ask in asks if job is not None and _is_another(ask, job)]
         if mistaken:
-            yield Suspect(job_id, f"was returned for {mistaken[0]}, but is another job", names=tuple(mistaken))
+            yield SuspectedViolation(
+                job_id, f"was returned for {mistaken[0]}, but is another job", names=tuple(mistaken)
+            )
         elif len(asks) > 1 and not all(any(ask.identity) for ask in asks):
-            yield Suspect(job_id, f"was returned for {len(asks)} submits, but they are not all for the same job")
+            yield SuspectedViolation(
+                job_id, f"was returned for {len(asks)} submits, but they are not all for the same job"
+            )
     yield from _mistaken_retries(history)
 
 
-def _is_another(ask: Ask, job: JobFact) -> bool:
+def _is_another(ask: JobSubmission, job: JobFact) -> bool:
     """Whether this is not the job of the submit; other content under its key is covered by another rule."""
     return ask.wanted.name != job.name and not (job.key and ask.wanted.key == job.key)
 
 
-def _mistaken_retries(history: History) -> Iterator[Suspect]:
+def _mistaken_retries(history: History) -> Iterator[SuspectedViolation]:
     """Finds retries whose response has a job of another name."""
     for call in history.calls.values():
         if call.asked.call != RETRY or call.answered is None:
@@ -53,10 +59,10 @@ def _mistaken_retries(history: History) -> Iterator[Suspect]:
         for job_id in call.answered.ids:
             if name and job_id in history.jobs and history.jobs[job_id].name != name:
                 text = f"was returned for a retry of {old}, but is another job"
-                yield Suspect(job_id, text, also=(old,), ops=(call.asked.op,))
+                yield SuspectedViolation(job_id, text, also=(old,), ops=(call.asked.op,))
 
 
-def unasked(history: History, tally: Tally) -> Iterator[Suspect]:
+def unasked(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds jobs that no submit, retry or tick explains."""
     schedules = {one.name for one in history.run.schedules} | {one.schedule for one in history.ticks}
     for job in history.jobs.values():
@@ -70,7 +76,7 @@ def unasked(history: History, tally: Tally) -> Iterator[Suspect]:
         else:
             reason = _no_submit(history, job)
         if reason:
-            yield Suspect(job.id, reason)
+            yield SuspectedViolation(job.id, reason)
 
 
 def _no_tick(history: History, job: JobFact, schedules: set[str]) -> str:
@@ -99,7 +105,7 @@ def _no_submit(history: History, job: JobFact) -> str:
     return ""
 
 
-def invisible(history: History, tally: Tally) -> Iterator[Suspect]:
+def invisible(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds calls that got "not found" or another job, although they were sent after the job was known to exist."""
     for job_id, since_us in history.certain_us.items():
         later = [call for call in history.calls_on.get(job_id, ()) if call.asked_us > since_us]
@@ -108,7 +114,7 @@ def invisible(history: History, tally: Tally) -> Iterator[Suspect]:
         if missed is not None:
             found = "another job" if missed.answered is not None else "nothing"
             text = f"was known to exist when a later {missed.asked.call} found {found}"
-            yield Suspect(job_id, text, ops=(missed.asked.op,))
+            yield SuspectedViolation(job_id, text, ops=(missed.asked.op,))
 
 
 def _shows_another(call: Call) -> bool:

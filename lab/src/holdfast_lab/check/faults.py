@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from operator import attrgetter
 
-from holdfast_lab.check.calls import Ask, Call
+from holdfast_lab.check.calls import Call, JobSubmission
 from holdfast_lab.history.records import Broken, Run
 
 #: How long after a fault its effects may still appear.
@@ -43,9 +43,9 @@ class FiredFaults:
         """Whether the call was made while new connections were duplicated."""
         return any(one.at_us <= call.heard_us and one.until_us >= call.asked_us for one in self._doublings)
 
-    def may_be_done(self, asked: Call | Ask) -> bool:
+    def may_be_done(self, asked: Call | JobSubmission) -> bool:
         """Whether it may take effect, now or later; a duplicated request may succeed once and be refused once."""
-        call = asked.call if isinstance(asked, Ask) else asked
+        call = asked.call if isinstance(asked, JobSubmission) else asked
         return not asked.is_refused or self.may_double(call)
 
     @cached_property

@@ -10,7 +10,7 @@ from functools import cached_property
 from math import inf
 from operator import attrgetter
 
-from holdfast_lab.check.calls import RETRY, SUBMIT, Ask, Call, Reading
+from holdfast_lab.check.calls import RETRY, SUBMIT, Call, JobReading, JobSubmission
 from holdfast_lab.check.faults import FiredFaults
 from holdfast_lab.history.records import (
     FIRED,
@@ -141,27 +141,27 @@ class History:
         return {call.asked.call for call in self.calls.values()}
 
     @cached_property
-    def asks(self) -> list[Ask]:
+    def asks(self) -> list[JobSubmission]:
         """Every job of every submit, in the order of the calls."""
         return [
-            Ask(call, index, wanted)
+            JobSubmission(call, index, wanted)
             for call in self.calls.values()
             if call.asked.call == SUBMIT
             for index, wanted in enumerate(call.asked.wanted)
         ]
 
     @cached_property
-    def asks_of(self) -> dict[str, list[Ask]]:
+    def asks_of(self) -> dict[str, list[JobSubmission]]:
         """Submits by the name of the job."""
-        found: defaultdict[str, list[Ask]] = defaultdict(list)
+        found: defaultdict[str, list[JobSubmission]] = defaultdict(list)
         for ask in self.asks:
             found[ask.wanted.name].append(ask)
         return dict(found)
 
     @cached_property
-    def told(self) -> dict[str, list[Ask]]:
+    def told(self) -> dict[str, list[JobSubmission]]:
         """Submits by the id in their response."""
-        found: defaultdict[str, list[Ask]] = defaultdict(list)
+        found: defaultdict[str, list[JobSubmission]] = defaultdict(list)
         for ask in self.asks:
             if ask.id:
                 found[ask.id].append(ask)
@@ -210,12 +210,12 @@ class History:
         return dict(found)
 
     @cached_property
-    def readings(self) -> dict[str, list[Reading]]:
+    def readings(self) -> dict[str, list[JobReading]]:
         """The readings of a job, in the order of the calls."""
-        found: defaultdict[str, list[Reading]] = defaultdict(list)
+        found: defaultdict[str, list[JobReading]] = defaultdict(list)
         for call in self.calls.values():
             for seen in call.answered.seen if call.answered is not None else ():
-                found[seen.id].append(Reading(call, seen))
+                found[seen.id].append(JobReading(call, seen))
         return dict(found)
 
     @cached_property

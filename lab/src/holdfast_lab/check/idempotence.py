@@ -8,16 +8,16 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from holdfast_lab.check.calls import RETRY, Ask, Call
+from holdfast_lab.check.calls import RETRY, Call, JobSubmission
 from holdfast_lab.check.history import History
-from holdfast_lab.check.verdict import Rule, Suspect, Tally
+from holdfast_lab.check.verdict import Rule, SuspectedViolation, Tally
 from holdfast_lab.history.records import JobFact
 
 
-def duplicated(history: History, tally: Tally) -> Iterator[Suspect]:
+def duplicated(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds two jobs, or two ids in responses, for one name, one id or one key."""
     for twin in history.twins:
-        yield Suspect(twin.id, "exists twice under one id")
+        yield SuspectedViolation(twin.id, "exists twice under one id")
     for name, every in history.asks_of.items():
         asks = list(filter(history.faults.may_be_done, every))
         if not asks or not _is_one_job(history, asks):
@@ -29,7 +29,7 @@ def duplicated(history: History, tally: Tally) -> Iterator[Suspect]:
     yield from _two_of_a_retry(history)
 
 
-def _is_one_job(history: History, asks: list[Ask]) -> bool:
+def _is_one_job(history: History, asks: list[JobSubmission]) -> bool:
     """Whether all these submits together can have created at most one job."""
     if len({ask.identity for ask in asks}) > 1:
         return False
@@ -37,16 +37,16 @@ def _is_one_job(history: History, asks: list[Ask]) -> bool:
     return has_identity or (len(asks) == 1 and not history.faults.may_double(asks[0].call))
 
 
-def _two_of_a_name(history: History, name: str, asks: list[Ask]) -> Iterator[Suspect]:
+def _two_of_a_name(history: History, name: str, asks: list[JobSubmission]) -> Iterator[SuspectedViolation]:
     told = {ask.id: None for ask in asks if ask.id}
     there = {job.id: job for job in history.named.get(name, ())}
     ids = list(told | {job.id: None for job in there.values() if not _is_retry(history, job)})
     unheard = [job for job in there.values() if job.retry_of and job.id not in history.retried]
     if len(ids) > 1 + max(0, _retries_unheard(history, {*told, *there}) - len(unheard)):
-        yield Suspect(ids[-1], f"is the job {name}, and so is {ids[0]}", also=tuple(ids[:-1]), names=(name,))
+        yield SuspectedViolation(ids[-1], f"is the job {name}, and so is {ids[0]}", also=tuple(ids[:-1]), names=(name,))
     made = asks[0].wanted.id
     if made and not asks[0].wanted.key and len(ids) == 1 and made not in ids:
-        yield Suspect(ids[0], f"was submitted with another id, {made}", also=(made,), names=(name,))
+        yield SuspectedViolation(ids[0], f"was submitted with another id, {made}", also=(made,), names=(name,))
 
 
 def _is_retry(history: History, job: JobFact) -> bool:
@@ -65,7 +65,7 @@ def _names_any(call: Call) -> bool:
     return call.answered is not None and any(call.answered.ids)
 
 
-def _two_of_a_retry(history: History) -> Iterator[Suspect]:
+def _two_of_a_retry(history: History) -> Iterator[SuspectedViolation]:
     unheard: defaultdict[str, list[str]] = defaultdict(list)
     for job in history.jobs.values():
         if job.retry_of and job.id not in history.retried:
@@ -75,10 +75,10 @@ def _two_of_a_retry(history: History) -> Iterator[Suspect]:
         if any(map(history.faults.may_be_done, calls)) and len(ids) > _retries_unheard(history, {old}):
             heard = [job_id for call in calls if call.answered is not None for job_id in call.answered.ids]
             text = f"is a retry of {old}, as are {len(ids) + len(heard) - 1} others, for {len(calls)} retries"
-            yield Suspect(ids[-1], text, also=(old, *heard, *ids[:-1]))
+            yield SuspectedViolation(ids[-1], text, also=(old, *heard, *ids[:-1]))
 
 
-def _two_of_a_key(history: History) -> Iterator[Suspect]:
+def _two_of_a_key(history: History) -> Iterator[SuspectedViolation]:
     found: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for ask in history.asks:
         if ask.wanted.key and ask.id:
@@ -88,7 +88,9 @@ def _two_of_a_key(history: History) -> Iterator[Suspect]:
     for (key, digest), ids in found.items():
         if len({history.name_of(one) for one in ids}) > 1:  # same name: already reported
             first, *others = ids
-            yield Suspect(first, f"and {others[0]} are both under the key {key} ({digest})", also=tuple(others))
+            yield SuspectedViolation(
+                first, f"and {others[0]} are both under the key {key} ({digest})", also=tuple(others)
+            )
 
 
 def _contents(history: History) -> Iterator[tuple[str, JobFact, str]]:
@@ -99,7 +101,7 @@ def _contents(history: History) -> Iterator[tuple[str, JobFact, str]]:
                 yield job.key, job, ask.wanted.digest
 
 
-def key_reused(history: History, tally: Tally) -> Iterator[Suspect]:
+def key_reused(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds keys with two accepted contents, according to responses or to the store."""
     accepted: defaultdict[str, dict[str, str]] = defaultdict(dict)
     refused: defaultdict[str, set[str]] = defaultdict(set)
@@ -114,7 +116,9 @@ def key_reused(history: History, tally: Tally) -> Iterator[Suspect]:
     for key, ids in accepted.items():
         if len(ids) > 1:
             first, *others = ids.values()
-            yield Suspect(first, f"and other content were both accepted under the key {key}", also=tuple(others))
+            yield SuspectedViolation(
+                first, f"and other content were both accepted under the key {key}", also=tuple(others)
+            )
 
 
 RULES = (

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from holdfast_lab.check.history import History
 from holdfast_lab.check.story import state_name
-from holdfast_lab.check.verdict import Rule, Suspect, Tally
-from holdfast_lab.history.records import TERMINAL, Seen
+from holdfast_lab.check.verdict import Rule, SuspectedViolation, Tally
+from holdfast_lab.history.records import TERMINAL, JobSnapshot
 
 _BOTH = ("grpc", "http")
 
 
-def interfaces(history: History, tally: Tally) -> Iterator[Suspect]:
+def interfaces(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds ended jobs for which gRPC and HTTP showed different data."""
     offered = history.run.interfaces or _BOTH
     missing = [name for name in _BOTH if name not in offered]
@@ -18,7 +18,7 @@ def interfaces(history: History, tally: Tally) -> Iterator[Suspect]:
         tally.not_offered = f"the topology does not offer {missing[0]}"
         return
     for job_id, readings in history.readings.items():
-        seen: dict[str, list[Seen]] = {via: [] for via in _BOTH}
+        seen: dict[str, list[JobSnapshot]] = {via: [] for via in _BOTH}
         for one in readings:
             if one.seen.state in TERMINAL and one.call.asked.via in seen:
                 seen[one.call.asked.via].append(one.seen)
@@ -26,10 +26,10 @@ def interfaces(history: History, tally: Tally) -> Iterator[Suspect]:
             tally.cases += 1
             difference = _difference(seen["grpc"], seen["http"])
             if difference:
-                yield Suspect(job_id, difference)
+                yield SuspectedViolation(job_id, difference)
 
 
-def _difference(grpc: list[Seen], http: list[Seen]) -> str:
+def _difference(grpc: list[JobSnapshot], http: list[JobSnapshot]) -> str:
     """Returns the first attribute that differs; attributes that only one interface shows are not compared."""
     for name in ("state", "run", "attempts", "name", "reason"):
         ours = {value for one in grpc if (value := getattr(one, name))}

@@ -17,7 +17,7 @@ from holdfast_lab.check import (
 )
 from holdfast_lab.check.history import History
 from holdfast_lab.check.story import story
-from holdfast_lab.check.verdict import NOT_READ, Finding, Rule, Ruling, Status, Suspect, Tally, Verdict
+from holdfast_lab.check.verdict import NOT_READ, Finding, Rule, Ruling, Status, SuspectedViolation, Tally, Verdict
 from holdfast_lab.history.files import read_records, read_run
 
 _MODULES = (existence, idempotence, ends, leases, order, times, schedules, interfaces, soundness, coverage)
@@ -46,7 +46,7 @@ def _apply(rule: Rule, history: History) -> Ruling:
     return Ruling(rule.name, rule.promise, status, tally.cases, reason, count, tuple(kept))
 
 
-def _found(rule: Rule, suspect: Suspect, history: History) -> Finding:
+def _found(rule: Rule, suspect: SuspectedViolation, history: History) -> Finding:
     evidence = story(history, (suspect.job_id, *suspect.also), suspect.names, suspect.ops, suspect.records)
     return Finding(rule.name, suspect.job_id, suspect.text, tuple(evidence))
 

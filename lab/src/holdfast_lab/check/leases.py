@@ -18,11 +18,21 @@ from math import inf
 from holdfast_lab.check.calls import CANCEL, GET, Call
 from holdfast_lab.check.history import History
 from holdfast_lab.check.story import state_name
-from holdfast_lab.check.verdict import NOT_BEGUN, Rule, Suspect, Tally
-from holdfast_lab.history.records import CANCELED, DONE, FAILED, QUEUED, TERMINAL, WORKER_LOST, Began, JobFact, Seen
+from holdfast_lab.check.verdict import NOT_BEGUN, Rule, SuspectedViolation, Tally
+from holdfast_lab.history.records import (
+    CANCELED,
+    DONE,
+    FAILED,
+    QUEUED,
+    TERMINAL,
+    WORKER_LOST,
+    Began,
+    JobFact,
+    JobSnapshot,
+)
 
 
-def stale_accepted(history: History, tally: Tally) -> Iterator[Suspect]:
+def stale_accepted(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds results that counted although a later attempt had begun, or that name a run of another job."""
     for job_id in {**history.jobs, **history.readings, **history.ends}:
         newest = max(_tokens(history, job_id), default=0)
@@ -35,12 +45,12 @@ def stale_accepted(history: History, tally: Tally) -> Iterator[Suspect]:
         stale = next((run for run in runs if 0 < _token(history, run) < _newest_before(history, run, newest)), None)
         late = next((token for token in accepted if token < newest), None)
         if unknown is not None:
-            yield Suspect(job_id, f"has the result of {unknown}, which is not one of its runs")
+            yield SuspectedViolation(job_id, f"has the result of {unknown}, which is not one of its runs")
         elif stale is not None:
             text = f"has the result of {stale} under token {_token(history, stale)}, although {newest} had been granted"
-            yield Suspect(job_id, text)
+            yield SuspectedViolation(job_id, text)
         elif late is not None:
-            yield Suspect(job_id, f"ended under token {late}, although {newest} had been granted")
+            yield SuspectedViolation(job_id, f"ended under token {late}, although {newest} had been granted")
 
 
 def _can_be_judged(history: History, run: str) -> bool:
@@ -85,7 +95,7 @@ def _accepted_tokens(history: History, job_id: str) -> list[int]:
     return [token for token in (job.token if job is not None else 0, *tokens) if token]
 
 
-def two_leases(history: History, tally: Tally) -> Iterator[Suspect]:
+def two_leases(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds tokens that do not grow, tokens that were used twice, and more executions than grants."""
     keeps_grants = "grants" in history.run.keeps
     if not keeps_grants:
@@ -99,11 +109,11 @@ def two_leases(history: History, tally: Tally) -> Iterator[Suspect]:
         used = Counter(one.token for one in begun)
         twice = next((token for token, count in used.items() if count > 1 and token), None)
         if any(later <= earlier for earlier, later in pairwise(given)):
-            yield Suspect(job_id, f"was granted under tokens that do not grow: {', '.join(map(str, given))}")
+            yield SuspectedViolation(job_id, f"was granted under tokens that do not grow: {', '.join(map(str, given))}")
         elif twice is not None:
-            yield Suspect(job_id, f"was begun {used[twice]} times under token {twice}")
+            yield SuspectedViolation(job_id, f"was begun {used[twice]} times under token {twice}")
         elif reason := _beyond_grants(history, job_id, begun, set(given), is_complete=keeps_grants):
-            yield Suspect(job_id, reason)
+            yield SuspectedViolation(job_id, reason)
 
 
 def _beyond_grants(history: History, job_id: str, begun: list[Began], given: set[int], *, is_complete: bool) -> str:
@@ -118,7 +128,7 @@ def _beyond_grants(history: History, job_id: str, begun: list[Began], given: set
     return f"was begun under token {stranger}, which was never granted" if stranger is not None else ""
 
 
-def ran_after_cancel(history: History, tally: Tally) -> Iterator[Suspect]:
+def ran_after_cancel(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds attempts that began, or were granted, after a cancel was answered with CANCELED."""
     if not history.began and not history.grants:
         tally.doubt = NOT_BEGUN
@@ -129,12 +139,14 @@ def ran_after_cancel(history: History, tally: Tally) -> Iterator[Suspect]:
         culprit = next((one for one in late if not _is_excused(history, one, since_us)), None)
         if culprit is not None:
             text = f"was begun {(culprit.at_us - since_us) / 1e6:.3f} s after its cancel was answered with CANCELED"
-            yield Suspect(job_id, text)
+            yield SuspectedViolation(job_id, text)
         elif history.granted_after_end(job_id, CANCELED):
-            yield Suspect(job_id, "was granted after it had been CANCELED")
+            yield SuspectedViolation(job_id, "was granted after it had been CANCELED")
         elif _outlived_its_cancel(history, job_id):
             state = state_name(history.jobs[job_id].state)
-            yield Suspect(job_id, f"ended {state}, though its cancel had been accepted before its first attempt")
+            yield SuspectedViolation(
+                job_id, f"ended {state}, though its cancel had been accepted before its first attempt"
+            )
 
 
 def _outlived_its_cancel(history: History, job_id: str) -> bool:
@@ -155,7 +167,7 @@ def _accepted_us(call: Call) -> float:
     return call.heard_us if any(one.state == QUEUED for one in seen) else inf
 
 
-def _is_unbegun(seen: Seen) -> bool:
+def _is_unbegun(seen: JobSnapshot) -> bool:
     """Whether a job waits for its first attempt."""
     return seen.state == QUEUED and not seen.attempts
 
@@ -176,7 +188,7 @@ def _is_excused(history: History, late: Began, since_us: float) -> bool:
     return history.faults.are_at_work(since_us, since_us)
 
 
-def worker_lost(history: History, tally: Tally) -> Iterator[Suspect]:
+def worker_lost(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds jobs that FAILED by lost workers although no fault can have taken their leases."""
     for job in history.jobs.values():
         if job.state not in TERMINAL or history.faults.may_take_leases(*_life_us(history, job)):
@@ -184,7 +196,9 @@ def worker_lost(history: History, tally: Tally) -> Iterator[Suspect]:
         tally.cases += 1
         if job.state == FAILED and _is_for_lost_workers(history, job):
             begun = len(history.begun.get(job.id, ()))
-            yield Suspect(job.id, f"is FAILED by {WORKER_LOST} after {begun} attempts, and no fault affected it")
+            yield SuspectedViolation(
+                job.id, f"is FAILED by {WORKER_LOST} after {begun} attempts, and no fault affected it"
+            )
 
 
 def _life_us(history: History, job: JobFact) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from math import inf
 
 from holdfast_lab.check.calls import CANCEL
 from holdfast_lab.check.history import History
-from holdfast_lab.check.verdict import Rule, Suspect, Tally
+from holdfast_lab.check.verdict import Rule, SuspectedViolation, Tally
 from holdfast_lab.history.records import JobFact
 
 _Lane = tuple[str, str, str, int]
@@ -31,7 +31,7 @@ class _Entry:
     is_waiting: bool
 
 
-def out_of_order(history: History, tally: Tally) -> Iterator[Suspect]:
+def out_of_order(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds jobs that got their first grant after a job that was submitted later."""
     if "order" not in history.run.keeps or "grants" not in history.run.keeps:
         tally.not_offered = "the store keeps no order of submits and grants"
@@ -71,7 +71,7 @@ def _is_waiting(history: History, job: JobFact) -> bool:
     return job.id in history.acknowledged_us and not is_delayed and not history.calls_named(job.id, CANCEL)
 
 
-def _overtaken(entries: list[_Entry], tally: Tally) -> Iterator[Suspect]:
+def _overtaken(entries: list[_Entry], tally: Tally) -> Iterator[SuspectedViolation]:
     """Walks through the grants; a heap holds the jobs that still wait, the first acknowledged on top."""
     entries.sort(key=lambda one: one.place)
     first_us = min((one.heard_us for one in entries if one.is_waiting), default=inf)
@@ -95,12 +95,12 @@ def _overtaken(entries: list[_Entry], tally: Tally) -> Iterator[Suspect]:
             heapq.heappush(waiting, one)
 
 
-def _suspect(earlier: _Entry, later: _Entry) -> Suspect:
+def _suspect(earlier: _Entry, later: _Entry) -> SuspectedViolation:
     text = (
         f"has number {earlier.job.number} and its first grant at place {earlier.place}, after that of {later.job.id}, "
         f"which has number {later.job.number} and place {later.place} and was submitted later"
     )
-    return Suspect(earlier.job.id, text, also=(later.job.id,))
+    return SuspectedViolation(earlier.job.id, text, also=(later.job.id,))
 
 
 RULES = (

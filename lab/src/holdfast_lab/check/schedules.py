@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from holdfast_lab.check.history import History
-from holdfast_lab.check.verdict import NOT_READ, Rule, Suspect, Tally
+from holdfast_lab.check.verdict import NOT_READ, Rule, SuspectedViolation, Tally
 from holdfast_lab.history.records import FIRED, TRIGGERED, Schedule, TickFact
 
 
@@ -33,7 +33,7 @@ def _by_tick(history: History) -> dict[tuple[str, int], list[TickFact]]:
     return found
 
 
-def tick_doubled(history: History, tally: Tally) -> Iterator[Suspect]:
+def tick_doubled(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds ticks with two jobs, and jobs that were created between two ticks."""
     if not _is_offered(history, tally):
         return
@@ -46,19 +46,19 @@ def tick_doubled(history: History, tally: Tally) -> Iterator[Suspect]:
         ids = tuple(tick.job_id for tick in made)
         if len(made) > 1:
             text = f"is of tick {tick_ms} of {name}, and so is {ids[0]}"
-            yield Suspect(ids[-1], text, ids[:-1], records=tuple(made))
+            yield SuspectedViolation(ids[-1], text, ids[:-1], records=tuple(made))
         elif made and name in planned and _is_between(planned[name], tick_ms):
-            yield Suspect(ids[0], f"was made at {tick_ms}, which is no tick of {name}", records=tuple(made))
+            yield SuspectedViolation(ids[0], f"was made at {tick_ms}, which is no tick of {name}", records=tuple(made))
     by_hand = {tick.job_id for tick in history.ticks if tick.outcome == TRIGGERED}
     jobs: Counter[str] = Counter(
         job.schedule for job in history.jobs.values() if job.schedule and job.id not in by_hand and not job.retry_of
     )
     for name, count in jobs.items():
         if count > fired[name] > 0 and name not in history.traced_schedules:
-            yield Suspect("", f"{name} has {count} jobs for {fired[name]} ticks")
+            yield SuspectedViolation("", f"{name} has {count} jobs for {fired[name]} ticks")
 
 
-def tick_missed(history: History, tally: Tally) -> Iterator[Suspect]:
+def tick_missed(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds ticks with neither a job of their own nor a reason."""
     if not _is_offered(history, tally):
         return
@@ -70,7 +70,7 @@ def tick_missed(history: History, tally: Tally) -> Iterator[Suspect]:
         if tick.outcome == FIRED and (tick.job_id or tick.schedule in history.traced_schedules):
             reason = _without_job(history, tick, owner.setdefault(tick.job_id, tick))
             if reason:
-                yield Suspect(tick.job_id, reason, records=(owner[tick.job_id], tick))
+                yield SuspectedViolation(tick.job_id, reason, records=(owner[tick.job_id], tick))
 
 
 def _without_job(history: History, tick: TickFact, owner: TickFact) -> str:
@@ -84,7 +84,9 @@ def _without_job(history: History, tick: TickFact, owner: TickFact) -> str:
     return ""
 
 
-def _silent(schedule: Schedule, by_tick: dict[tuple[str, int], list[TickFact]], tally: Tally) -> Iterator[Suspect]:
+def _silent(
+    schedule: Schedule, by_tick: dict[tuple[str, int], list[TickFact]], tally: Tally
+) -> Iterator[SuspectedViolation]:
     """Finds ticks that are not in the store, unless a neighbour in the store has passed them over.
 
     A tick that was counted as passed over by one neighbour is not counted for the other.
@@ -98,7 +100,7 @@ def _silent(schedule: Schedule, by_tick: dict[tuple[str, int], list[TickFact]], 
         passed = sum(tick.passed for tick in ticks)
         if count > left + passed:
             text = f"has no job and no reason for {count} ticks, from {before_ms + schedule.every_ms} on"
-            yield Suspect("", f"{schedule.name} {text}", records=(*before, *ticks))
+            yield SuspectedViolation("", f"{schedule.name} {text}", records=(*before, *ticks))
         before_ms, before, left = tick_ms, ticks, max(0, passed - max(0, count - left))
 
 

@@ -19,12 +19,12 @@ from holdfast_lab.history.records import (
     EndFact,
     GrantFact,
     JobFact,
+    JobSnapshot,
+    JobSpec,
     Lost,
     Record,
     Refused,
-    Seen,
     TickFact,
-    Wanted,
 )
 
 STATES = {QUEUED: "QUEUED", RUNNING: "RUNNING", DONE: "DONE", FAILED: "FAILED", CANCELED: "CANCELED"}
@@ -107,12 +107,12 @@ def _told(call: Call, index: int, ids: set[str]) -> bool:
     return answered is not None and index < len(answered.ids) and answered.ids[index] in ids
 
 
-def _wanted(wanted: list[Wanted], chosen: list[int]) -> str:
+def _wanted(wanted: list[JobSpec], chosen: list[int]) -> str:
     shown = "; ".join(_spelt(wanted[index]) for index in chosen)
     return f"{shown} (of {len(wanted)})" if len(wanted) > 1 else shown
 
 
-def _spelt(one: Wanted) -> str:
+def _spelt(one: JobSpec) -> str:
     facts = {"id": one.id, "key": one.key, "digest": one.digest, "delay_ms": one.delay_ms, "fails": one.fails}
     return " ".join([one.name, *(f"{name}={value}" for name, value in facts.items() if value)])
 
@@ -131,7 +131,7 @@ def _answer(answer: Answered, chosen: list[int], ids: set[str]) -> str:
     return ", ".join(parts) or "done"
 
 
-def _seen(one: Seen) -> str:
+def _seen(one: JobSnapshot) -> str:
     facts = {"attempts": one.attempts, "run": one.run, "reason": one.reason}
     return " ".join([one.id, state_name(one.state), *(f"{name}={value}" for name, value in facts.items() if value)])
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from holdfast_lab.check.calls import Call
 from holdfast_lab.check.history import History
-from holdfast_lab.check.verdict import Rule, Suspect, Tally
+from holdfast_lab.check.verdict import Rule, SuspectedViolation, Tally
 from holdfast_lab.history.records import JobFact
 
 #: Tolerance for rounding.
@@ -21,7 +21,7 @@ _CORRECTION_MS = 100
 _GRACE_US = 10_000_000
 
 
-def early(history: History, tally: Tally) -> Iterator[Suspect]:
+def early(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds attempts that began before the job was due."""
     has_clocks, delayed, is_true = False, 0, not history.faults.have_stepped_clocks
     for job in history.jobs.values():
@@ -35,7 +35,9 @@ def early(history: History, tally: Tally) -> Iterator[Suspect]:
         tally.cases += bool(times or grants)
         first_ms = min(times + grants, default=due_ms)
         if first_ms < due_ms:
-            yield Suspect(job.id, f"was begun at least {due_ms - first_ms} ms before it was due, at {due_ms} ms")
+            yield SuspectedViolation(
+                job.id, f"was begun at least {due_ms - first_ms} ms before it was due, at {due_ms} ms"
+            )
     if delayed and not has_clocks:
         tally.not_offered = "clocks were set, and the store keeps no times of grants"
 
@@ -55,7 +57,7 @@ def _due_ms(history: History, job: JobFact) -> int:
     return min(known, default=0)
 
 
-def hung(history: History, tally: Tally) -> Iterator[Suspect]:
+def hung(history: History, tally: Tally) -> Iterator[SuspectedViolation]:
     """Finds calls without a response within their deadline and a grace."""
     last_us: dict[str, float] = {}
     for call in history.calls.values():
@@ -73,7 +75,7 @@ def hung(history: History, tally: Tally) -> Iterator[Suspect]:
             is_judged = True
         tally.cases += is_judged
         if is_judged and call.heard_us > until_us:
-            yield Suspect(call.asked.job_id, _late(call), ops=(call.asked.op,))
+            yield SuspectedViolation(call.asked.job_id, _late(call), ops=(call.asked.op,))
 
 
 def _late(call: Call) -> str:

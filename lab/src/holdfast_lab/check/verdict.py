@@ -28,7 +28,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class SuspectedViolation:
     """A violation: the job, one sentence, and other jobs whose histories belong to it."""
 
     job_id: str
@@ -61,7 +61,7 @@ class Rule:
     name: str
     promise: str
     idle: str
-    look: Callable[[History, Tally], Iterator[Suspect]]
+    look: Callable[[History, Tally], Iterator[SuspectedViolation]]
 
 
 @dataclass(frozen=True, slots=True)

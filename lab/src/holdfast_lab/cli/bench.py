@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.numbers import counted
+from holdfast.cli.number_options import counted
 from holdfast.cli.text import Json, say
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast_lab.compare.records import GIVEN_UP, LOST, OK, JobRun, Request
-from holdfast_lab.compare.trial import Measured
+from holdfast_lab.compare.trial import TrialMeasurement
 from holdfast_lab.compare.workloads import METHODS, PRIMARY, Workload
 from holdfast_lab.measure.numbers import percentile
 from holdfast_lab.measure.process_tree import Usage
@@ -47,7 +47,7 @@ class MethodFigures(msgspec.Struct, frozen=True):
     latency: Spread | None
 
 
-class Moment(msgspec.Struct, frozen=True):
+class TimelineStep(msgspec.Struct, frozen=True):
     """One step of a timeline, in seconds from the fault."""
 
     at_s: float
@@ -63,7 +63,7 @@ class FaultFigures(msgspec.Struct, frozen=True):
     role: str
     #: Seconds from the fault to the end of the load.
     load_s: float
-    timeline: list[Moment]
+    timeline: list[TimelineStep]
     #: The longest time after the fault in which no job finished.
     gap_s: float
     slowest_ms: float
@@ -116,7 +116,9 @@ class ComparisonTrial(msgspec.Struct, frozen=True, kw_only=True):
         return sum(one.ok + sum(one.errors.values()) for one in self.methods.values())
 
 
-def figures(topology: str, workload: Workload, run: int, measured: Measured, *, start_s: float) -> ComparisonTrial:
+def figures(
+    topology: str, workload: Workload, run: int, measured: TrialMeasurement, *, start_s: float
+) -> ComparisonTrial:
     """The figures of a trial."""
     begin, end = measured.begin, measured.end
     all_requests = list(measured.records.requests())
@@ -173,7 +175,7 @@ def _submit_done(job: JobRun) -> float:
     return max(0.0, (job.finished - job.intended) / _MS)
 
 
-def _fault(measured: Measured, requests: Sequence[Request], jobs: Sequence[JobRun]) -> FaultFigures | None:
+def _fault(measured: TrialMeasurement, requests: Sequence[Request], jobs: Sequence[JobRun]) -> FaultFigures | None:
     if measured.fault is None:
         return None
     at, begin, end = measured.fault.at, measured.begin, measured.end
@@ -192,7 +194,7 @@ def _longest_gap(finishes: Iterable[int], at: int, end: int) -> float:
     return max(later - earlier for earlier, later in itertools.pairwise(edges) if earlier < end) / _NS
 
 
-def _timeline(measured: Measured, requests: Sequence[Request], jobs: Sequence[JobRun]) -> list[Moment]:
+def _timeline(measured: TrialMeasurement, requests: Sequence[Request], jobs: Sequence[JobRun]) -> list[TimelineStep]:
     assert measured.fault is not None
     at = measured.fault.at
     latest = max(measured.end, *(one.finished for one in jobs), 0)
@@ -205,7 +207,7 @@ def _timeline(measured: Measured, requests: Sequence[Request], jobs: Sequence[Jo
             place = _bin(job.intended, at)
             slowest[place] = max(slowest.get(place, 0.0), _submit_done(job))
     return [
-        Moment(number * BIN_S, finished[number], failed[number], slowest.get(number, 0.0))
+        TimelineStep(number * BIN_S, finished[number], failed[number], slowest.get(number, 0.0))
         for number in range(first + 1, last)  # the first step is shorter than the others
     ]
 

@@ -7,14 +7,14 @@ import grpc
 
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2_grpc as rpc
-from holdfast_lab.compare.topologies import Started
+from holdfast_lab.compare.topologies import RunningTopology
 
 QUIET_S = 30.0
 _LOOK_S = 0.05
 _CALL_S = 5.0
 
 
-async def quieten(started: Started, look_s: float = _LOOK_S) -> bool:
+async def quieten(started: RunningTopology, look_s: float = _LOOK_S) -> bool:
     """Wait until no node has queued or running jobs; False if that takes too long."""
     deadline = time.monotonic() + QUIET_S
     for target in started.targets:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast_lab.compare.ingress import Router
-from holdfast_lab.compare.recorded_calls import Answer, Caller
+from holdfast_lab.compare.recorded_calls import Caller, CallOutcome
 from holdfast_lab.compare.records import GIVEN_UP, LOST, JobRun, Records
 from holdfast_lab.compare.workloads import CANCEL, LIST, RESULT, STATUS, SUBMIT, Workload
 
@@ -94,7 +94,7 @@ class ClientLoad:
             return await self._live(intended)
         return (await self._request(intended)).is_ok
 
-    async def _request(self, intended: int) -> Answer:
+    async def _request(self, intended: int) -> CallOutcome:
         method = self._draw.choices(range(len(self._workload.mix)), self._workload.mix)[0]
         if method == LIST:
             return await self.caller.list(intended)
@@ -104,7 +104,7 @@ class ClientLoad:
         calls = {STATUS: self.caller.status, RESULT: self.caller.result, CANCEL: self.caller.cancel}
         return await calls[method](intended, job_id)
 
-    async def _submit(self, intended: int) -> Answer:
+    async def _submit(self, intended: int) -> CallOutcome:
         answer, _ = await self.caller.submit(intended, self._workload.job_ms, self._request_id())
         if answer.is_ok:
             self._known.append(answer.reply.job_id)

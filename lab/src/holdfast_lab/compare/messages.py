@@ -17,7 +17,7 @@ from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2_grpc as rpc
 from holdfast.server.message_counts import EVENT
 from holdfast_lab.compare.idle_wait import quieten
-from holdfast_lab.compare.topologies import Started, Topology, TopologyError, started
+from holdfast_lab.compare.topologies import RunningTopology, Topology, TopologyError, started
 
 #: Messages of the count itself.
 _APART = frozenset({"/taskqueue.v1.TaskQueuePublicService/ListJobs"})
@@ -58,7 +58,7 @@ async def count_messages(topology: Topology, jobs: int) -> Messages:
         return Messages(topology.name, jobs, refusal=f"a submit failed with {error.code().name}")
 
 
-async def _submit(running: Started, jobs: int) -> None:
+async def _submit(running: RunningTopology, jobs: int) -> None:
     request = pb.SubmitJobRequest(spec=pb.JobSpec(job_type="sim", payload_size_bytes=64))
     channels = [grpc.aio.insecure_channel(target) for target in running.targets]
     stubs = [rpc.TaskQueuePublicServiceStub(channel) for channel in channels]

@@ -22,7 +22,7 @@ _OPTIONS = (
 _PAGE = 50
 
 
-class Answer:
+class CallOutcome:
     """The outcome of a call: a reply, or an error status."""
 
     __slots__ = ("code", "end", "reply")
@@ -57,30 +57,30 @@ class Caller:
         for channel in self._channels:
             await channel.close(None)
 
-    async def submit(self, intended: int, job_ms: int, request_id: str = "") -> tuple[Answer, int]:
+    async def submit(self, intended: int, job_ms: int, request_id: str = "") -> tuple[CallOutcome, int]:
         """The outcome, and the node that got the request."""
         spec = pb.JobSpec(job_type="sim", work_duration_ms=job_ms, payload_size_bytes=64)
         node = self._router.for_submit(request_id)
         request = pb.SubmitJobRequest(spec=spec, client_request_id=request_id)
         return await self._call(SUBMIT, node, request, intended), node
 
-    async def status(self, intended: int, job_id: str) -> Answer:
+    async def status(self, intended: int, job_id: str) -> CallOutcome:
         request = pb.GetJobStatusRequest(job_id=job_id)
         return await self._call(STATUS, self._router.for_job(job_id), request, intended)
 
-    async def result(self, intended: int, job_id: str) -> Answer:
+    async def result(self, intended: int, job_id: str) -> CallOutcome:
         request = pb.GetJobResultRequest(job_id=job_id)
         return await self._call(RESULT, self._router.for_job(job_id), request, intended)
 
-    async def cancel(self, intended: int, job_id: str) -> Answer:
+    async def cancel(self, intended: int, job_id: str) -> CallOutcome:
         request = pb.CancelJobRequest(job_id=job_id, reason="lab")
         return await self._call(CANCEL, self._router.for_job(job_id), request, intended)
 
-    async def list(self, intended: int) -> Answer:
+    async def list(self, intended: int) -> CallOutcome:
         request = pb.ListJobsRequest(page=pb.PageRequest(page_size=_PAGE))
         return await self._call(LIST, self._router.for_list(), request, intended)
 
-    async def _call(self, method: int, node: int, request: object, intended: int) -> Answer:
+    async def _call(self, method: int, node: int, request: object, intended: int) -> CallOutcome:
         start = time.monotonic_ns()
         reply, code = None, OK
         try:
@@ -89,4 +89,4 @@ class Caller:
             code = error.code().value[0]
         end = time.monotonic_ns()
         self._records.add_request(Request(method, code, node, intended, start, end))
-        return Answer(code, reply, end)
+        return CallOutcome(code, reply, end)

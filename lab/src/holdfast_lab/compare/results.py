@@ -9,7 +9,7 @@ from holdfast.errors import FailedPreconditionError
 from holdfast_lab.compare.figures import ComparisonTrial
 from holdfast_lab.compare.messages import Messages
 from holdfast_lab.compare.records import Packed
-from holdfast_lab.compare.trial import Measured
+from holdfast_lab.compare.trial import TrialMeasurement
 from holdfast_lab.compare.workloads import ComparisonPlan, Workload
 
 RESULTS = "results.json"
@@ -58,7 +58,7 @@ def load(folder: Path) -> ComparisonResults:
         raise FailedPreconditionError(f"{folder / RESULTS} must be the results of a comparison: {error}") from error
 
 
-def keep_raw(topology: str, workload: Workload, run: int, measured: Measured, folder: Path) -> None:
+def keep_raw(topology: str, workload: Workload, run: int, measured: TrialMeasurement, folder: Path) -> None:
     """Write every request and every job of a trial."""
     fault_at = measured.fault.at if measured.fault else 0
     rows = measured.records.pack()

@@ -8,7 +8,7 @@ from holdfast_lab.compare.figures import ComparisonTrial, figures
 from holdfast_lab.compare.idle_wait import QUIET_S, quieten
 from holdfast_lab.compare.messages import Messages, count_messages
 from holdfast_lab.compare.results import ComparisonResults, keep_raw
-from holdfast_lab.compare.topologies import TOPOLOGIES, Started, Topology, TopologyError, started
+from holdfast_lab.compare.topologies import TOPOLOGIES, RunningTopology, Topology, TopologyError, started
 from holdfast_lab.compare.trial import TrialError, run_trial
 from holdfast_lab.compare.workloads import ComparisonPlan, Workload
 
@@ -59,7 +59,7 @@ class Comparison:
                 self._say(f"run {run + 1}: {name}, {workload.name}: REFUSED: {error}")
         self._trials += done
 
-    async def _trial(self, run: int, workload: Workload, running: Started) -> ComparisonTrial:
+    async def _trial(self, run: int, workload: Workload, running: RunningTopology) -> ComparisonTrial:
         name = running.topology.name
         seed = self._plan.seed + 1_000 * run
         measured = await run_trial(running, workload, seed=seed, clients=self._plan.clients)
@@ -79,7 +79,7 @@ class Comparison:
         self._tell(self._step, self._steps, line)
 
 
-async def _wait_for_quiet(running: Started) -> None:
+async def _wait_for_quiet(running: RunningTopology) -> None:
     if not await quieten(running):
         raise TrialError(f"jobs of the workload before were not over after {QUIET_S:g} s")
 

@@ -117,7 +117,7 @@ class TopologyError(Exception):
     """A topology did not start or ended early; the message has the end of its log."""
 
 
-class Started(msgspec.Struct, frozen=True):
+class RunningTopology(msgspec.Struct, frozen=True):
     """A running topology."""
 
     topology: Topology
@@ -132,7 +132,7 @@ class Started(msgspec.Struct, frozen=True):
 @contextlib.asynccontextmanager
 async def started(
     topology: Topology, *, is_counted: bool = False, options: Sequence[str] = OPTIONS
-) -> AsyncIterator[Started]:
+) -> AsyncIterator[RunningTopology]:
     """A running topology; all its processes have ended after the block."""
     with tempfile.TemporaryDirectory(prefix="holdfast-lab-") as folder:
         log = Path(folder) / "log"
@@ -142,7 +142,7 @@ async def started(
         troubles: list[str] = []
         try:
             targets = await _ready(process, log)
-            yield Started(topology, targets, process.pid, log, time.monotonic() - begun, troubles)
+            yield RunningTopology(topology, targets, process.pid, log, time.monotonic() - begun, troubles)
         finally:
             troubles += await _end(process)
 

@@ -11,7 +11,7 @@ import msgspec
 from holdfast_lab.compare.client_process import CONNECT_S, READY
 from holdfast_lab.compare.load_client import GRACE_S, ClientTask
 from holdfast_lab.compare.records import Packed, Records
-from holdfast_lab.compare.topologies import Started
+from holdfast_lab.compare.topologies import RunningTopology
 from holdfast_lab.compare.workloads import Workload
 from holdfast_lab.measure.process_tree import Meter, Usage, cpu_of, cpu_of_machine
 from holdfast_lab.measure.processes import module
@@ -38,7 +38,7 @@ class Costs(msgspec.Struct, frozen=True):
     others_s: float = 0.0
 
 
-class Measured(msgspec.Struct, frozen=True):
+class TrialMeasurement(msgspec.Struct, frozen=True):
     """The records and costs of one trial."""
 
     records: Records
@@ -53,7 +53,7 @@ class TrialError(Exception):
     """A trial failed; the message says why."""
 
 
-async def run_trial(started: Started, workload: Workload, *, seed: int, clients: int) -> Measured:
+async def run_trial(started: RunningTopology, workload: Workload, *, seed: int, clients: int) -> TrialMeasurement:
     """Put a load on a running topology."""
     count = clients if workload.is_open else min(clients, workload.concurrency)
     tasks = [
@@ -75,7 +75,7 @@ async def run_trial(started: Started, workload: Workload, *, seed: int, clients:
             costs, fault = await watching
         finally:
             watching.cancel()
-    return Measured(Records.merged(parts), begin, end, costs, fault)
+    return TrialMeasurement(Records.merged(parts), begin, end, costs, fault)
 
 
 @contextlib.asynccontextmanager
@@ -117,7 +117,7 @@ async def _records(client: asyncio.subprocess.Process, workload: Workload) -> Pa
 
 
 async def _watch(
-    started: Started, workload: Workload, clients: list[int], begin: int, end: int
+    started: RunningTopology, workload: Workload, clients: list[int], begin: int, end: int
 ) -> tuple[Costs, ProcessKill | None]:
     """Read the meters during the window; kill a process half-way if the workload has a fault."""
     meter = Meter(started.pid, started.topology.role)

@@ -28,10 +28,10 @@ def run(console: Console, folder: Path) -> list[str]:
             f"{count} jobs are on disk in {folder}. Starting two workers ...", highlight=False, soft_wrap=True
         )
         with workers(_NAMES, folder, folder / "data") as processes:
-            return _Show(console, submitted, processes).run()
+            return _DemoRun(console, submitted, processes).run()
 
 
-class _Show:
+class _DemoRun:
     def __init__(
         self, console: Console, submitted: plan.DemoPlan, processes: Mapping[str, subprocess.Popen[str]]
     ) -> None:

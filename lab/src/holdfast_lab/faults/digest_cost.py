@@ -10,7 +10,7 @@ import time
 
 from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger, LedgerConfig
-from holdfast.core.state import Book
+from holdfast.core.state import LedgerState
 from holdfast_lab.measure.command import parser, show
 from holdfast_lab.measure.ledger_writer import LedgerWriter
 from holdfast_lab.measure.tables import columns
@@ -32,7 +32,7 @@ def _events(batch: int, grant: int) -> list[AnyEvent]:
 
 
 def _seconds(events: list[AnyEvent], version: int) -> float:
-    ledger = Ledger(LedgerConfig(), Book(digest_version=version))
+    ledger = Ledger(LedgerConfig(), LedgerState(digest_version=version))
     start = time.thread_time()
     for event in events:
         ledger.apply(event)

@@ -19,7 +19,7 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.memory import MemoryJournal
-from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorPorts, LoopConfig
 from holdfast.ledger.sessions import Hello, Session, SessionConfig, SessionDispatcher
 from holdfast_lab.measure.command import parser, show
 from holdfast_lab.measure.measures import progress
@@ -70,7 +70,7 @@ class TimedServer:
         self.longest_s = 0.0
         self.spent_s = 0.0
         self.clock = _SteppedClock()
-        world = CoordinatorWorld(self.clock, self, self, _raise)
+        world = CoordinatorPorts(self.clock, self, self, _raise)
         self.ledger = Ledger(LedgerConfig())
         journal = MemoryJournal(keeps_frames=False)
         self.coordinator = Coordinator(self.ledger, journal, world, LoopConfig())
@@ -177,7 +177,7 @@ def idle_workers(count: int, *, is_own_kind: bool) -> Row:
     submits, finishes = [], []
     for number in range(SAMPLES):
         submits.append(server.timed(lambda number=number: server.submit(f"job-{number}")))  # type: ignore[misc] # mypy cannot infer the default
-        holder = next(lease for lease in server.ledger.book.leases.values()).worker
+        holder = next(lease for lease in server.ledger.state.leases.values()).worker
         finishes.append(server.timed(lambda holder=holder: server.finish(holder, 1)))  # type: ignore[misc] # mypy cannot infer the default
     case = "idle workers, each with other queues" if is_own_kind else "idle workers"
     return _row(case, count, 1, submits, finishes, server)
@@ -222,8 +222,8 @@ def together(count: int, what: str) -> Row:
             server.dispatcher.detach(session)
     server.longest_s = 0.0
     server.pass_ms(2 * _LEASE_MS)
-    assert not server.ledger.book.leases
-    assert not server.ledger.book.ready.delayed
+    assert not server.ledger.state.leases
+    assert not server.ledger.state.ready.delayed
     return Row(f"{what} at one instant", 0 if due_ms else count, 1, 0.0, 0.0, server.longest_s * 1e3)
 
 

@@ -19,12 +19,12 @@ from holdfast.core.lifecycle import DONE, RUNNING, TERMINAL
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import JournalConfig
-from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorPorts, LoopConfig
 from holdfast.ledger.sessions import Hello, Session, SessionConfig, SessionDispatcher, SessionPush
 from holdfast_lab.measure.command import parser, show
 from holdfast_lab.measure.tables import fields
-from holdfast_lab.simulation.clockwork import Call, Clockwork, Planned
 from holdfast_lab.simulation.disk import SimDisk
+from holdfast_lab.simulation.scheduler import Call, ScheduledCall, SimulatedScheduler
 
 _SECOND_US = 1_000_000
 _BATCH_JOBS = 500
@@ -65,13 +65,13 @@ class SimulatedMachine:
     """The ports of the coordinator, on one simulated clock."""
 
     def __init__(self) -> None:
-        self.clock = Clockwork()
+        self.clock = SimulatedScheduler()
 
     def soon(self, call: Call) -> None:
         """Runs the call in the next round."""
         self.clock.after(1, "turn", call)
 
-    def later(self, delay_ms: int, call: Call) -> Planned:
+    def later(self, delay_ms: int, call: Call) -> ScheduledCall:
         """Runs the call after the delay."""
         return self.clock.after(delay_ms * 1_000, "timer", call)
 
@@ -97,7 +97,7 @@ class SimulatedMachine:
             self.clock.step()
 
 
-class Hour:
+class FullDiskRun:
     """A coordinator, its workers, and the counters."""
 
     def __init__(self, plan: FullDiskPlan) -> None:
@@ -106,7 +106,7 @@ class Hour:
         self.disk = SimDisk(random.Random(0))
         self.journal = FileJournal.open(self.disk, JournalConfig(), now_ms=0, new_cluster_id=bytes(16))
         self.ledger = Ledger(LedgerConfig())
-        world = CoordinatorWorld(machine.clock, machine, machine, machine.fatal)
+        world = CoordinatorPorts(machine.clock, machine, machine, machine.fatal)
         self.coordinator = Coordinator(self.ledger, self.journal, world, LoopConfig())
         self.dispatcher = SessionDispatcher(
             self.coordinator, SessionConfig(plan.lease_ms, limits.WORKER_TIMEOUT_MS * 10)
@@ -132,8 +132,8 @@ class Hour:
         while not self._is_over():
             machine.pass_s(plan.run_s)
         return FullDiskFigures(
-            jobs=len(self.ledger.book.jobs),
-            done=sum(job.state == DONE for job in self.ledger.book.jobs.values()),
+            jobs=len(self.ledger.state.jobs),
+            done=sum(job.state == DONE for job in self.ledger.state.jobs.values()),
             executed_twice=sum(count > 1 for count in self.executed.values()),
             finished_while_full=finished,
             recorded_while_full=full["outcome"],
@@ -149,7 +149,7 @@ class Hour:
             self.coordinator.call(CommandLane.SUBMIT, commands.Submit([Template("type")], jobs), lambda _: None)
 
     def _is_over(self) -> bool:
-        jobs = self.ledger.book.jobs.values()
+        jobs = self.ledger.state.jobs.values()
         return all(job.state in TERMINAL for job in jobs)
 
     def _written(self) -> int:
@@ -177,7 +177,7 @@ class Hour:
 class Worker:
     """Runs its jobs, sends heartbeats, and reports; its connection never breaks."""
 
-    def __init__(self, name: str, hour: Hour) -> None:
+    def __init__(self, name: str, hour: FullDiskRun) -> None:
         self._hour = hour
         self._running: set[int] = set()
         self._reports = 0
@@ -215,7 +215,7 @@ class Worker:
             return
         hour = self._hour
         self._running.remove(lease.token)
-        is_running = hour.ledger.book.jobs[lease.job_id].state == RUNNING
+        is_running = hour.ledger.state.jobs[lease.job_id].state == RUNNING
         hour.finished += is_running
         self._reports += 1
         size = _SMALL_BYTES if lease.token % _LARGE_EVERY else _LARGE_BYTES
@@ -239,7 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
         full_minutes=given.minutes,
         heartbeat_ms=given.heartbeat_ms,
     )
-    figures = Hour(plan).run()
+    figures = FullDiskRun(plan).run()
     show(figures, fields(asdict(figures)), as_json=given.json)
     return 1 if figures.executed_twice else 0
 

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import Holdfast
 from holdfast.errors import HoldfastError
-from holdfast_lab.faults.idle_crowd import idle_crowd
+from holdfast_lab.faults.idle_connection_holders import hold_idle_connections
 from holdfast_lab.faults.secured_server import secured_server
 from holdfast_lab.measure.command import parser, show
 from holdfast_lab.measure.process_tree import descriptors
@@ -80,7 +80,7 @@ def measure(count: int, port: str) -> ConnectionFigures:
         app.stats()
         before, segments = descriptors(server.pid), _segments(server)
         gauge = stack.enter_context(_Gauge(server))
-        opened = stack.enter_context(idle_crowd(host, int(number), count))
+        opened = stack.enter_context(hold_idle_connections(host, int(number), count))
         submitted, done, workers = _worked(app, server, stack)
         return ConnectionFigures(
             port=port,

@@ -25,7 +25,7 @@ _ENDS = frozenset({"DONE", "FAILED", "CANCELED"})
 LOG_NAME = "log"
 
 
-class Fate(msgspec.Struct, frozen=True):
+class JobOutcome(msgspec.Struct, frozen=True):
     """The outcome of the job: how often it was started, how often it lost its worker, and how it ended."""
 
     case: str
@@ -63,17 +63,17 @@ async def running_job(folder: Path, target: str, ms: int) -> TransitionTail:
     return tail
 
 
-async def fate(case: str, tail: TransitionTail) -> Fate:
+async def fate(case: str, tail: TransitionTail) -> JobOutcome:
     """Waits for the end of the job, and returns its outcome."""
     async with asyncio.timeout(_END_S):
         while not (lines := tail.lines()) or lines[-1]["new_state"] not in _ENDS:  # noqa: ASYNC110 - a file has no events
             await asyncio.sleep(_LOOK_S)
     starts = sum(line["new_state"] == "RUNNING" for line in lines)
     losses = sum((line["old_state"], line["new_state"]) == ("RUNNING", "QUEUED") for line in lines)
-    return Fate(case, starts, losses, lines[-1]["new_state"])
+    return JobOutcome(case, starts, losses, lines[-1]["new_state"])
 
 
-def show_fates(fates: Sequence[Fate], *, as_json: bool) -> None:
+def show_fates(fates: Sequence[JobOutcome], *, as_json: bool) -> None:
     """Prints one table, or JSON."""
     head = ("what happens to a job that runs once", "starts", "lost its worker", "end")
     show(fates, markdown(head, map(msgspec.structs.astuple, fates)), as_json=as_json)

@@ -9,12 +9,12 @@ import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from holdfast_lab.faults.one_job import Fate, fate, program, running_job, server_arguments, show_fates
+from holdfast_lab.faults.one_job import JobOutcome, fate, program, running_job, server_arguments, show_fates
 from holdfast_lab.measure.command import parser
 from holdfast_lab.torture.faults.proxy import TcpProxy
 
 
-async def measure(resets: int, over_s: float) -> Fate:
+async def measure(resets: int, over_s: float) -> JobOutcome:
     """Returns the outcome of the job."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-resets-")))

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.journal.disk import Disk, File, Hold
+from holdfast.journal.disk import Disk, File, LockFile
 
 #: A stall ends by itself after this time, so that a program that hangs because of it can report that.
 _STALL_S_MAX = 20.0
@@ -106,7 +106,7 @@ class StallingDisk:
         self._gate.pass_through("sync_dir")
         self._disk.sync_dir()
 
-    def hold(self, name: str) -> Hold:
+    def hold(self, name: str) -> LockFile:
         """Waits, then holds a file."""
         self._gate.pass_through("hold")
         return self._disk.hold(name)

@@ -23,7 +23,7 @@ import msgspec
 
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2_grpc as rpc
-from holdfast_lab.compare.topologies import TOPOLOGIES, Started, Topology, started
+from holdfast_lab.compare.topologies import TOPOLOGIES, RunningTopology, Topology, started
 from holdfast_lab.measure.command import parser, show
 from holdfast_lab.measure.process_tree import argv, tree
 from holdfast_lab.measure.rounds import orders
@@ -83,7 +83,7 @@ async def stop_worker(topology: Topology) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _busy(running: Started) -> AsyncIterator[tuple[TransitionTail, int]]:
+async def _busy(running: RunningTopology) -> AsyncIterator[tuple[TransitionTail, int]]:
     """Yields a running job and the process that runs it; cancels the job afterwards."""
     async with grpc.aio.insecure_channel(running.targets[0]) as channel:
         stub: Any = rpc.TaskQueuePublicServiceStub(channel)
@@ -95,7 +95,7 @@ async def _busy(running: Started) -> AsyncIterator[tuple[TransitionTail, int]]:
         await stub.CancelJob(pb.CancelJobRequest(job_id=reply.job_id), timeout=_PATIENCE_S, wait_for_ready=True)
 
 
-def _process_of(running: Started, worker_id: str) -> int:
+def _process_of(running: RunningTopology, worker_id: str) -> int:
     """Returns the process of this worker; with several nodes the first one, to which the job was submitted."""
     topology = running.topology
     pids = [pid for pid in tree(running.pid) if topology.role(argv(pid)) == topology.victim]
@@ -110,7 +110,7 @@ def _value(command: Sequence[str], option: str) -> Sequence[str]:
     return command[command.index(option) + 1 :][:1] if option in command else []
 
 
-class Loss(msgspec.Struct, frozen=True):
+class WorkerLossFigures(msgspec.Struct, frozen=True):
     """The figures of one topology."""
 
     topology: str
@@ -118,13 +118,13 @@ class Loss(msgspec.Struct, frozen=True):
     kept_after_pause: bool
 
 
-async def measure(names: Sequence[str], runs: int) -> list[Loss]:
+async def measure(names: Sequence[str], runs: int) -> list[WorkerLossFigures]:
     """The figures of these topologies, which take turns."""
     again_s: dict[str, list[float]] = {name: [] for name in names}
     for _, order in orders(names, runs):
         for name in order:
             again_s[name].append(await kill_worker(TOPOLOGIES[name]))
-    return [Loss(name, sorted(again_s[name]), await stop_worker(TOPOLOGIES[name])) for name in names]
+    return [WorkerLossFigures(name, sorted(again_s[name]), await stop_worker(TOPOLOGIES[name])) for name in names]
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ _DAY_MS = 86_400_000
 _CALL_S = 30.0
 
 
-class Kept(msgspec.Struct, frozen=True):
+class WrongClockFigures(msgspec.Struct, frozen=True):
     """The figures after one start with a wrong clock."""
 
     days: int
@@ -40,7 +40,7 @@ class Kept(msgspec.Struct, frozen=True):
     log_ahead_s: float
 
 
-async def measure(days: int) -> Kept:
+async def measure(days: int) -> WrongClockFigures:
     """Measures one clock."""
     with tempfile.TemporaryDirectory(prefix="holdfast-clock-") as name:
         folder = Path(name)
@@ -75,7 +75,7 @@ async def _look(stub: Any) -> None:  # noqa: ANN401
     await stub.ListJobs(pb.ListJobsRequest(), timeout=_CALL_S)
 
 
-async def _counted(stub: Any, ids: list[str], days: int) -> Kept:  # noqa: ANN401
+async def _counted(stub: Any, ids: list[str], days: int) -> WrongClockFigures:  # noqa: ANN401
     known = 0
     for job_id in ids:
         try:
@@ -89,10 +89,10 @@ async def _counted(stub: Any, ids: list[str], days: int) -> Kept:  # noqa: ANN40
     fresh = await _submit(stub, _JOBS)
     status = await stub.GetJobStatus(pb.GetJobStatusRequest(job_id=fresh), timeout=_CALL_S)
     found = sum(new == old for new, old in zip(again, ids, strict=True))
-    return Kept(days, len(ids), known, found, round(status.created_at_ms / 1_000 - time.time(), 1))
+    return WrongClockFigures(days, len(ids), known, found, round(status.created_at_ms / 1_000 - time.time(), 1))
 
 
-async def measure_all() -> list[Kept]:
+async def measure_all() -> list[WrongClockFigures]:
     """Measures one clock after the other."""
     return [await measure(days) for days in _DAYS]
 

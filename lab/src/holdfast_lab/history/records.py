@@ -27,7 +27,7 @@ WORKER_LOST = "WORKER_LOST"
 Instant = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
-class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One job that a client submits; `name` is unique in the run, and becomes the job's label `name`."""
 
     name: str
@@ -47,7 +47,7 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     fails: int = 0
 
 
-class Seen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class JobSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One job as a response shows it."""
 
     id: str
@@ -74,7 +74,7 @@ class Asked(_Record, frozen=True, tag="asked"):
     #: grpc, http or direct.
     via: str
     #: Only for a submit.
-    wanted: list[Wanted] = []
+    wanted: list[JobSpec] = []
     #: For all other calls.
     job_id: str = ""
     #: How long the client waits for a response; 0: not checked.
@@ -96,7 +96,7 @@ class Answered(_Record, frozen=True, tag="answered"):
     #: The indexes of jobs that existed before.
     existing: list[int] = []
     #: For get, result, cancel, and list.
-    seen: list[Seen] = []
+    seen: list[JobSnapshot] = []
 
 
 class Refused(_Record, frozen=True, tag="refused"):

@@ -5,7 +5,7 @@ import statistics
 import msgspec
 
 from holdfast_lab.peers.stores import ONLY_SYNCED
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.worker_kill import KillOutcome
 
 FIGURES = {
@@ -48,7 +48,7 @@ class PeersResults(msgspec.Struct, frozen=True):
     """All trials, for programs and for documents."""
 
     facts: dict[str, str]
-    systems: dict[str, About]
+    systems: dict[str, SystemDescription]
     trials: list[PeersTrial]
     kills: list[KillTrial]
 

@@ -9,7 +9,7 @@ from holdfast_lab.measure.processes import ChildError, echo_server, module, outp
 from holdfast_lab.measure.rounds import Say, orders
 from holdfast_lab.peers.measures import MEASURES
 from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.systems import SYSTEMS
 from holdfast_lab.peers.trial import KILL, TrialOutput
 from holdfast_lab.peers.yardstick import CALLS, Yardstick, take
@@ -40,13 +40,13 @@ def schedule(plan: PeersPlan) -> Iterator[tuple[int, str, str, str]]:
 
 async def run(plan: PeersPlan, facts: dict[str, str], say: Say) -> PeersResults:
     """All trials of speed one by one, then the kills, which mostly wait and so run side by side."""
-    abouts: dict[str, About] = {}
+    abouts: dict[str, SystemDescription] = {}
     trials = await _speeds(plan, abouts, say)
     kills = await _kills(plan, abouts, say)
     return PeersResults(facts, {name: abouts[name] for name in plan.systems if name in abouts}, trials, kills)
 
 
-async def _speeds(plan: PeersPlan, abouts: dict[str, About], say: Say) -> list[PeersTrial]:
+async def _speeds(plan: PeersPlan, abouts: dict[str, SystemDescription], say: Say) -> list[PeersTrial]:
     trials: list[PeersTrial] = []
     with echo_server() as address:
         before = await take(address, plan.echo_calls)
@@ -74,7 +74,7 @@ def _shown(values: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:,.1f}" for name, value in values.items())
 
 
-async def _kills(plan: PeersPlan, abouts: dict[str, About], say: Say) -> list[KillTrial]:
+async def _kills(plan: PeersPlan, abouts: dict[str, SystemDescription], say: Say) -> list[KillTrial]:
     room = asyncio.Semaphore(_KILLS_AT_ONCE)
 
     async def one(system: str, number: int) -> KillTrial:

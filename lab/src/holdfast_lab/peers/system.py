@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 
-class About(msgspec.Struct, frozen=True):
+class SystemDescription(msgspec.Struct, frozen=True):
     """Description of a system, for readers of its figures."""
 
     title: str
@@ -26,7 +26,7 @@ class System(Protocol):
     """
 
     @property
-    def about(self) -> About:
+    def about(self) -> SystemDescription:
         """The system, as it is set up here."""
         ...
 

@@ -14,7 +14,7 @@ import msgspec
 from holdfast_lab.peers import trial_environment
 from holdfast_lab.peers.measures import MEASURES
 from holdfast_lab.peers.stores import MODES, running
-from holdfast_lab.peers.system import About, System
+from holdfast_lab.peers.system import System, SystemDescription
 from holdfast_lab.peers.systems import SYSTEMS, load
 from holdfast_lab.peers.worker_kill import JOB_S, KillOutcome, kill_worker
 
@@ -25,7 +25,7 @@ _LOG_BYTES = 2_000
 class TrialOutput(msgspec.Struct, frozen=True):
     """The output of a trial."""
 
-    about: About
+    about: SystemDescription
     values: dict[str, float] = {}
     kill: KillOutcome | None = None
 

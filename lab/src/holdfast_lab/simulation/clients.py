@@ -10,9 +10,9 @@ from holdfast.core.commands import Refusal, Submit, Submitted
 from holdfast.core.model import Extra, NewJob, Template
 from holdfast.core.owner import uuid4
 from holdfast.ledger.coordinator import CommandLane
-from holdfast_lab.simulation.claims import Claims, JobSeen, PageSeen
 from holdfast_lab.simulation.jobs import POISON
 from holdfast_lab.simulation.network import Network
+from holdfast_lab.simulation.response_checks import JobSeen, PageSeen, ResponseChecks
 from holdfast_lab.simulation.server import SimulatedServer
 from holdfast_lab.simulation.swarm import SwarmSettings
 
@@ -61,11 +61,16 @@ class SimulatedClient:
     """One caller, one request at a time."""
 
     def __init__(
-        self, name: str, net: Network, claims: Claims, settings: SwarmSettings, templates: list[Template]
+        self,
+        name: str,
+        net: Network,
+        response_checks: ResponseChecks,
+        settings: SwarmSettings,
+        templates: list[Template],
     ) -> None:
         self.name = name
         self._net = net
-        self._claims = claims
+        self._response_checks = response_checks
         self._settings = settings
         self._templates = templates
         self._rng = random.Random(f"{name}/{settings.seed}")
@@ -89,7 +94,7 @@ class SimulatedClient:
         """Makes one request, and another one later."""
         if self.is_stopped:
             return
-        if self._claims.backlog > _BACKLOG_MAX:
+        if self._response_checks.backlog > _BACKLOG_MAX:
             self._get()
             return
         (operation,) = self._rng.choices(
@@ -161,7 +166,7 @@ class SimulatedClient:
             command = order.command(self._mint)
 
             def judged(reply: object) -> None:
-                self._claims.submitted_reply(command, reply)
+                self._response_checks.submitted_reply(command, reply)
                 done(reply)
 
             server.coordinator.call(CommandLane.SUBMIT, command, judged)
@@ -222,7 +227,7 @@ class SimulatedClient:
         def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.read(CommandLane.SUBMIT, lambda ledger, _: JobSeen(ledger, job_id), done)
 
-        self._ask("get", send, self._claims.saw_job, self._go_on)
+        self._ask("get", send, self._response_checks.saw_job, self._go_on)
 
     def _list(self) -> None:
         rng = self._rng
@@ -236,7 +241,7 @@ class SimulatedClient:
                 done,
             )
 
-        self._ask("list", send, self._claims.saw_page, self._go_on)
+        self._ask("list", send, self._response_checks.saw_page, self._go_on)
 
     def _cancel(self) -> None:
         job_id = self._some_id()
@@ -244,7 +249,7 @@ class SimulatedClient:
         def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.call(CommandLane.SUBMIT, commands.Cancel(job_id, "not needed"), done)
 
-        self._ask("cancel", send, lambda reply: self._claims.canceled_reply(job_id, reply), self._go_on)
+        self._ask("cancel", send, lambda reply: self._response_checks.canceled_reply(job_id, reply), self._go_on)
 
     def _go_on(self, _: object) -> None:
         self._next()

@@ -6,7 +6,7 @@ whole period of doubt, or had shown such a time to the previous process.
 
 from holdfast.core.model import Now
 from holdfast.ledger.coordinator import Coordinator
-from holdfast_lab.simulation.clockwork import Clockwork
+from holdfast_lab.simulation.scheduler import SimulatedScheduler
 from holdfast_lab.simulation.violation import require
 
 _JUMP_MS = 3_600_000
@@ -27,7 +27,7 @@ class ClockWatch:
 
     is_watching = False
 
-    def __init__(self, coordinator: Coordinator, clock: Clockwork, record: ClockRecord, doubt_ms: int) -> None:
+    def __init__(self, coordinator: Coordinator, clock: SimulatedScheduler, record: ClockRecord, doubt_ms: int) -> None:
         self._clock, self._record, self._doubt_ms = clock, record, doubt_ms
         self._started_ms = clock.steady_ms()
         record.was_ahead_before = record.was_ahead

@@ -9,11 +9,11 @@ import random
 from collections.abc import Callable
 from typing import Any, cast
 
-from holdfast_lab.simulation.clockwork import Call, Clockwork
 from holdfast_lab.simulation.event_loop import SimulatedLoop
 from holdfast_lab.simulation.host import Host
 from holdfast_lab.simulation.network import DOWN, UP, Network
 from holdfast_lab.simulation.process import SimulatedProcess
+from holdfast_lab.simulation.scheduler import Call, SimulatedScheduler
 
 _DELAY_US = (20, 900)
 _NOTICE_US = (100, 2_500_000)
@@ -25,18 +25,18 @@ _CUT = 0.2
 class Program:
     """One run of a process other than the server, with its own event loop."""
 
-    def __init__(self, name: str, wires: "Wires") -> None:
+    def __init__(self, name: str, connector: "Connector") -> None:
         self.name = name
-        self._wires = wires
-        clock, rng = wires.clock, wires.rng
+        self._connector = connector
+        clock, rng = connector.clock, connector.rng
         self.process = SimulatedProcess(clock, rng, _impossible, _impossible_error)
         self.loop = SimulatedLoop.of(clock, self.process, name, rng)
-        self.loop.connect = lambda factory: wires.connect(self, factory)
+        self.loop.connect = lambda factory: connector.connect(self, factory)
         self.connections: list[Connection] = []
 
     def kill(self) -> None:
         """Kills the process; the server notices at its own time."""
-        self._wires.programs.pop(self, None)
+        self._connector.programs.pop(self, None)
         for connection in self.connections:
             connection.client.sever()
             connection.break_off(is_reset=False)
@@ -49,10 +49,12 @@ class Program:
         return [one for one in self.connections if not one.is_broken]
 
 
-class Wires:
+class Connector:
     """Makes connections to the current server, and breaks them."""
 
-    def __init__(self, clock: Clockwork, host: Host, net: Network, faults: dict[str, int], rng: random.Random) -> None:
+    def __init__(
+        self, clock: SimulatedScheduler, host: Host, net: Network, faults: dict[str, int], rng: random.Random
+    ) -> None:
         self.clock = clock
         self.rng = rng
         self._host = host
@@ -121,12 +123,12 @@ class Wires:
 class Connection:
     """Both ends of one connection."""
 
-    def __init__(self, wires: Wires, program: Program, process: SimulatedProcess, loop: SimulatedLoop) -> None:
-        self.wires = wires
+    def __init__(self, connector: Connector, program: Program, process: SimulatedProcess, loop: SimulatedLoop) -> None:
+        self.connector = connector
         self.name = program.name
         self.is_broken = False
-        self.client = End(self, program.process, program.loop, UP)
-        self.server = End(self, process, loop, DOWN)
+        self.client = ConnectionEnd(self, program.process, program.loop, UP)
+        self.server = ConnectionEnd(self, process, loop, DOWN)
         self.client.peer, self.server.peer = self.server, self.client
 
     @property
@@ -140,18 +142,18 @@ class Connection:
             return
         self.is_broken = True
         for end in (self.client, self.server):
-            end.lose_after(self.wires.notice_us(is_reset=is_reset))
+            end.lose_after(self.connector.notice_us(is_reset=is_reset))
 
     def stall(self, direction: str, for_us: int) -> None:
         """Stops one direction for a while."""
         end = self.client if direction == UP else self.server
-        end.free_us = max(end.free_us, self.wires.clock.now_us + for_us)
+        end.free_us = max(end.free_us, self.connector.clock.now_us + for_us)
 
 
-class End(asyncio.Transport):
+class ConnectionEnd(asyncio.Transport):
     """One end: the transport that a protocol of the product writes to."""
 
-    peer: "End"
+    peer: "ConnectionEnd"
 
     def __init__(self, connection: Connection, process: SimulatedProcess, loop: SimulatedLoop, direction: str) -> None:
         super().__init__()
@@ -170,15 +172,15 @@ class End(asyncio.Transport):
 
     def write(self, data: Any) -> None:  # noqa: ANN401 - any bytes
         """Sends bytes, in one piece or in two."""
-        data, wires = bytes(data), self._connection.wires
-        cut = wires.rng.randrange(len(data)) if data and wires.rng.random() < _CUT else 0
+        data, connector = bytes(data), self._connection.connector
+        cut = connector.rng.randrange(len(data)) if data and connector.rng.random() < _CUT else 0
         for piece in (data[:cut], data[cut:]):
             if piece:
                 self.carry(lambda piece=piece: self.peer.receive(piece), "bytes")  # type: ignore[misc] # mypy cannot infer the default
-        if self._direction == UP and wires.hits("reset-after-send"):
-            wait_us = max(0, self.free_us - wires.clock.now_us) + wires.notice_us(is_reset=True)
+        if self._direction == UP and connector.hits("reset-after-send"):
+            wait_us = max(0, self.free_us - connector.clock.now_us) + connector.notice_us(is_reset=True)
             connection = self._connection
-            wires.clock.after(wait_us, f"{connection.name} reset", lambda: connection.break_off(is_reset=True))
+            connector.clock.after(wait_us, f"{connection.name} reset", lambda: connection.break_off(is_reset=True))
 
     def write_eof(self) -> None:
         """Ends the output of this side."""
@@ -220,8 +222,8 @@ class End(asyncio.Transport):
         connection, peer = self._connection, self.peer
         if connection.is_broken or self._is_severed:
             return
-        clock = connection.wires.clock
-        self.free_us = at_us = max(clock.now_us + connection.wires.delay_us(), self.free_us)
+        clock = connection.connector.clock
+        self.free_us = at_us = max(clock.now_us + connection.connector.delay_us(), self.free_us)
         kind = f"{connection.name} {what} {self._direction}"
 
         clock.after(at_us - clock.now_us, kind, lambda: peer.arrive(kind, call))

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
-from holdfast.journal.disk import File, Hold
+from holdfast.journal.disk import File, LockFile
 from holdfast.journal.errors import DirectoryLockedError
 
 SECTOR_BYTES = 512
@@ -187,7 +187,7 @@ class SimFile:
         """Does nothing: closing makes nothing durable."""
 
 
-class SimHold:
+class SimLockFile:
     """A held file of a simulated disk."""
 
     def __init__(self, disk: "SimDisk", name: str) -> None:
@@ -314,11 +314,11 @@ class SimDisk:
     def unlock(self) -> None:
         self._is_locked = False
 
-    def hold(self, name: str) -> Hold:
+    def hold(self, name: str) -> LockFile:
         if name not in self._names:
             self.create(name)
         self._held.add(name)
-        return SimHold(self, name)
+        return SimLockFile(self, name)
 
     def reap(self, name: str) -> bool:
         if name in self._held:

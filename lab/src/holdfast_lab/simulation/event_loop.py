@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from holdfast_lab.simulation.clockwork import DUE, RUNNING, Clockwork, Planned
 from holdfast_lab.simulation.process import SimulatedProcess
+from holdfast_lab.simulation.scheduler import DUE, RUNNING, ScheduledCall, SimulatedScheduler
 from holdfast_lab.simulation.violation import Violation
 
 _TURN_US = (1, 40)
@@ -32,13 +32,13 @@ class _SimulatedTimer(asyncio.TimerHandle):
 
     __slots__ = ("planned",)
 
-    planned: Planned | None
+    planned: ScheduledCall | None
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
     """The event loop of one simulated process."""
 
-    def __init__(self, clock: Clockwork, process: SimulatedProcess, name: str, rng: random.Random) -> None:
+    def __init__(self, clock: SimulatedScheduler, process: SimulatedProcess, name: str, rng: random.Random) -> None:
         self._clock = clock
         self._process = process
         self._name = name
@@ -53,7 +53,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.connect: Connect | None = None
 
     @classmethod
-    def of(cls, clock: Clockwork, process: SimulatedProcess, name: str, rng: random.Random) -> Self:
+    def of(cls, clock: SimulatedScheduler, process: SimulatedProcess, name: str, rng: random.Random) -> Self:
         """Returns a loop without sockets, signals, subprocesses and threads, which simulated processes do not use."""
         return cls(clock, process, name, rng)
 

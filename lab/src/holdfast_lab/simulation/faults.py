@@ -3,11 +3,11 @@
 import random
 from collections.abc import Callable
 
-from holdfast_lab.simulation.clockwork import Clockwork
-from holdfast_lab.simulation.connections import Connection, Wires
+from holdfast_lab.simulation.connections import Connection, Connector
 from holdfast_lab.simulation.host import Host
 from holdfast_lab.simulation.network import DOWN, UP, Network
 from holdfast_lab.simulation.runtime_workers import RuntimeWorker
+from holdfast_lab.simulation.scheduler import SimulatedScheduler
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.unary_workers import UnaryWorker
 from holdfast_lab.simulation.workers import StreamingWorker
@@ -24,17 +24,17 @@ _PARTITION_US = (10_000, 4_000_000)
 _SLOW_SYNC_US = (50_000, 3_000_000)
 
 
-class Saboteur:
+class FaultInjector:
     """Each fault has its own random source, so switching one off does not change the others."""
 
     def __init__(
         self,
-        clock: Clockwork,
+        clock: SimulatedScheduler,
         host: Host,
         net: Network,
         settings: SwarmSettings,
         workers: list[StreamingWorker | UnaryWorker],
-        wires: Wires,
+        connector: Connector,
         runtimes: list[RuntimeWorker],
     ) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class Saboteur:
         self._net = net
         self._settings = settings
         self._workers = workers
-        self._wires = wires
+        self._connector = connector
         self._runtimes = runtimes
         self.is_over = False
         self._calls: dict[str, Callable[[random.Random], bool]] = {
@@ -193,7 +193,7 @@ class Saboteur:
     # -- real workers and clients
 
     def _connection(self, rng: random.Random) -> Connection | None:
-        programs = [program.open_connections for program in self._wires.programs]
+        programs = [program.open_connections for program in self._connector.programs]
         connections = [connection for some in programs for connection in some]
         return rng.choice(connections) if connections else None
 

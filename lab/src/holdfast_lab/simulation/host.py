@@ -10,12 +10,12 @@ from holdfast.journal.port import JournalConfig
 from holdfast.ledger import recovery
 from holdfast.ledger.log_clock import leave_marks, read_mark
 from holdfast.ledger.snapshot_keeper import KeeperConfig, SnapshotKeeper
-from holdfast_lab.simulation.claims import Claims
 from holdfast_lab.simulation.clock_watch import ClockRecord, ClockWatch
-from holdfast_lab.simulation.clockwork import Call, Clockwork
 from holdfast_lab.simulation.disk import SimDisk, SimulatedCrash, _Inode
 from holdfast_lab.simulation.lease_watch import LeaseWatch
-from holdfast_lab.simulation.process import Aside, SimulatedProcess
+from holdfast_lab.simulation.process import DeletionThread, SimulatedProcess
+from holdfast_lab.simulation.response_checks import ResponseChecks
+from holdfast_lab.simulation.scheduler import Call, SimulatedScheduler
 from holdfast_lab.simulation.server import SimulatedServer
 from holdfast_lab.simulation.snapshotter import Snapshotter
 from holdfast_lab.simulation.swarm import SwarmSettings
@@ -47,11 +47,13 @@ class CountingDisk(SimDisk):
 class Host:
     """At most one running process of the coordinator at a time."""
 
-    def __init__(self, clock: Clockwork, settings: SwarmSettings, log: LogWitness, claims: Claims) -> None:
+    def __init__(
+        self, clock: SimulatedScheduler, settings: SwarmSettings, log: LogWitness, response_checks: ResponseChecks
+    ) -> None:
         self.clock = clock
         self._settings = settings
         self._log = log
-        self._claims = claims
+        self._response_checks = response_checks
         self._rng = random.Random(f"host/{settings.seed}")
         self.disk: SimDisk = CountingDisk(random.Random(f"disk/{settings.seed}"), self.fired)
         self.server: SimulatedServer | None = None
@@ -117,7 +119,7 @@ class Host:
         )
         require(not recovered.warnings, f"recovery passed over a snapshot: {recovered.warnings}")
         self._log.recovered(recovered.journal, recovered.ledger)
-        self._claims.check_kept()
+        self._response_checks.check_kept()
         server = SimulatedServer(process, self.clock, recovered, self._log, settings, self._mint, read_mark(self.disk))
         leave_marks(self.disk, server.coordinator.time.log)
         ClockWatch(server.coordinator, self.clock, self._clocks, settings.doubt_ms)
@@ -128,7 +130,7 @@ class Host:
             look_ms=settings.snapshot_ms // 4,
         )
         maker = self.snapshotter.begin(process, ledger_config)
-        SnapshotKeeper(server.coordinator.commit, recovered.journal, self.disk, maker, Aside(), keeper_config)
+        SnapshotKeeper(server.coordinator.commit, recovered.journal, self.disk, maker, DeletionThread(), keeper_config)
         watch = LeaseWatch(server.coordinator, process, self.clock, self.disk, settings.outcome_bytes)
         TickWatch(server.coordinator, self.disk)
         self.server = server
@@ -143,7 +145,7 @@ class Host:
     def _check_orphans(self, server: SimulatedServer) -> None:
         """Checks that workers that died with an earlier process hold no lease, if there was space to record it."""
         if self.server is server and self.disk.faults.free_bytes is None:
-            orphans = [lease.token for lease in server.coordinator.ledger.book.leases.values() if lease.host]
+            orphans = [lease.token for lease in server.coordinator.ledger.state.leases.values() if lease.host]
             require(not orphans, f"the leases {orphans} of workers that died with the coordinator were kept")
 
     def _mint(self) -> str:

@@ -18,10 +18,10 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
 from holdfast.ledger.command_clock import STALL_MS
 from holdfast.ledger.coordinator import FRAME_BYTES, Coordinator
-from holdfast_lab.simulation.clockwork import Clockwork
 from holdfast_lab.simulation.disk import SimDisk
 from holdfast_lab.simulation.model import Model, ModelLease
 from holdfast_lab.simulation.process import SimulatedProcess
+from holdfast_lab.simulation.scheduler import SimulatedScheduler
 from holdfast_lab.simulation.violation import Violation, require
 
 #: Two clocks in whole milliseconds may differ by one at each end of a stop.
@@ -73,7 +73,12 @@ class LeaseWatch:
     """An observer and the last follower of the coordinator of one process run."""
 
     def __init__(
-        self, coordinator: Coordinator, process: SimulatedProcess, clock: Clockwork, disk: SimDisk, outcome_bytes: int
+        self,
+        coordinator: Coordinator,
+        process: SimulatedProcess,
+        clock: SimulatedScheduler,
+        disk: SimDisk,
+        outcome_bytes: int,
     ) -> None:
         self._coordinator = coordinator
         self._process = process

@@ -73,33 +73,33 @@ def view_schedule(schedule: Schedule) -> dict[str, object]:
 
 def view_ledger(ledger: Ledger) -> dict[str, object]:
     """Returns the whole state, in the shape of `Model.view`."""
-    book = ledger.book
+    state = ledger.state
     return {
-        "jobs": {job_id: view_job(job) for job_id, job in book.jobs.items()},
-        "leases": {token: view_lease(lease) for token, lease in book.leases.items()},
+        "jobs": {job_id: view_job(job) for job_id, job in state.jobs.items()},
+        "leases": {token: view_lease(lease) for token, lease in state.leases.items()},
         "keys": _view_keys(ledger),
-        "unique": {name: job.id for name, job in book.unique.items()},
-        "modes": {queue: tuple(closure) for queue, closure in book.modes.items()},
-        "schedules": {name: view_schedule(schedule) for name, schedule in book.schedules.items()},
-        "finished": [job.id for job in book.finished],
+        "unique": {name: job.id for name, job in state.unique.items()},
+        "modes": {queue: tuple(closure) for queue, closure in state.modes.items()},
+        "schedules": {name: view_schedule(schedule) for name, schedule in state.schedules.items()},
+        "finished": [job.id for job in state.finished],
         "waiting": _view_waiting(ledger),
-        "last_ms": book.last_ms,
-        "last_token": book.next_token - 1,
-        "last_number": book.next_number - 1,
+        "last_ms": state.last_ms,
+        "last_token": state.next_token - 1,
+        "last_number": state.next_number - 1,
         "position": ledger.position,
     }
 
 
 def _view_keys(ledger: Ledger) -> dict[str, str]:
-    book = ledger.book
-    kept = [job for job in book.jobs.values() if job.request_id and book.dedup.find(job.request_id) is job]
-    assert len(kept) == len(book.dedup), "a key stands for a job that is not kept"
+    state = ledger.state
+    kept = [job for job in state.jobs.values() if job.request_id and state.dedup.find(job.request_id) is job]
+    assert len(kept) == len(state.dedup), "a key stands for a job that is not kept"
     return {job.request_id: job.id for job in kept}
 
 
 def _view_waiting(ledger: Ledger) -> dict[LaneKey, list[str]]:
     """Returns all queued jobs of the ready queue, by lane and in submit order."""
-    ready = ledger.book.ready
+    ready = ledger.state.ready
     delayed: dict[LaneKey, list[JobRecord]] = {}
     for job in sorted(ready.not_due(), key=_number):
         template = job.template

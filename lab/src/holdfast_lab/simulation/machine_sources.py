@@ -14,7 +14,7 @@ from holdfast.client import reconnect_policy, submit_batcher
 from holdfast.ledger import snapshots
 from holdfast.worker import attempt_log, context, loop_watch, outcomes, runtime, slots
 from holdfast.worker.executors import asyncio_tasks
-from holdfast_lab.simulation.clockwork import Clockwork
+from holdfast_lab.simulation.scheduler import SimulatedScheduler
 
 _CLOCK_READERS: tuple[ModuleType, ...] = (
     *(attempt_log, context, loop_watch, outcomes, runtime, slots),
@@ -23,7 +23,7 @@ _CLOCK_READERS: tuple[ModuleType, ...] = (
 
 
 @contextmanager
-def machine_sources(clock: Clockwork, rng: random.Random) -> Iterator[None]:
+def machine_sources(clock: SimulatedScheduler, rng: random.Random) -> Iterator[None]:
     """Makes those modules use simulated time and the random source of the run, and log nothing."""
     time = SimpleNamespace(monotonic=lambda: clock.now_us / 1_000_000, time_ns=lambda: clock.wall_ms() * 1_000_000)
     log = logging.getLogger("holdfast")

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 
 from holdfast.ledger.sessions import Hello, Session, SessionPush
-from holdfast_lab.simulation.clockwork import Call, Clockwork
 from holdfast_lab.simulation.host import Host
+from holdfast_lab.simulation.scheduler import Call, SimulatedScheduler
 from holdfast_lab.simulation.server import SimulatedServer
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import require
@@ -30,7 +30,7 @@ _PERCENT = 100
 class Network:
     """Carries messages to the process of the coordinator that runs when they arrive."""
 
-    def __init__(self, clock: Clockwork, host: Host, settings: SwarmSettings, rng: random.Random) -> None:
+    def __init__(self, clock: SimulatedScheduler, host: Host, settings: SwarmSettings, rng: random.Random) -> None:
         self.clock = clock
         self.host = host
         self._faults = settings.faults

@@ -14,8 +14,8 @@ from holdfast.core.lifecycle import CANCELED, QUEUED, RUNNING
 from holdfast.core.model import JobRecord, Now, QueueMode
 from holdfast.core.overview import QueueView, queue_stats
 from holdfast.ledger.coordinator import CommandLane
-from holdfast_lab.simulation.claims import Claims
 from holdfast_lab.simulation.network import Network
+from holdfast_lab.simulation.response_checks import ResponseChecks
 from holdfast_lab.simulation.server import SimulatedServer
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import require
@@ -37,8 +37,8 @@ class SearchSeen:
         self.position = ledger.position
         self.newest_first = rng.random() < 0.5  # noqa: PLR2004 - a coin
         self.size = rng.randint(1, 20)
-        ids = list(ledger.book.jobs)
-        first = ledger.book.jobs[rng.choice(ids)] if ids and rng.random() < 0.7 else None  # noqa: PLR2004
+        ids = list(ledger.state.jobs)
+        first = ledger.state.jobs[rng.choice(ids)] if ids and rng.random() < 0.7 else None  # noqa: PLR2004
         self.after = (first.created_ms, first.id) if first else None
         jobs, self.place = ledger.scan(
             [], self.after, self.size, rng.choice(_BUDGETS), newest_first=self.newest_first, wants=_is_wanted
@@ -64,9 +64,9 @@ def _is_wanted(job: JobRecord) -> bool:
 class Operator:
     """One person with a command line, one request at a time."""
 
-    def __init__(self, net: Network, claims: Claims, log: LogWitness, settings: SwarmSettings) -> None:
+    def __init__(self, net: Network, response_checks: ResponseChecks, log: LogWitness, settings: SwarmSettings) -> None:
         self._net = net
-        self._claims = claims
+        self._response_checks = response_checks
         self._log = log
         self._settings = settings
         self._rng = random.Random(f"operator/{settings.seed}")
@@ -102,7 +102,7 @@ class Operator:
     ) -> None:
         def judged(reply: object) -> None:
             if isinstance(reply, Refusal):
-                self._claims.count(f"refused {reply.reason}")
+                self._response_checks.count(f"refused {reply.reason}")
             else:
                 judge(reply)
 
@@ -136,7 +136,7 @@ class Operator:
 
             server.coordinator.call(CommandLane.SUBMIT, command, told)
 
-        self._ask("mode", send, lambda _: self._claims.count(f"mode {mode.name}"))
+        self._ask("mode", send, lambda _: self._response_checks.count(f"mode {mode.name}"))
 
     def _check_mode(self, command: commands.SetQueueMode, mode: QueueMode, position: int) -> None:
         """Checks that an acknowledged mode is in the log, or was the mode when the command was sent."""
@@ -162,7 +162,7 @@ class Operator:
             job = self._log.model.jobs.get(job_id)
             is_ended = job is None or job.state == CANCELED or not self._log.is_single(job_id)
             require(is_ended, f"job {job_id} was reported as canceled before it was durable")
-        self._claims.count("purge" if reply else "purge of nothing")
+        self._response_checks.count("purge" if reply else "purge of nothing")
 
     # -- workers
 
@@ -172,7 +172,9 @@ class Operator:
         def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             done(server.dispatcher.ask_drain(worker))
 
-        self._ask("drain", send, lambda is_asked: self._claims.count("worker asked to drain") if is_asked else None)
+        self._ask(
+            "drain", send, lambda is_asked: self._response_checks.count("worker asked to drain") if is_asked else None
+        )
 
     # -- reads
 
@@ -189,7 +191,7 @@ class Operator:
         require(seen.position <= self._log.position, "a search left before what it saw was durable")
         if seen.position == self._log.position:
             self._compare_search(seen)
-        self._claims.count("search")
+        self._response_checks.count("search")
 
     def _compare_search(self, seen: SearchSeen) -> None:
         """Checks that the result is the part of the log's order between the two positions."""
@@ -215,7 +217,7 @@ class Operator:
                 self._compare_queue(view, seen.now_ms)
             waiting = sum(view.ready + view.delayed + view.running for view in seen.views)
             require(waiting == self._log.backlog, f"the queues hold {waiting} jobs, the log {self._log.backlog}")
-        self._claims.count("queues")
+        self._response_checks.count("queues")
 
     def _compare_queue(self, view: QueueView, now_ms: int) -> None:
         jobs = [job for job in self._log.model.jobs.values() if job.lane[0] == view.name]

@@ -12,9 +12,9 @@ from holdfast.core.commands import Refusal
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now, ScheduleSpec, Template
 from holdfast.ledger.coordinator import CommandLane
-from holdfast_lab.simulation.claims import Claims
 from holdfast_lab.simulation.ledger_view import view_schedule
 from holdfast_lab.simulation.network import Network
+from holdfast_lab.simulation.response_checks import ResponseChecks
 from holdfast_lab.simulation.server import SimulatedServer
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import require
@@ -37,17 +37,22 @@ class SchedulesSeen:
 
     def __init__(self, ledger: Ledger, _: Now) -> None:
         self.position = ledger.position
-        self.views = {name: view_schedule(schedule) for name, schedule in ledger.book.schedules.items()}
+        self.views = {name: view_schedule(schedule) for name, schedule in ledger.state.schedules.items()}
 
 
 class Planner:
     """One person who manages schedules."""
 
     def __init__(
-        self, net: Network, claims: Claims, log: LogWitness, settings: SwarmSettings, templates: list[Template]
+        self,
+        net: Network,
+        response_checks: ResponseChecks,
+        log: LogWitness,
+        settings: SwarmSettings,
+        templates: list[Template],
     ) -> None:
         self._net = net
-        self._claims = claims
+        self._response_checks = response_checks
         self._log = log
         self._templates = templates
         self._rng = random.Random(f"planner/{settings.seed}")
@@ -85,10 +90,10 @@ class Planner:
     ) -> None:
         def judged(reply: object) -> None:
             if isinstance(reply, Refusal):
-                self._claims.count(f"refused {reply.reason}")
+                self._response_checks.count(f"refused {reply.reason}")
             else:
                 judge(reply)
-                self._claims.count(what)
+                self._response_checks.count(what)
 
         def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.call(CommandLane.SUBMIT, command(server), done)
@@ -177,7 +182,7 @@ class Planner:
             if seen.position == self._log.position:
                 expected = {name: schedule.view() for name, schedule in self._log.model.schedules.kept.items()}
                 require(seen.views == expected, "the schedules that were shown are not what the log gives")
-            self._claims.count("schedules")
+            self._response_checks.count("schedules")
 
         def send(server: SimulatedServer, done: Callable[[object], None]) -> None:
             server.coordinator.read(CommandLane.LIST, SchedulesSeen, done)

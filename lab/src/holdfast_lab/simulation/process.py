@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 
 from holdfast.journal.errors import JournalFailedError
-from holdfast_lab.simulation.clockwork import ARRIVED, DUE, RUNNING, Call, Clockwork, Planned
 from holdfast_lab.simulation.disk import SimulatedCrash
+from holdfast_lab.simulation.scheduler import ARRIVED, DUE, RUNNING, Call, ScheduledCall, SimulatedScheduler
 
 #: Far longer than usual on a real machine; the coordinator decides what counts as a stall.
 _SYNC_US = (30, 4_000)
@@ -21,7 +21,7 @@ class SimulatedProcess:
     """Runs the calls of one process; `on_crash` is called at a power cut, `on_fatal` when the program gives up."""
 
     def __init__(
-        self, clock: Clockwork, rng: random.Random, on_crash: Call, on_fatal: Callable[[BaseException], None]
+        self, clock: SimulatedScheduler, rng: random.Random, on_crash: Call, on_fatal: Callable[[BaseException], None]
     ) -> None:
         self._clock = clock
         self._rng = rng
@@ -36,12 +36,12 @@ class SimulatedProcess:
 
     # -- running
 
-    def enter(self, delay_us: int, kind: str, call: Call, phase: int = ARRIVED) -> Planned:
+    def enter(self, delay_us: int, kind: str, call: Call, phase: int = ARRIVED) -> ScheduledCall:
         """Plans a call inside this process."""
         planned = self._clock.after(delay_us, kind, lambda: self._run(planned, kind, call, phase), phase)
         return planned
 
-    def _run(self, planned: Planned, kind: str, call: Call, phase: int) -> None:
+    def _run(self, planned: ScheduledCall, kind: str, call: Call, phase: int) -> None:
         if not self.is_alive or planned.call is None:
             return
         wait_us = self.stalled_until_us - self._clock.now_us
@@ -82,7 +82,7 @@ class SimulatedProcess:
         """Runs the call in the next round."""
         self.enter(self._rng.randint(*_TURN_US), "turn", call, RUNNING)
 
-    def later(self, delay_ms: int, call: Call) -> Planned:
+    def later(self, delay_ms: int, call: Call) -> ScheduledCall:
         """Runs the call after the delay, and a little more."""
         return self.enter(delay_ms * 1_000 + self._rng.randint(*_TIMER_US), "timer", call, DUE)
 
@@ -118,7 +118,7 @@ class SimulatedProcess:
             self._on_fatal(error)
 
 
-class Aside:
+class DeletionThread:
     """The thread that deletes files: here it does so at once, so that its faults hit the coordinator's turns."""
 
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:

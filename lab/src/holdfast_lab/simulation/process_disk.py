@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from holdfast.journal.disk import File, Hold
+from holdfast.journal.disk import File, LockFile
 from holdfast_lab.simulation.disk import SimDisk
 from holdfast_lab.simulation.violation import Violation
 
@@ -57,10 +57,10 @@ class ProcessDisk:
     def unlock(self) -> None:
         raise Violation("the snapshot process unlocked the directory")
 
-    def hold(self, name: str) -> Hold:
+    def hold(self, name: str) -> LockFile:
         self.tick()
         self._held.append(name)
-        return _ProcessHold(self, self._disk.hold(name))
+        return _ProcessLockFile(self, self._disk.hold(name))
 
     def reap(self, name: str) -> bool:
         self.tick()
@@ -101,10 +101,10 @@ class _ProcessFile:
         self._file.close()
 
 
-class _ProcessHold:
+class _ProcessLockFile:
     __slots__ = ("_hold", "_process")
 
-    def __init__(self, process: ProcessDisk, hold: Hold) -> None:
+    def __init__(self, process: ProcessDisk, hold: LockFile) -> None:
         self._process = process
         self._hold = hold
 

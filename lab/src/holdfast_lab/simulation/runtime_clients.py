@@ -10,15 +10,15 @@ from msgspec import structs
 from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.reconnect_policy import patiently
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retry_policy import Once, Retrying
-from holdfast.client.wire_transport import LastingCarrier
+from holdfast.client.retry_policy import NoRetryPolicy, RetryPolicy
+from holdfast.client.wire_transport import ReconnectingTransport
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Extra, Template
 from holdfast.core.owner import uuid4
 from holdfast.errors import DeadlineExceededError, HoldfastError, UnavailableError
 from holdfast.ports import JobDraft
-from holdfast_lab.simulation.claims import Claims
-from holdfast_lab.simulation.connections import Wires
+from holdfast_lab.simulation.connections import Connector
+from holdfast_lab.simulation.response_checks import ResponseChecks
 from holdfast_lab.simulation.runtime_rules import RuntimeRules
 from holdfast_lab.simulation.runtime_workers import SOCKET
 from holdfast_lab.simulation.swarm import SwarmSettings
@@ -42,16 +42,16 @@ class RuntimeClient:
     def __init__(
         self,
         name: str,
-        wires: Wires,
-        claims: Claims,
+        connector: Connector,
+        response_checks: ResponseChecks,
         rules: RuntimeRules,
         log: LogWitness,
         settings: SwarmSettings,
         templates: list[Template],
     ) -> None:
         self.name = name
-        self._wires = wires
-        self._claims = claims
+        self._connector = connector
+        self._response_checks = response_checks
         self._rules = rules
         self._log = log
         self._settings = settings
@@ -62,8 +62,8 @@ class RuntimeClient:
         self._number = 0
         self.is_stopped = False
         self.is_waiting = False
-        self.program = wires.program(name)
-        wires.clock.after(self._rng.randint(0, 50_000), f"{name} starts", self._start)
+        self.program = connector.program(name)
+        connector.clock.after(self._rng.randint(0, 50_000), f"{name} starts", self._start)
 
     def _start(self) -> None:
         loop = self.program.loop
@@ -74,11 +74,11 @@ class RuntimeClient:
             await self._live()
 
     async def _live(self) -> None:
-        retrying = Once() if self._is_patient else Retrying(draw=self._rng.uniform)
-        jobs = RemoteJobs(LastingCarrier(UnixEndpoint(SOCKET)), retrying, joins=self._rng.random() < _HALF)
+        retry_policy = NoRetryPolicy() if self._is_patient else RetryPolicy(draw=self._rng.uniform)
+        jobs = RemoteJobs(ReconnectingTransport(UnixEndpoint(SOCKET)), retry_policy, joins=self._rng.random() < _HALF)
         while not self.is_stopped:
             await asyncio.sleep(self._rng.uniform(0, 2 * self._settings.think_ms) / 1_000)
-            if self._claims.backlog <= _BACKLOG_MAX:
+            if self._response_checks.backlog <= _BACKLOG_MAX:
                 self.is_waiting = True
                 await self._submit(jobs)
                 self.is_waiting = False
@@ -90,12 +90,12 @@ class RuntimeClient:
             try:
                 reply = await self._call(lambda: jobs.submit(self._templates, drafts), is_repeatable=is_repeatable)
             except (UnavailableError, DeadlineExceededError):
-                self._claims.count("runtime submit unanswered")
+                self._response_checks.count("runtime submit unanswered")
                 if not is_repeatable:
                     return  # it may have arrived, and must not be sent again
                 await asyncio.sleep(_PAUSE_S)
             except HoldfastError as error:
-                self._claims.count(f"runtime refused {error.reason}")
+                self._response_checks.count(f"runtime refused {error.reason}")
                 return
             else:
                 self._rules.answered(self._templates, drafts, reply)
@@ -132,4 +132,4 @@ class RuntimeClient:
             require(
                 job.state == view.state == result.state, f"{self.name} received {job_id} with the state {view.state!r}"
             )
-        self._claims.count("runtime settled")
+        self._response_checks.count("runtime settled")

@@ -9,7 +9,7 @@ from holdfast.core.events import AnyEvent, Created, Reported, Revoked
 from holdfast.core.lifecycle import CANCELED, DONE
 from holdfast.core.model import NewJob, Template
 from holdfast.ports import Assignment, JobDraft
-from holdfast_lab.simulation.claims import Claims
+from holdfast_lab.simulation.response_checks import ResponseChecks
 from holdfast_lab.simulation.violation import require
 from holdfast_lab.simulation.witness import LogWitness
 
@@ -36,9 +36,9 @@ class Attempt:
 class RuntimeRules:
     """Receives every durable event, and notifications from real workers and clients."""
 
-    def __init__(self, log: LogWitness, claims: Claims) -> None:
+    def __init__(self, log: LogWitness, response_checks: ResponseChecks) -> None:
         self._log = log
-        self._claims = claims
+        self._response_checks = response_checks
         self._attempts: dict[int, Attempt] = {}
         #: Leases that were revoked, some of them while in transit to a worker.
         self._revoked: set[int] = set()
@@ -50,8 +50,8 @@ class RuntimeRules:
 
     def begun(self, worker: str, assignment: Assignment) -> Attempt:
         """Records that a handler starts."""
-        self._claims.leased(worker, [assignment])
-        self._claims.started(worker, assignment)
+        self._response_checks.leased(worker, [assignment])
+        self._response_checks.started(worker, assignment)
         attempt = self._attempts[assignment.token] = Attempt(worker, assignment)
         return attempt
 
@@ -80,8 +80,8 @@ class RuntimeRules:
             NewJob(draft.id or job_id, draft.template, draft.payload, draft.not_before_ms, draft.extra)
             for draft, job_id in zip(drafts, reply.job_ids, strict=True)
         ]
-        self._claims.submitted_reply(Submit(templates, jobs), reply)
-        self._claims.count("runtime submit")
+        self._response_checks.submitted_reply(Submit(templates, jobs), reply)
+        self._response_checks.count("runtime submit")
 
     # -- the log
 
@@ -114,7 +114,7 @@ class RuntimeRules:
         ended, said = attempt.end
         require((ended == DONE) == (state == DONE), f"token {token} ended as {ended} and stands as {state}")
         require(state != DONE or output == said, f"the output under token {token} is not what its handler returned")
-        self._claims.count("runtime report")
+        self._response_checks.count("runtime report")
 
     def _check_revoked(self, token: int, reason: str) -> None:
         self._revoked.add(token)

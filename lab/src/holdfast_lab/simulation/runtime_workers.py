@@ -13,10 +13,10 @@ from holdfast.worker.config import WorkerConfig
 from holdfast.worker.context import CURRENT
 from holdfast.worker.handlers import AttemptFailedError, Handler
 from holdfast.worker.runtime import Worker
-from holdfast_lab.simulation.claims import Claims
-from holdfast_lab.simulation.connections import Program, Wires
+from holdfast_lab.simulation.connections import Connector, Program
 from holdfast_lab.simulation.event_loop import SimulatedLoop
 from holdfast_lab.simulation.jobs import POISON, all_routes, draw_end
+from holdfast_lab.simulation.response_checks import ResponseChecks
 from holdfast_lab.simulation.runtime_rules import Attempt, RuntimeRules
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import Violation
@@ -35,11 +35,18 @@ class RuntimeWorker:
     """One worker id, over all runs of its process."""
 
     def __init__(
-        self, name: str, wires: Wires, claims: Claims, rules: RuntimeRules, settings: SwarmSettings, *, knows_all: bool
+        self,
+        name: str,
+        connector: Connector,
+        response_checks: ResponseChecks,
+        rules: RuntimeRules,
+        settings: SwarmSettings,
+        *,
+        knows_all: bool,
     ) -> None:
         self.name = name
-        self._wires = wires
-        self._claims = claims
+        self._connector = connector
+        self._response_checks = response_checks
         self._rules = rules
         self._settings = settings
         self._rng = random.Random(f"{name}/{settings.seed}")
@@ -51,11 +58,11 @@ class RuntimeWorker:
         self._start_later(self._rng.randint(0, 20_000))
 
     def _start_later(self, delay_us: int) -> None:
-        self._wires.clock.after(delay_us, f"{self.name} starts", self._start)
+        self._connector.clock.after(delay_us, f"{self.name} starts", self._start)
 
     def _start(self) -> None:
         self._life += 1
-        self.program = program = self._wires.program(self.name)
+        self.program = program = self._connector.program(self.name)
         program.loop.visit(lambda: program.loop.create_task(self._serve(program)))
 
     async def _serve(self, program: Program) -> None:
@@ -74,15 +81,15 @@ class RuntimeWorker:
                 await worker.run()
             except HoldfastError as error:
                 raise Violation(f"{self.name} ended: {error!r}") from error
-        self._claims.count("runtime drain")
-        self._wires.clock.after(0, f"{self.name} has ended", lambda: self._end(program))
+        self._response_checks.count("runtime drain")
+        self._connector.clock.after(0, f"{self.name} has ended", lambda: self._end(program))
 
     def _redeploy(self, worker: Worker) -> None:
         """Sometimes stops a worker, and sometimes twice: it returns its jobs.
 
         Not at the end of a run, where that would repair too much.
         """
-        if not self._wires.is_healed:
+        if not self._connector.is_healed:
             worker.stop()
             if self._settings.faults and self._rng.random() < _MODERATE:
                 worker.stop()
@@ -102,8 +109,8 @@ class RuntimeWorker:
         with self._loop.judging():
             attempt = self._rules.begun(self.name, assignment)
         if assignment.payload.startswith(POISON):
-            self._claims.count("poisoned")
-            self._wires.clock.after(0, f"{self.name} is poisoned", self.die)
+            self._response_checks.count("poisoned")
+            self._connector.clock.after(0, f"{self.name} is poisoned", self.die)
         rng = self._rng
         run_us, end = rng.randint(0, 2_000 * self._settings.run_ms), draw_end(rng)
         if rng.random() < _MODERATE and (context := CURRENT.get()) is not None:

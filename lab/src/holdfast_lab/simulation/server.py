@@ -4,19 +4,19 @@ import random
 from collections.abc import Callable
 
 from holdfast.core.owner import mint as mint_uuids
-from holdfast.ledger.coordinator import Coordinator, CoordinatorWorld, LoopConfig
+from holdfast.ledger.coordinator import Coordinator, CoordinatorPorts, LoopConfig
 from holdfast.ledger.directives import LeaseTerms
 from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.log_clock import ClockMark, ClockTrust
 from holdfast.ledger.recovery import RecoveredLedger
 from holdfast.ledger.sessions import SessionConfig
-from holdfast.ledger.tick_timer import Ticker
+from holdfast.ledger.tick_timer import TickTimer
 from holdfast.ledger.work_api import LedgerWork
 from holdfast.server.backend import Backend
 from holdfast.server.unix_socket import SocketServer
-from holdfast_lab.simulation.clockwork import Clockwork
 from holdfast_lab.simulation.event_loop import SimulatedLoop
 from holdfast_lab.simulation.process import SimulatedProcess
+from holdfast_lab.simulation.scheduler import SimulatedScheduler
 from holdfast_lab.simulation.storage import Witness, WitnessedJournal
 from holdfast_lab.simulation.swarm import SwarmSettings
 
@@ -27,7 +27,7 @@ class SimulatedServer:
     def __init__(
         self,
         process: SimulatedProcess,
-        clock: Clockwork,
+        clock: SimulatedScheduler,
         recovered: RecoveredLedger,
         witness: Witness,
         settings: SwarmSettings,
@@ -38,7 +38,7 @@ class SimulatedServer:
         self.process = process
         self.mint = mint
         self.journal = recovered.journal
-        world = CoordinatorWorld(clock, process, process, process.fatal, previous)
+        world = CoordinatorPorts(clock, process, process, process.fatal, previous)
         storage = WitnessedJournal(recovered.journal, witness)
         self.coordinator = Coordinator(recovered.ledger, storage, world, loop_config(settings))
         #: Its own random source: the gateway's draws do not change any other part of the run.
@@ -50,7 +50,7 @@ class SimulatedServer:
             jobs = LedgerJobs(self.coordinator, mint_ids=lambda count: mint_uuids(rng.randbytes, count))
             backend = Backend(jobs=jobs, work=self.work)
             self.sockets = SocketServer(backend, LeaseTerms(settings.lease_ms, settings.beat_ms, self.journal.epoch))
-        Ticker(self.coordinator, mint)
+        TickTimer(self.coordinator, mint)
 
 
 def session_config(settings: SwarmSettings) -> SessionConfig:

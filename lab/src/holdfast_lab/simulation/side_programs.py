@@ -8,10 +8,10 @@ import random
 import threading
 from collections.abc import Callable
 
-from holdfast_lab.simulation.clockwork import Clockwork
 from holdfast_lab.simulation.disk import SimDisk
 from holdfast_lab.simulation.process import SimulatedProcess
 from holdfast_lab.simulation.process_disk import Killed, ProcessDisk
+from holdfast_lab.simulation.scheduler import SimulatedScheduler
 
 _CALLS_AT_ONCE = 12
 _PAUSE_US = (10, 3_000)
@@ -19,7 +19,7 @@ _PAUSE_US = (10, 3_000)
 Program = Callable[[ProcessDisk], object]
 
 
-class Beside:
+class SideProgram:
     """One program; it dies with the coordinator's process, or at its call `killed_at` of the disk."""
 
     def __init__(self, disk: SimDisk, program: Program, rng: random.Random, killed_at: int | None = None) -> None:
@@ -74,7 +74,9 @@ class Beside:
         while not self.is_over:
             self.advance()
 
-    def run(self, clock: Clockwork, process: SimulatedProcess, kind: str, then: Callable[["Beside"], None]) -> None:
+    def run(
+        self, clock: SimulatedScheduler, process: SimulatedProcess, kind: str, then: Callable[["SideProgram"], None]
+    ) -> None:
         """Runs until it is over, then calls `then`; ends without that if the coordinator's process ends."""
         if not process.is_alive:
             self.kill()

@@ -9,14 +9,14 @@ from holdfast.core.ledger import LedgerConfig
 from holdfast.journal.errors import JournalError, PositionRemovedError
 from holdfast.journal.pins import pin
 from holdfast.journal.replay import read_sealed
-from holdfast.ledger.snapshot_keeper import Maker
+from holdfast.ledger.snapshot_keeper import Builder
 from holdfast.ledger.snapshots import take_snapshot
-from holdfast_lab.simulation.clockwork import Clockwork
 from holdfast_lab.simulation.disk import SimDisk, SimulatedCrash
 from holdfast_lab.simulation.process import SimulatedProcess
 from holdfast_lab.simulation.process_disk import Killed, ProcessDisk
+from holdfast_lab.simulation.scheduler import SimulatedScheduler
 from holdfast_lab.simulation.server import SimulatedServer
-from holdfast_lab.simulation.side_programs import Beside, Program
+from holdfast_lab.simulation.side_programs import Program, SideProgram
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import Violation, require
 from holdfast_lab.simulation.witness import LogWitness
@@ -46,29 +46,29 @@ class Reporter(Protocol):
 class Snapshotter:
     """Starts snapshot processes and readers, and kills the next snapshot process on request."""
 
-    def __init__(self, clock: Clockwork, settings: SwarmSettings, reporter: Reporter, log: LogWitness) -> None:
+    def __init__(self, clock: SimulatedScheduler, settings: SwarmSettings, reporter: Reporter, log: LogWitness) -> None:
         self._clock = clock
         self._reporter = reporter
         self._log = log
         self._rng = random.Random(f"snapshots/{settings.seed}")
         self._sizes = random.Random(f"snapshot sizes/{settings.seed}")
         self._read_us = settings.snapshot_ms * 1_000
-        self._running: list[Beside] = []
+        self._running: list[SideProgram] = []
         self.is_next_killed = False
 
-    def begin(self, process: SimulatedProcess, config: LedgerConfig) -> Maker:
-        """Returns the port `Maker` for one process of the coordinator."""
-        return _Maker(self, process, config)
+    def begin(self, process: SimulatedProcess, config: LedgerConfig) -> Builder:
+        """Returns the port `Builder` for one process of the coordinator."""
+        return _SnapshotBuilder(self, process, config)
 
     def close(self) -> None:
         """Ends all programs that still run."""
-        for beside in self._running:
-            beside.kill()
+        for side_program in self._running:
+            side_program.kill()
 
-    def _start(self, program: Program, killed_at: int | None = None) -> Beside:
-        beside = Beside(self._reporter.disk, program, self._rng, killed_at)
-        self._running = [other for other in self._running if not other.is_over] + [beside]
-        return beside
+    def _start(self, program: Program, killed_at: int | None = None) -> SideProgram:
+        side_program = SideProgram(self._reporter.disk, program, self._rng, killed_at)
+        self._running = [other for other in self._running if not other.is_over] + [side_program]
+        return side_program
 
     # -- snapshots
 
@@ -77,23 +77,23 @@ class Snapshotter:
         killed_at = self._rng.randint(1, _OPERATIONS_MAX) if self.is_next_killed else None
         self.is_next_killed = False
         part_bytes = self._sizes.choice(_PART_BYTES)
-        beside = self._start(lambda disk: take_snapshot(disk, config, part_bytes), killed_at)
+        side_program = self._start(lambda disk: take_snapshot(disk, config, part_bytes), killed_at)
 
-        def made(_: Beside) -> None:
-            process.guard(lambda: self._made(beside, process, done))
+        def made(_: SideProgram) -> None:
+            process.guard(lambda: self._made(side_program, process, done))
 
         delay_us = self._rng.randint(*_START_US)
-        self._clock.after(delay_us, "snapshot", lambda: beside.run(self._clock, process, "snapshot", made))
+        self._clock.after(delay_us, "snapshot", lambda: side_program.run(self._clock, process, "snapshot", made))
 
-    def _made(self, beside: Beside, process: SimulatedProcess, done: Callable[[str], None]) -> None:
-        problem = self._judge(beside)
+    def _made(self, side_program: SideProgram, process: SimulatedProcess, done: Callable[[str], None]) -> None:
+        problem = self._judge(side_program)
         process.enter(self._rng.randint(*_START_US), "snapshot made", lambda: done(problem))
 
-    def _judge(self, beside: Beside) -> str:
-        error = beside.error
+    def _judge(self, side_program: SideProgram) -> str:
+        error = side_program.error
         if error is None:
-            self._reporter.fired("snapshot" if beside.result else "snapshot of nothing")
-            return "" if beside.result else "there was nothing to snapshot"
+            self._reporter.fired("snapshot" if side_program.result else "snapshot of nothing")
+            return "" if side_program.result else "there was nothing to snapshot"
         if isinstance(error, Killed):
             self._reporter.fired("snapshot-killed")
         elif isinstance(error, OSError):
@@ -119,13 +119,13 @@ class Snapshotter:
         if not server.process.is_alive or server.process.is_failing:
             return
         first = server.journal.first_position
-        beside = self._start(lambda disk: self._read_history(disk, first))
+        side_program = self._start(lambda disk: self._read_history(disk, first))
 
-        def read(_: Beside) -> None:
-            server.process.guard(lambda: self._judge_reading(beside))
+        def read(_: SideProgram) -> None:
+            server.process.guard(lambda: self._judge_reading(side_program))
             self.read_later(server)
 
-        beside.run(self._clock, server.process, "reader", read)
+        side_program.run(self._clock, server.process, "reader", read)
 
     def _read_history(self, disk: ProcessDisk, first: int) -> int:
         frames = 0
@@ -135,10 +135,10 @@ class Snapshotter:
                 frames += 1
         return frames
 
-    def _judge_reading(self, beside: Beside) -> None:
-        error = beside.error
+    def _judge_reading(self, side_program: SideProgram) -> None:
+        error = side_program.error
         if error is None:
-            self._reporter.fired("history read" if beside.result else "history read in vain")
+            self._reporter.fired("history read" if side_program.result else "history read in vain")
         elif isinstance(error, PositionRemovedError):
             # Removed between the choice of a position and the pin on it, which raises this error.
             self._reporter.fired("history was removed")
@@ -148,7 +148,7 @@ class Snapshotter:
             raise Violation(f"pinned history could not be read: {error!r}") from error
 
 
-class _Maker:
+class _SnapshotBuilder:
     def __init__(self, snapshotter: Snapshotter, process: SimulatedProcess, config: LedgerConfig) -> None:
         self._snapshotter = snapshotter
         self._process = process

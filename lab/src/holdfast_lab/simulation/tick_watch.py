@@ -27,7 +27,7 @@ class TickWatch:
         if self._coordinator.ledger.tasks.no_room(1, 1) is not None:  # ticks wait for memory
             self._turns_behind = 0
             return
-        schedules = self._coordinator.ledger.book.schedules.values()
+        schedules = self._coordinator.ledger.state.schedules.values()
         due = [schedule for schedule in schedules if schedule.next_ms and not schedule.is_paused]
         late = sorted((schedule.next_ms, schedule.spec.name) for schedule in due if schedule.next_ms <= now.log_ms)
         self._turns_behind = self._turns_behind + 1 if late else 0

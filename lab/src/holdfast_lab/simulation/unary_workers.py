@@ -8,9 +8,9 @@ from holdfast.core.commands import GrantedLease, Heard, Refusal, ReportReply, Re
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import Note
 from holdfast.ledger.coordinator import CommandLane
-from holdfast_lab.simulation.claims import Claims
 from holdfast_lab.simulation.jobs import POISON, all_routes, draw_end
 from holdfast_lab.simulation.network import Network
+from holdfast_lab.simulation.response_checks import ResponseChecks
 from holdfast_lab.simulation.server import SimulatedServer
 from holdfast_lab.simulation.swarm import SwarmSettings
 
@@ -24,10 +24,10 @@ _GRACE_MS = 1_500
 class UnaryWorker:
     """One worker id; it runs one batch after the other, and extends its leases meanwhile."""
 
-    def __init__(self, name: str, net: Network, claims: Claims, settings: SwarmSettings) -> None:
+    def __init__(self, name: str, net: Network, response_checks: ResponseChecks, settings: SwarmSettings) -> None:
         self.name = name
         self._net = net
-        self._claims = claims
+        self._response_checks = response_checks
         self._settings = settings
         self._rng = random.Random(f"{name}/{settings.seed}")
         self._life = 0
@@ -85,8 +85,8 @@ class UnaryWorker:
         def judge(reply: object) -> None:
             if not isinstance(reply, Refusal):
                 assert isinstance(reply, list)
-                self._claims.leased(self.name, reply)
-                self._claims.count("unary lease" if reply else "unary lease of nothing")
+                self._response_checks.leased(self.name, reply)
+                self._response_checks.count("unary lease" if reply else "unary lease of nothing")
 
         def hear(reply: object) -> None:
             self._later(0, "leases", lambda: self._take(reply, asked) if life == self._life else None)
@@ -109,10 +109,10 @@ class UnaryWorker:
         self._later(self._rng.randint(*_IDLE_US), "fetch", self._fetch)
 
     def _take_one(self, lease: GrantedLease) -> bool:
-        self._claims.started(self.name, lease)
+        self._response_checks.started(self.name, lease)
         self.running[lease.token] = lease
         if lease.payload.startswith(POISON):
-            self._claims.count("poisoned")
+            self._response_checks.count("poisoned")
             self.die()
             return True
         run_us = self._rng.randint(0, 2_000 * self._settings.run_ms)
@@ -153,7 +153,7 @@ class UnaryWorker:
             self.name,
             f"{self.name} report",
             send,
-            lambda reply: self._claims.reported_reply(command, reply),
+            lambda reply: self._response_checks.reported_reply(command, reply),
             hear,
         )
         self._later(_TIMEOUT_US, "reported?", again)
@@ -169,7 +169,7 @@ class UnaryWorker:
             self.name,
             f"{self.name} note",
             send,
-            lambda reply: self._claims.noted_reply(command, reply),
+            lambda reply: self._response_checks.noted_reply(command, reply),
             lambda _: None,
         )
 
@@ -181,7 +181,7 @@ class UnaryWorker:
 
         def judge(reply: object) -> None:
             if isinstance(reply, Heard):
-                self._claims.count("unary extend")
+                self._response_checks.count("unary extend")
 
         if self.running:
             self._net.ask(self.name, f"{self.name} extend", send, judge, lambda _: None)

@@ -49,7 +49,7 @@ class Grant:
         self.position = position
 
 
-class Life:
+class CreatedJob:
     """A job as it was created; an id made by a client may be reused once the first job is removed."""
 
     __slots__ = ("job", "position", "template")
@@ -78,7 +78,7 @@ class LogWitness:
         self._frames: dict[int, Frame] = {}
         self._pending: Frame | None = None
         # Events by the object that they concern.
-        self.lives: dict[str, list[Life]] = {}
+        self.lives: dict[str, list[CreatedJob]] = {}
         #: The modes of each queue, with the positions at which they began.
         self.modes: dict[str, list[tuple[int, QueueMode]]] = {}
         #: Each schedule as it was set, or None where it was deleted, with the positions.
@@ -142,7 +142,7 @@ class LogWitness:
     def _check_room(self, event: AnyEvent) -> None:
         """Checks that no job is created while held jobs exceed the memory limit."""
         if type(event) is Created or (type(event) is Ticked and event.job is not None):
-            held, limit = self.shadow.book.bytes_held, self._settings.memory_bytes
+            held, limit = self.shadow.state.bytes_held, self._settings.memory_bytes
             require(not limit or held <= limit, f"a job was taken while {held} bytes were held, and may be {limit}")
 
     def _note(self, event: AnyEvent, position: int) -> None:
@@ -153,7 +153,7 @@ class LogWitness:
 
     def _note_created(self, event: Created, position: int) -> None:
         for job in event.jobs:
-            self.lives.setdefault(job.id, []).append(Life(event.templates[job.template], job, position))
+            self.lives.setdefault(job.id, []).append(CreatedJob(event.templates[job.template], job, position))
 
     def _note_reported(self, event: Reported, _: int) -> None:
         for result in event.results:
@@ -177,7 +177,7 @@ class LogWitness:
             self.kinds[kind] = self.kinds.get(kind, 0) + 1
             if event.job is not None:
                 assert event.template is not None
-                self.lives.setdefault(event.job.id, []).append(Life(event.template, event.job, position))
+                self.lives.setdefault(event.job.id, []).append(CreatedJob(event.template, event.job, position))
 
     def _note_granted(self, event: Granted, position: int) -> None:
         for token, job_id in enumerate(event.job_ids, event.first_token):
@@ -188,7 +188,7 @@ class LogWitness:
 
     def _check_extended(self, event: Extended, _: int) -> None:
         """Checks that a heartbeat is in the log only if the next start depends on it."""
-        leases = [self.shadow.book.leases[token] for token in event.tokens]
+        leases = [self.shadow.state.leases[token] for token in event.tokens]
         idle = [lease.token for lease in leases if not lease.restarts and lease.lease_ms == event.lease_ms]
         require(not idle, f"a heartbeat for the leases {idle} is in the log, and nothing depends on it")
 
@@ -200,13 +200,13 @@ class LogWitness:
         """
         if event.reason not in ("disconnected", "expired") or not self._settings.is_gentle:
             return
-        leases = [self.shadow.book.leases[row.token] for row in event.rows]
+        leases = [self.shadow.state.leases[row.token] for row in event.rows]
         lost = [lease.token for lease in leases if lease.worker in self._lasting and lease.restarts <= 1]
         require(not lost, f"the leases {lost} were lost ({event.reason}), and no fault explains that")
 
     def _check_retired(self, event: Retired, _: int) -> None:
         """Checks that each removed job was too old for its state, or exceeded the limit of jobs or bytes."""
-        settings, finished = self._settings, self.shadow.book.finished
+        settings, finished = self._settings, self.shadow.state.finished
         others = [job for job in finished if job.state != FAILED]
         failed = [job for job in finished if job.state == FAILED]
         is_possible = 0 <= event.others <= len(others) and 0 <= event.failed <= len(failed)
@@ -262,7 +262,7 @@ class LogWitness:
         """Checks that a ledger at this position fully equals the model."""
         require(ledger.position == self.position, "only equal positions can be compared")
         self.model.compare(view_ledger(ledger))
-        ledger.book.audit()
+        ledger.state.audit()
 
     def check_frame(self, frame: journal_port.Frame) -> None:
         """Checks that a reader beside the coordinator sees durable frames as they were written."""
@@ -285,7 +285,7 @@ class LogWitness:
         """Whether the log ever created the job."""
         return job_id in self.lives
 
-    def last_life(self, job_id: str) -> Life:
+    def last_life(self, job_id: str) -> CreatedJob:
         """Returns the last job that was created under this id."""
         return self.lives[job_id][-1]
 

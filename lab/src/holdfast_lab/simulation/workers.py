@@ -11,10 +11,10 @@ from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED
 from holdfast.core.model import Note
 from holdfast.ledger.sessions import Hello, Session, SessionPush
-from holdfast_lab.simulation.claims import Claims
-from holdfast_lab.simulation.clockwork import Call
 from holdfast_lab.simulation.jobs import POISON, all_routes, draw_end
 from holdfast_lab.simulation.network import Network, Stream
+from holdfast_lab.simulation.response_checks import ResponseChecks
+from holdfast_lab.simulation.scheduler import Call
 from holdfast_lab.simulation.server import SimulatedServer
 from holdfast_lab.simulation.swarm import SwarmSettings
 
@@ -47,7 +47,7 @@ class StreamingWorker:
         self,
         name: str,
         net: Network,
-        claims: Claims,
+        response_checks: ResponseChecks,
         settings: SwarmSettings,
         *,
         knows_all: bool,
@@ -59,7 +59,7 @@ class StreamingWorker:
         if is_local:
             net.host.on_down.append(self.die)
         self._net = net
-        self._claims = claims
+        self._response_checks = response_checks
         self._settings = settings
         self._rng = random.Random(f"{name}/{settings.seed}")
         self._routes, self._queues = self._draw_appetite(knows_all=knows_all)
@@ -132,7 +132,7 @@ class StreamingWorker:
         self._stream = stream
         self._is_welcome = self._is_draining = False
         if held:
-            self._claims.count("attach with leases")
+            self._response_checks.count("attach with leases")
         self._said = 0
         self._say()
         self._later(_WELCOME_US, "welcome?", lambda: self._give_up_on(stream))
@@ -179,7 +179,7 @@ class StreamingWorker:
             return
         self._is_draining = True
         stream.send(f"{self.name} drain", lambda server, session: server.dispatcher.drain(session))
-        self._claims.count("drain")
+        self._response_checks.count("drain")
         # Leases that were granted before the coordinator received the drain are still in transit.
         self._later(_ON_ITS_WAY_US, "draining", lambda: self._leave_when_idle(stream))
 
@@ -197,12 +197,12 @@ class StreamingWorker:
     def _judge(self, push: SessionPush, held: frozenset[int], life: int) -> None:
         """Checks every push to this worker when it leaves the coordinator, whether it arrives or not."""
         if push.is_welcome and self._net.host.had_room:
-            self._claims.welcomed(self.name, held)
+            self._response_checks.welcomed(self.name, held)
         if push.leases:
-            self._claims.leased(self.name, push.leases)
+            self._response_checks.leased(self.name, push.leases)
         if push.reported and life == self._life:
             for report_id in [known for known in self._unheard if known <= push.reported]:
-                self._claims.acknowledged(self.name, self._unheard[report_id])
+                self._response_checks.acknowledged(self.name, self._unheard[report_id])
 
     def _on_push(self, stream: Stream, push: SessionPush) -> None:
         self._later(0, "reads", lambda: self._read(stream, push))
@@ -211,17 +211,17 @@ class StreamingWorker:
         if self._stream is not stream:
             return
         if push.is_drain_asked:
-            self._claims.count("drain asked")
+            self._response_checks.count("drain asked")
             self._drain(stream)
         if push.is_welcome:
             self._is_welcome = True
             self._give_credits(self._settings.slots - len(self.running))
         for token in push.revoked:
-            self._claims.count("revoked")
+            self._response_checks.count("revoked")
             if self.running.pop(token, None):
                 self._give_credits(1)
         for token in push.cancels:
-            self._claims.count("cancel heard")
+            self._response_checks.count("cancel heard")
             if token in self.running:
                 self.running[token].is_canceled = True
         for report_id in [known for known in self._unheard if known <= push.reported]:
@@ -246,13 +246,13 @@ class StreamingWorker:
             self._stream.send(
                 f"{self.name} release", lambda server, session: server.dispatcher.release(session, tokens)
             )
-            self._claims.count("release")
+            self._response_checks.count("release")
             self._give_credits(1)
             return
-        self._claims.started(self.name, lease)
+        self._response_checks.started(self.name, lease)
         self.running[lease.token] = SimulatedRun(lease)
         if lease.payload.startswith(POISON):
-            self._claims.count("poisoned")
+            self._response_checks.count("poisoned")
             self.die()
             return
         run_us = self._rng.randint(0, 2_000 * self._settings.run_ms)

@@ -4,12 +4,10 @@ import random
 from dataclasses import dataclass, field
 
 from holdfast.core.lifecycle import CANCELED
-from holdfast_lab.simulation.claims import Claims
 from holdfast_lab.simulation.clients import SimulatedClient
-from holdfast_lab.simulation.clockwork import Clockwork
-from holdfast_lab.simulation.connections import Wires
+from holdfast_lab.simulation.connections import Connector
 from holdfast_lab.simulation.disk import SimulatedCrash
-from holdfast_lab.simulation.faults import Saboteur
+from holdfast_lab.simulation.faults import FaultInjector
 from holdfast_lab.simulation.host import Host
 from holdfast_lab.simulation.jobs import draw_templates
 from holdfast_lab.simulation.machine_sources import machine_sources
@@ -17,9 +15,11 @@ from holdfast_lab.simulation.model import ModelViolation
 from holdfast_lab.simulation.network import Network
 from holdfast_lab.simulation.operators import Operator
 from holdfast_lab.simulation.planners import Planner
+from holdfast_lab.simulation.response_checks import ResponseChecks
 from holdfast_lab.simulation.runtime_clients import RuntimeClient
 from holdfast_lab.simulation.runtime_rules import RuntimeRules
 from holdfast_lab.simulation.runtime_workers import RuntimeWorker
+from holdfast_lab.simulation.scheduler import SimulatedScheduler
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.unary_workers import UnaryWorker
 from holdfast_lab.simulation.violation import Violation, require
@@ -103,42 +103,49 @@ class SimulatedWorld:
 
     def __init__(self, settings: SwarmSettings) -> None:
         self.settings = settings
-        self.clock = Clockwork()
+        self.clock = SimulatedScheduler()
         self.log = LogWitness(settings)
-        self.claims = Claims(self.log)
-        self.host = Host(self.clock, settings, self.log, self.claims)
+        self.response_checks = ResponseChecks(self.log)
+        self.host = Host(self.clock, settings, self.log, self.response_checks)
         self.net = Network(self.clock, self.host, settings, _stream(settings, "network"))
         templates = draw_templates(settings)
         self.clients = [
-            SimulatedClient(f"client-{number}", self.net, self.claims, settings, templates)
+            SimulatedClient(f"client-{number}", self.net, self.response_checks, settings, templates)
             for number in range(settings.clients)
         ]
         self.workers: list[StreamingWorker | UnaryWorker] = [
-            StreamingWorker(name, self.net, self.claims, settings, knows_all=number == 0)
+            StreamingWorker(name, self.net, self.response_checks, settings, knows_all=number == 0)
             for number, name in enumerate(settings.lasting_workers)
         ]
         if settings.has_local:
-            beside = StreamingWorker("beside", self.net, self.claims, settings, knows_all=False, is_local=True)
+            beside = StreamingWorker("beside", self.net, self.response_checks, settings, knows_all=False, is_local=True)
             self.workers.append(beside)
         self.workers += [
-            UnaryWorker(f"poller-{number}", self.net, self.claims, settings) for number in range(settings.unary)
+            UnaryWorker(f"poller-{number}", self.net, self.response_checks, settings)
+            for number in range(settings.unary)
         ]
-        self.operator = Operator(self.net, self.claims, self.log, settings)
-        self.planner = Planner(self.net, self.claims, self.log, settings, templates)
-        self.rules = RuntimeRules(self.log, self.claims)
-        self.wires = Wires(self.clock, self.host, self.net, settings.faults, _stream(settings, "connections"))
+        self.operator = Operator(self.net, self.response_checks, self.log, settings)
+        self.planner = Planner(self.net, self.response_checks, self.log, settings, templates)
+        self.rules = RuntimeRules(self.log, self.response_checks)
+        self.connector = Connector(self.clock, self.host, self.net, settings.faults, _stream(settings, "connections"))
         self.runtime_workers = [
-            RuntimeWorker(name, self.wires, self.claims, self.rules, settings, knows_all=number == 0)
+            RuntimeWorker(name, self.connector, self.response_checks, self.rules, settings, knows_all=number == 0)
             for number, name in enumerate(settings.runtime_worker_names)
         ]
         self.runtime_clients = [
             RuntimeClient(
-                f"runtime-client-{number}", self.wires, self.claims, self.rules, self.log, settings, templates
+                f"runtime-client-{number}",
+                self.connector,
+                self.response_checks,
+                self.rules,
+                self.log,
+                settings,
+                templates,
             )
             for number in range(settings.runtime_clients)
         ]
-        self.saboteur = Saboteur(
-            self.clock, self.host, self.net, settings, self.workers, self.wires, self.runtime_workers
+        self.fault_injector = FaultInjector(
+            self.clock, self.host, self.net, settings, self.workers, self.connector, self.runtime_workers
         )
         self._is_check_due = False
 
@@ -166,7 +173,7 @@ class SimulatedWorld:
 
     def _end_processes(self) -> None:
         """Ends all tasks, so that the garbage collector finds none in a later run."""
-        self.wires.close()
+        self.connector.close()
         if self.host.server is not None:
             self.host.server.loop.end()
 
@@ -191,7 +198,7 @@ class SimulatedWorld:
         ledger, settings = server.coordinator.ledger, self.settings
         require(ledger.position >= self.log.position, "the live state is behind what is durable")
         require(server.journal.end_position == self.log.position, "the journal and the log disagree about the end")
-        noted, leases = len(server.dispatcher.progress), len(ledger.book.leases)
+        noted, leases = len(server.dispatcher.progress), len(ledger.state.leases)
         require(noted <= leases, f"progress of {noted} attempts is kept, and there are {leases} leases")
         for lane in server.coordinator._lanes:  # noqa: SLF001 - a declared cap
             require(len(lane) <= settings.waiting_max, f"{len(lane)} commands wait in one lane")
@@ -209,7 +216,7 @@ class SimulatedWorld:
 
     def _drain(self) -> None:
         """Ends all faults; within the bound every job must have ended, and no worker may hold a lease."""
-        self.saboteur.stop()
+        self.fault_injector.stop()
         self.net.is_healed = True
         for client in self.clients:
             client.is_stopped = True
@@ -256,8 +263,8 @@ class SimulatedWorld:
         assert server is not None
         self._check_cheaply()
         self.log.compare(server.coordinator.ledger)
-        self.claims.check_kept()
-        ready = server.coordinator.ledger.book.ready
+        self.response_checks.check_kept()
+        ready = server.coordinator.ledger.state.ready
         require(not ready.lanes and not ready.delayed, "jobs that do not exist are waiting")
         holders = server.dispatcher._holders  # noqa: SLF001 - an entry that is kept for ever is a leak
         require(not len(server.dispatcher.progress), "progress is kept of attempts that have ended")
@@ -267,7 +274,7 @@ class SimulatedWorld:
 
     def _check_runs(self) -> None:
         """Checks that a job with a reported end has run; without faults, once for each reported attempt."""
-        log, runs = self.log, self.claims.runs
+        log, runs = self.log, self.response_checks.runs
         for token in filter(self._is_run_reported, log.outcomes):
             require(runs.get(log.grants[token].job_id, 0) >= 1, f"token {token} was reported and never run")
         if not self.settings.faults:
@@ -276,7 +283,7 @@ class SimulatedWorld:
     def _is_run_reported(self, token: int) -> bool:
         """Whether a run was reported, and not the cancel of a job that waited for a slot of its worker."""
         state = self.log.outcomes.get(token)
-        return state is not None and (state != CANCELED or token in self.claims.ran)
+        return state is not None and (state != CANCELED or token in self.response_checks.ran)
 
     def _check_exactly_once(self) -> None:
         log = self.log
@@ -287,13 +294,13 @@ class SimulatedWorld:
             for job in log.model.jobs.values():
                 tokens = [token for (job_id, _), some in log.tokens_of.items() if job_id == job.id for token in some]
                 reported = sum(map(self._is_run_reported, tokens))
-                ran = self.claims.runs.get(job.id, 0)
+                ran = self.response_checks.runs.get(job.id, 0)
                 require(ran == reported, f"job {job.id} ran {ran} times and was reported {reported} times")
 
     def _outcome(self, failure: str) -> RunOutcome:
         fired = self.host.counts
         missing = [fault for fault in self.settings.faults if not fired.get(fault)]
-        done = {**self.claims.answers, **self.log.kinds}
+        done = {**self.response_checks.answers, **self.log.kinds}
         missing += [name for name in OPERATIONS if not done.get(name)]
         return RunOutcome(
             settings=self.settings,

@@ -19,7 +19,7 @@ _CAMPAIGN_JOBS_MAX = 20
 _LATER_MS_MAX = 1_500
 
 
-class Strike(msgspec.Struct, frozen=True):
+class PlannedFault(msgspec.Struct, frozen=True):
     """One or two faults."""
 
     #: Starts at 1.
@@ -31,7 +31,7 @@ class Strike(msgspec.Struct, frozen=True):
     later_ms: int = 0
 
 
-def strikes(seed: int, kinds: Sequence[str], alone: Collection[str] = ()) -> Iterator[Strike]:
+def strikes(seed: int, kinds: Sequence[str], alone: Collection[str] = ()) -> Iterator[PlannedFault]:
     """Yields strikes without end, or none if there are no kinds; kinds in `alone` are never combined."""
     draw = random.Random(f"{seed} plan")
     kinds = sorted(kinds)
@@ -39,7 +39,7 @@ def strikes(seed: int, kinds: Sequence[str], alone: Collection[str] = ()) -> Ite
         return
     first = draw.sample(kinds, len(kinds))
     for number, kind in enumerate(first, 1):
-        yield Strike(number, (kind,), draw.randint(_JOBS_MIN, _JOBS_MAX))
+        yield PlannedFault(number, (kind,), draw.randint(_JOBS_MIN, _JOBS_MAX))
     weights = [_KILL_WEIGHT if "kill" in kind else 1 for kind in kinds]
     number = len(kinds)
     while True:
@@ -49,18 +49,18 @@ def strikes(seed: int, kinds: Sequence[str], alone: Collection[str] = ()) -> Ite
         if others and chosen[0] not in alone and draw.random() < _TWO_AT_ONCE:
             chosen.append(draw.choice(others))
         later_ms = draw.randrange(_LATER_MS_MAX) if len(chosen) > 1 else 0
-        yield Strike(number, tuple(chosen), draw.randint(_JOBS_MIN, _JOBS_MAX), later_ms)
+        yield PlannedFault(number, tuple(chosen), draw.randint(_JOBS_MIN, _JOBS_MAX), later_ms)
 
 
-def campaign(seed: int, counts: Mapping[str, int]) -> Iterator[Strike]:
+def campaign(seed: int, counts: Mapping[str, int]) -> Iterator[PlannedFault]:
     """Every fault this often, one at a time, in an order drawn from the seed."""
     draw = random.Random(f"{seed} plan")
     order = [kind for kind, count in sorted(counts.items()) for _ in range(count)]
     draw.shuffle(order)
     for number, kind in enumerate(order, 1):
-        yield Strike(number, (kind,), draw.randint(_JOBS_MIN, _CAMPAIGN_JOBS_MAX))
+        yield PlannedFault(number, (kind,), draw.randint(_JOBS_MIN, _CAMPAIGN_JOBS_MAX))
 
 
-def drawer(seed: int, strike: Strike, kind: str) -> random.Random:
+def drawer(seed: int, strike: PlannedFault, kind: str) -> random.Random:
     """Returns the random stream for a fault of a strike."""
     return random.Random(f"{seed} {strike.number} {kind}")

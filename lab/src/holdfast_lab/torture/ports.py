@@ -56,7 +56,7 @@ class Hideable(Protocol):
         ...
 
 
-class Harm(msgspec.Struct):
+class ProxyEffects(msgspec.Struct):
     """The total effects of a proxy on its traffic: a fault without effect does not count as fired."""
 
     late_bytes: int = 0
@@ -92,7 +92,7 @@ class Proxy(Protocol):
         """Resets all open connections."""
         ...
 
-    def harm(self) -> Harm:
+    def effects(self) -> ProxyEffects:
         """The effects so far."""
         ...
 
@@ -120,7 +120,7 @@ class Disk(Protocol):
         ...
 
 
-class Island(Protocol):
+class NetworkNamespace(Protocol):
     """A network namespace of a process of an arena."""
 
     def cut(self, *, towards_server: bool, towards_client: bool) -> None:
@@ -137,11 +137,11 @@ class Island(Protocol):
 
 
 @runtime_checkable
-class WithIslands(Protocol):
+class NamespacedArena(Protocol):
     """An arena with processes in network namespaces."""
 
     #: By the name of the process.
-    islands: Mapping[str, Island]
+    islands: Mapping[str, NetworkNamespace]
 
 
 class Arena(Protocol):

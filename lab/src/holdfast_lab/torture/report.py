@@ -76,7 +76,7 @@ def numbers_of(records: Iterable[Record]) -> Numbers:
 
 def write(folder: Path, verdict: str, ended_early: str = "") -> None:
     """Writes `report.md` and the picture; `ended_early` is the reason if the run ended early."""
-    from holdfast_lab.torture.picture import draw  # noqa: PLC0415 - it needs matplotlib
+    from holdfast_lab.torture.plot import draw  # noqa: PLC0415 - it needs matplotlib
 
     run = read_run(folder)
     numbers = numbers_of(read_records(folder))

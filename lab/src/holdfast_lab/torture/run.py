@@ -18,8 +18,8 @@ from holdfast_lab.history.records import Broken, DamageFact, Run
 from holdfast_lab.torture.faults.kinds import ALONE
 from holdfast_lab.torture.faults.machine_faults import ClockStep
 from holdfast_lab.torture.faults.restarts import ClockRestart
-from holdfast_lab.torture.load.client_group import Place, TortureLoad
-from holdfast_lab.torture.plan import Strike, campaign, drawer, strikes
+from holdfast_lab.torture.load.client_group import LoadConfig, TortureLoad
+from holdfast_lab.torture.plan import PlannedFault, campaign, drawer, strikes
 from holdfast_lab.torture.ports import Arena, Fault, NotNowError
 from holdfast_lab.torture.task_group import together
 
@@ -76,7 +76,7 @@ class Torture:
         self._tell = tell
         self._faults = {kind: faults[kind] for kind in settings.faults}
         self._load = TortureLoad(
-            Place(
+            LoadConfig(
                 grpc=arena.grpc,
                 http=arena.http,
                 folder=settings.folder,
@@ -182,7 +182,7 @@ class Torture:
 
     # -- faults
 
-    async def _strike(self, strike: Strike) -> None:
+    async def _strike(self, strike: PlannedFault) -> None:
         """Fires the faults; returns once all are repaired."""
         self._under_way += 1
         try:
@@ -198,7 +198,7 @@ class Torture:
             self._under_way -= 1
             self._quiet_since_us = now_us()
 
-    async def _fire(self, strike: Strike, kind: str, later_s: float) -> None:
+    async def _fire(self, strike: PlannedFault, kind: str, later_s: float) -> None:
         await asyncio.sleep(later_s)
         draw = drawer(self._settings.seed, strike, kind)
         for _ in range(_NOT_NOW_TRIES):

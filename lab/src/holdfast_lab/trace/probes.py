@@ -22,11 +22,13 @@ class Probe(NamedTuple):
 
 CLIENT = (
     Probe("client", "encode the request", "holdfast.client.blocking_transport:encoded_call"),
-    Probe("client", "request sent", "holdfast.client.blocking_transport:BlockingCarrier._reply"),
-    Probe("client", "reply received", "holdfast.client.blocking_transport:BlockingCarrier._reply", END),
+    Probe("client", "request sent", "holdfast.client.blocking_transport:BlockingTransport._reply"),
+    Probe("client", "reply received", "holdfast.client.blocking_transport:BlockingTransport._reply", END),
 )
 EMBEDDED = (
-    Probe("client", "hand over to the loop's thread", "holdfast.topologies.embedded.near_ledger:NearLedger._soon"),
+    Probe(
+        "client", "hand over to the loop's thread", "holdfast.topologies.embedded.blocking_ledger:BlockingLedger._soon"
+    ),
 )
 SERVER = (
     Probe("server", "bytes read", "holdfast.server.wire.connection:WireConnection.data_received"),

@@ -18,7 +18,7 @@ _LOOK_S = 0.5
 _Seen = tuple[tuple[int, int, int] | None, ...]
 
 
-class Material(msgspec.Struct, frozen=True):
+class CertificateMaterial(msgspec.Struct, frozen=True):
     """Certificates as PEM for gRPC, and as an SSL context for HTTP."""
 
     chain: bytes
@@ -86,14 +86,14 @@ def read(chain: str, key: str, client_ca: str = "") -> Certificates | None:
     return Certificates(chain, key, client_ca) if chain else None
 
 
-def _read(chain: str, key: str, client_ca: str) -> Material:
+def _read(chain: str, key: str, client_ca: str) -> CertificateMaterial:
     contents = (
         _content("tls_cert", chain),
         _private_content("tls_key", key),
         _content("tls_client_ca", client_ca) if client_ca else b"",
     )
     try:
-        return Material(*contents, _context(chain, key, client_ca))
+        return CertificateMaterial(*contents, _context(chain, key, client_ca))
     except (ssl.SSLError, ValueError, OSError) as error:
         raise FailedPreconditionError(
             f"the certificate in {chain!r} and the key in {key!r} cannot be used together"

@@ -22,7 +22,7 @@ class Scope(Enum):
     ADMIN = "admin"
 
 
-class Open(Enum):
+class OpenAccess(Enum):
     """Access without a scope."""
 
     #: Needs no token, such as probes.
@@ -31,7 +31,7 @@ class Open(Enum):
     CALLERS = "callers"
 
 
-Right = Scope | Open
+Right = Scope | OpenAccess
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Caller(msgspec.Struct, frozen=True):
             )
 
 
-class Visit(Protocol):
+class CallerSession(Protocol):
     """A caller that was admitted for the length of a conversation or a stream."""
 
     @property
@@ -98,7 +98,7 @@ class Guard(Protocol):
         """
         ...
 
-    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
+    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> CallerSession:
         """Admits a caller for a visit, with the same errors; calls `ended` if the permission is lost later."""
         ...
 
@@ -120,13 +120,13 @@ class OpenGuard:
         del token, scope
         return Caller(peer, ALL_SCOPES)
 
-    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
+    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> CallerSession:
         """Admits the caller with all scopes, until it leaves."""
         del token, right, ended
-        return _OpenVisit(Caller(peer, ALL_SCOPES))
+        return _OpenCallerSession(Caller(peer, ALL_SCOPES))
 
 
-class _OpenVisit:
+class _OpenCallerSession:
     """A visit that only the caller ends."""
 
     def __init__(self, caller: Caller) -> None:

@@ -40,17 +40,17 @@ def hashes_in(text: str) -> dict[str, list[str]]:
     return hashes
 
 
-class MadeTokens(msgspec.Struct, frozen=True):
+class GeneratedTokens(msgspec.Struct, frozen=True):
     """New tokens by role, and the text of their hashes."""
 
     tokens: Mapping[str, str]
     hashes: str
 
 
-def make_tokens(callers: Iterable[str]) -> MadeTokens:
+def make_tokens(callers: Iterable[str]) -> GeneratedTokens:
     """Creates a token for each caller."""
     tokens = {caller: secrets.token_urlsafe(_TOKEN_BYTES) for caller in callers}
-    return MadeTokens(tokens, ",".join(f"{caller}:{hash_of(token)}" for caller, token in tokens.items()))
+    return GeneratedTokens(tokens, ",".join(f"{caller}:{hash_of(token)}" for caller, token in tokens.items()))
 
 
 class ServiceTokens:

@@ -14,7 +14,7 @@ from holdfast.clock import system_clock
 from holdfast.errors import HoldfastError, UnauthenticatedError
 from holdfast.observe.logs import get_logger
 from holdfast.server.auth import tokens
-from holdfast.server.auth.permissions import ALL_SCOPES, Caller, Ended, Open, Right, Scope
+from holdfast.server.auth.permissions import ALL_SCOPES, Caller, Ended, OpenAccess, Right, Scope
 from holdfast.server.auth.rate_limits import Budgets
 from holdfast.server.auth.tokens import Token, TokenTable
 
@@ -33,7 +33,7 @@ class TokenGuard:
         self._seen: _Seen | None = None
         self._table: TokenTable | None = None
         self._callers: dict[str, Caller] = {}
-        self._visits: set[_TokenVisit] = set()
+        self._visits: set[_TokenCallerSession] = set()
         self._looking: asyncio.TimerHandle | None = None
         if path is not None:
             self._seen = _seen(path)
@@ -62,8 +62,8 @@ class TokenGuard:
         """Reloads a changed file, ends visits that are no longer permitted, and removes full rate-limit buckets."""
         self._budgets.sweep()
         self._read_again()
-        for visit in tuple(self._visits):
-            visit.renew()
+        for session in tuple(self._visits):
+            session.renew()
 
     def _read_again(self) -> bool:
         """Reloads the file if it has changed; returns whether it had."""
@@ -90,7 +90,7 @@ class TokenGuard:
 
     def recognise(self, token: str, right: Right) -> Caller | None:
         """Checks the headers of a call before its body is received."""
-        if self._table is None or right is Open.EVERYBODY:
+        if self._table is None or right is OpenAccess.EVERYBODY:
             return None
         caller = self._callers[self._found(tokens.hash_of(token)).name]
         if isinstance(right, Scope):
@@ -111,13 +111,13 @@ class TokenGuard:
         self._budgets.spend(caller.name, scope)
         return caller
 
-    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> "_TokenVisit":
+    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> "_TokenCallerSession":
         """Admits a caller for a conversation or a stream."""
         scope = right if isinstance(right, Scope) else None
-        visit = _TokenVisit(self, tokens.hash_of(token), peer, scope, ended)
-        self._budgets.spend(visit.caller.name, scope)
-        self._visits.add(visit)
-        return visit
+        session = _TokenCallerSession(self, tokens.hash_of(token), peer, scope, ended)
+        self._budgets.spend(session.caller.name, scope)
+        self._visits.add(session)
+        return session
 
     def caller(self, digest: bytes, peer: str, scope: Scope | None) -> Caller:
         """Returns the caller with this token hash if it has the scope; failed authentication counts by address."""
@@ -154,16 +154,16 @@ class TokenGuard:
         """Counts one call."""
         self._budgets.spend(name, scope)
 
-    def left(self, visit: "_TokenVisit") -> None:
+    def left(self, session: "_TokenCallerSession") -> None:
         """Removes a visit that has ended."""
-        self._visits.discard(visit)
+        self._visits.discard(session)
 
 
 _MISSING = "TOKEN_MISSING"
 _NOTHING = tokens.hash_of("")
 
 
-class _TokenVisit:
+class _TokenCallerSession:
     """A visit that keeps the hash of its token, and checks it again every half second."""
 
     def __init__(self, guard: TokenGuard, digest: bytes, peer: str, scope: Scope | None, ended: Ended) -> None:

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from holdfast.core.trace_context import sent_context
 from holdfast.errors import HoldfastError
 from holdfast.proto import holdfast_pb2 as pb
-from holdfast.server.auth.permissions import Visit
+from holdfast.server.auth.permissions import CallerSession
 from holdfast.server.calls import CallMethod, Table
 from holdfast.server.grpc.converse import ConverseStream
 from holdfast.server.grpc.status import Context, refuse, refuse_undecodable
@@ -45,9 +45,9 @@ class CalledServices:
         """Ends conversations once their calls in progress are answered."""
         self._conversations.stop()
 
-    async def _converse(self, requests: object, context: Context, visit: Visit) -> None:
+    async def _converse(self, requests: object, context: Context, session: CallerSession) -> None:
         """Serves until the client ends the stream, the connection drops or the server stops; checks each call."""
-        await self._conversations.serve(ConverseStream(self._table, context, visit), context)
+        await self._conversations.serve(ConverseStream(self._table, context, session), context)
 
     def _handler(self, method: CallMethod) -> Any:  # noqa: ANN401 - grpc has no type
         decode = method.request.FromString

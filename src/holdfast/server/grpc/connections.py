@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from holdfast import limits
 from holdfast.observe.logs import get_logger
-from holdfast.server.auth.permissions import Caller, Ended, Guard, Right, Scope, Visit
+from holdfast.server.auth.permissions import Caller, CallerSession, Ended, Guard, Right, Scope
 from holdfast.server.descriptors import descriptor_limit
 
 _LOOK_S = 0.5
@@ -143,7 +143,7 @@ class ConnectionTable:
         return ""
 
 
-class NotingGuard:
+class RecordingGuard:
     """A guard that records the peers of admitted calls in the connection table."""
 
     def __init__(self, guard: Guard, connections: ConnectionTable) -> None:
@@ -162,11 +162,11 @@ class NotingGuard:
         self._connections.admit(peer)
         return caller
 
-    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
+    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> CallerSession:
         """Delegates to the guard, and records the peer."""
-        visit = self._guard.enter(token, peer, right, ended)
+        session = self._guard.enter(token, peer, right, ended)
         self._connections.admit(peer)
-        return visit
+        return session
 
 
 def _descriptors() -> list[str]:

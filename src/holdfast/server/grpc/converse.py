@@ -5,7 +5,7 @@ from collections import deque
 
 from holdfast.errors import HoldfastError
 from holdfast.proto import holdfast_pb2 as pb
-from holdfast.server.auth.permissions import Visit
+from holdfast.server.auth.permissions import CallerSession
 from holdfast.server.calls import Table
 from holdfast.server.conversation import GrpcConversation
 from holdfast.server.grpc.status import Context, refuse_undecodable
@@ -17,9 +17,9 @@ _UNSENT_MAX = 256
 class ConverseStream:
     """One conversation: a queue of replies, their writer, and a reader task."""
 
-    def __init__(self, table: Table, context: Context, visit: Visit) -> None:
+    def __init__(self, table: Table, context: Context, session: CallerSession) -> None:
         self._context = context
-        self._conversation = GrpcConversation(table, self, context.peer(), visit)
+        self._conversation = GrpcConversation(table, self, context.peer(), session)
         self._unsent: deque[pb.Reply] = deque()
         self._wake = asyncio.Event()
         self._ready, self._unheld = asyncio.Event(), asyncio.Event()

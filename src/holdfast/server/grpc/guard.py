@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection
 
 from holdfast.errors import HoldfastError, UnauthenticatedError
 from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_public_pb2
-from holdfast.server.auth.permissions import Caller, Guard, Open, Right, Scope
+from holdfast.server.auth.permissions import Caller, Guard, OpenAccess, Right, Scope
 from holdfast.server.calls import Table
 from holdfast.server.grpc.open_calls import OpenCalls, written
 from holdfast.server.grpc.request_decoder import tolerant
@@ -37,9 +37,9 @@ def rights(table: Table) -> dict[str, Right]:
     workers = taskqueue_internal_pb2.DESCRIPTOR.services_by_name["CoordinatorInternalService"].full_name
     return {
         **{f"/{package}.{path}": method.scope for path, method in table.items()},
-        f"/{package}.JobService/Converse": Open.CALLERS,
+        f"/{package}.JobService/Converse": OpenAccess.CALLERS,
         f"/{package}.WorkService/Work": Scope.WORK,
-        f"/{package}.WireService/GetPort": Open.EVERYBODY,
+        f"/{package}.WireService/GetPort": OpenAccess.EVERYBODY,
         f"/{public}/SubmitJob": Scope.SUBMIT,
         f"/{public}/GetJobStatus": Scope.READ,
         f"/{public}/GetJobResult": Scope.READ,
@@ -48,9 +48,9 @@ def rights(table: Table) -> dict[str, Right]:
         f"/{workers}/WorkerHeartbeat": Scope.WORK,
         f"/{workers}/FetchWork": Scope.WORK,
         f"/{workers}/ReportWorkOutcome": Scope.WORK,
-        f"/{health.SERVICE_NAME}/Check": Open.EVERYBODY,
-        f"/{health.SERVICE_NAME}/Watch": Open.EVERYBODY,
-        f"/{health.SERVICE_NAME}/List": Open.EVERYBODY,
+        f"/{health.SERVICE_NAME}/Check": OpenAccess.EVERYBODY,
+        f"/{health.SERVICE_NAME}/Watch": OpenAccess.EVERYBODY,
+        f"/{health.SERVICE_NAME}/List": OpenAccess.EVERYBODY,
         f"/{reflection.SERVICE_NAME}/ServerReflectionInfo": Scope.READ,
     }
 
@@ -82,7 +82,7 @@ class GuardedServer:
         if right is None:
             raise TypeError(f"{path} names no scope")
         refusing = _refusing(self._guard, path.rpartition("/")[2], right)
-        if right is Open.EVERYBODY:
+        if right is OpenAccess.EVERYBODY:
             return _Method(right, _same(self._open_calls.bounded(handler)), refusing)
         if handler.unary_unary is not None:
             assert isinstance(right, Scope), path
@@ -176,31 +176,31 @@ def _lasting(guard: Guard, behave: Behaviour, right: Right, decode: Callable[[by
         lost: list[HoldfastError] = []
         task = asyncio.current_task()
         assert task is not None
-        line = _Line(context, task.cancel)
+        line = _WriteSafeContext(context, task.cancel)
 
         def end(error: HoldfastError) -> None:
             lost.append(error)
             line.end()
 
         try:
-            visit = guard.enter(token_of(context), context.peer(), right, end)
+            session = guard.enter(token_of(context), context.peer(), right, end)
         except HoldfastError as error:
             await refuse(context, error, name)
         try:
             given = (decode(request) if decode is not None else request, cast("Context", line))
-            await (run(*given, visit) if right is Open.CALLERS else run(*given))
+            await (run(*given, session) if right is OpenAccess.CALLERS else run(*given))
         except asyncio.CancelledError:
             if not lost:
                 raise
             task.uncancel()
             await refuse(context, lost[0], name)
         finally:
-            visit.leave()
+            session.leave()
 
     return guarded
 
 
-class _Line:
+class _WriteSafeContext:
     """A context whose call is not canceled during a write: gRPC can send no status while it writes a message."""
 
     def __init__(self, context: Context, leave: Callable[[], object]) -> None:
@@ -270,7 +270,7 @@ class _AdmittedHandlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # no
 
         async def guarded(requests: object, context: Context) -> None:
             try:
-                self._guard.enter(token_of(context), context.peer(), Open.CALLERS, lambda _: None).leave()
+                self._guard.enter(token_of(context), context.peer(), OpenAccess.CALLERS, lambda _: None).leave()
             except HoldfastError as error:
                 await refuse(context, error, name)
             await behave(requests, context)

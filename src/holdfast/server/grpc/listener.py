@@ -4,7 +4,7 @@ import grpc
 
 from holdfast import limits
 from holdfast.errors import UnavailableError
-from holdfast.server.auth.certificates import Certificates, Material
+from holdfast.server.auth.certificates import CertificateMaterial, Certificates
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
@@ -69,7 +69,7 @@ def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
     )
 
 
-def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:
+def _configuration(material: CertificateMaterial) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration(
         [(material.key, material.chain)], root_certificates=material.client_ca or None
     )

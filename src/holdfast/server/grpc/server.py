@@ -23,7 +23,7 @@ from holdfast.server.auth.permissions import Guard, OpenGuard
 from holdfast.server.backend import Backend
 from holdfast.server.calls import table
 from holdfast.server.grpc.calls import CalledServices
-from holdfast.server.grpc.connections import ConnectionTable, NotingGuard
+from holdfast.server.grpc.connections import ConnectionTable, RecordingGuard
 from holdfast.server.grpc.guard import GuardedServer, rights
 from holdfast.server.grpc.listener import bind, port_of, server_options
 from holdfast.server.grpc.message_counters import counters
@@ -70,7 +70,7 @@ class GrpcServer:
         self._certificates = certificates
         self._has_reflection = has_reflection
         self._connections = ConnectionTable(connections_max)
-        self._guard = NotingGuard(guard or OpenGuard(), self._connections)
+        self._guard = RecordingGuard(guard or OpenGuard(), self._connections)
         options = server_options(self._connections.connections_max)
         self._server = grpc.aio.server(interceptors=counters(), options=options)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in its stubs
@@ -108,7 +108,7 @@ class GrpcServer:
         """Adds the services for workers, or a handler that refuses workers if the backend has none."""
         work = backend.work
         if work is None:
-            ours.add_last(_WorkElsewhere(backend.elsewhere))
+            ours.add_last(_NoWorkHandler(backend.elsewhere))
             return None
         calls = CoordinatorService(work, beat_ms(terms.heartbeat_ms, terms.lease_ms))
         taskqueue_internal_pb2_grpc.add_CoordinatorInternalServiceServicer_to_server(calls, ours)
@@ -181,7 +181,7 @@ def _welcome(terms: LeaseTerms) -> holdfast_pb2.Welcome:
     )
 
 
-class _WorkElsewhere(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
+class _NoWorkHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
     """Refuses the calls of workers on a server without services for workers."""
 
     def __init__(self, where: str) -> None:

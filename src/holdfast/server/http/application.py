@@ -5,12 +5,12 @@ import asyncio
 from holdfast.server.auth.permissions import Guard, OpenGuard
 from holdfast.server.backend import Backend
 from holdfast.server.http import assets, events, jobs, openapi, queues, schedules, sessions, short_forms, system
-from holdfast.server.http.request_handler import Handling
+from holdfast.server.http.request_handler import RequestHandler
 from holdfast.server.http.request_shield import PlainShield, Shield
 from holdfast.server.http.system import Probes
 
 
-class Application(Handling):
+class Application(RequestHandler):
     """The HTTP interface for clients and browsers."""
 
     def __init__(

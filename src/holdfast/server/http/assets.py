@@ -5,7 +5,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from zlib import crc32
 
-from holdfast.server.http.request import Answer, Asked
+from holdfast.server.http.request import AdmittedRequest, HttpResponse
 from holdfast.server.http.routing import EVERYBODY, Handler, Route
 
 _TYPES = {
@@ -62,9 +62,9 @@ def _handler(data: bytes, kind: bytes) -> Handler:
     tag = b'"%08x"' % crc32(data)
     headers = [(b"etag", tag)]
 
-    async def handler(asked: Asked) -> Answer:
-        if asked.head.header(b"if-none-match") == tag.decode():
-            return Answer(304, b"", kind, headers, _CACHE)
-        return Answer(200, data, kind, headers, _CACHE)
+    async def handler(request: AdmittedRequest) -> HttpResponse:
+        if request.head.header(b"if-none-match") == tag.decode():
+            return HttpResponse(304, b"", kind, headers, _CACHE)
+        return HttpResponse(200, data, kind, headers, _CACHE)
 
     return handler

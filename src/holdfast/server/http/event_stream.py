@@ -19,7 +19,7 @@ from holdfast.core.history import Entry
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.ports import FeedApi, FeedPart
 from holdfast.server.http.request import ByteSink
-from holdfast.server.http.shapes import happened
+from holdfast.server.http.schemas import happened
 from holdfast.server.refusal_log import hidden
 
 #: Maximum number of unsent bytes of a connection.
@@ -105,7 +105,7 @@ class FeedReader:
         self._pace = FeedBudget()
         self._listeners: set[FeedListener] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._reading: Reading | None = None
+        self._reading: FeedReadTask | None = None
 
     async def join(self, listener: FeedListener, after: int | None) -> AsyncGenerator[FeedPart, None] | None:
         """Adds a listener; with `after`, returns the past entries to send first, `NotFoundError` if they are gone."""
@@ -128,9 +128,9 @@ class FeedReader:
             listener.is_present = True
         return past
 
-    def _read_on(self) -> "Reading":
+    def _read_on(self) -> "FeedReadTask":
         if self._reading is None:
-            self._reading = Reading()
+            self._reading = FeedReadTask()
             self._tasks = [
                 asyncio.create_task(work) for work in (self._read(self._reading), self._beat(), self._tell_stats())
             ]
@@ -143,7 +143,7 @@ class FeedReader:
             while listener.position < reading.position and not listener.ended.is_set():
                 part = await anext(parts)
                 start = time.thread_time()
-                _tell(listener, part, Frames(part))
+                _tell(listener, part, EncodedFeedPart(part))
                 await self._pace.rest(time.thread_time() - start + len(part.entries) * _ENTRY_S)
         listener.is_present = True
 
@@ -167,12 +167,12 @@ class FeedReader:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _read(self, reading: "Reading") -> None:
+    async def _read(self, reading: "FeedReadTask") -> None:
         try:
             async with aclosing(cast("AsyncGenerator[FeedPart, None]", self._feed.feed(None))) as parts:
                 async for part in parts:
                     start = time.thread_time()
-                    frames = Frames(part)
+                    frames = EncodedFeedPart(part)
                     for listener in tuple(self._listeners):
                         if listener.is_present:
                             _tell(listener, part, frames)
@@ -185,7 +185,7 @@ class FeedReader:
             hidden(error, "events")
             self._dismiss(reading)
 
-    def _dismiss(self, reading: "Reading") -> None:
+    def _dismiss(self, reading: "FeedReadTask") -> None:
         """Ends this reader and its listeners; the next listener to join starts another reader."""
         reading.has_ended = True
         reading.has_begun.set()
@@ -212,7 +212,7 @@ class FeedReader:
             await asyncio.sleep(_STATS_S)
 
 
-class Reading:
+class FeedReadTask:
     """One reader of the feed; it lasts as long as there are subscribers."""
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ class Reading:
         self.has_ended = False
 
 
-class Frames:
+class EncodedFeedPart:
     """One part of the feed as bytes, encoded once for all listeners with the same filter."""
 
     def __init__(self, part: FeedPart) -> None:
@@ -255,7 +255,7 @@ class Frames:
         return sorted(found, key=lambda entry: entry.position)
 
 
-def _tell(listener: FeedListener, part: FeedPart, frames: Frames) -> None:
+def _tell(listener: FeedListener, part: FeedPart, frames: EncodedFeedPart) -> None:
     if part.position <= listener.position:
         return
     if listener.has_entries and part.entries:

@@ -20,7 +20,7 @@ from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
 from holdfast.server.http.event_stream import FeedListener, FeedReader, WantedEntries, chunk
 from holdfast.server.http.jobs import states_of
-from holdfast.server.http.request import EVENT_STREAM, AnswerLine, Asked
+from holdfast.server.http.request import EVENT_STREAM, AdmittedRequest, ResponseConnection
 from holdfast.server.http.routing import Route
 from holdfast.server.http.system import SystemRoutes
 
@@ -58,7 +58,7 @@ class EventRoutes:
         self._teller: FeedReader | None = None
         self._open = 0
 
-    async def listen(self, asked: Asked) -> "FeedStream":
+    async def listen(self, request: AdmittedRequest) -> "FeedStream":
         """Streams all events, from now on or after a position."""
         teller = self._told()
         if self._open >= limits.HTTP_FEEDS_MAX:
@@ -66,7 +66,7 @@ class EventRoutes:
                 f"the limit of {limits.HTTP_FEEDS_MAX} open event streams is reached; try again later",
                 reason="TOO_MANY_FEEDS",
             )
-        filters = asked.query or EventFilters()
+        filters = request.query or EventFilters()
         kinds = filters.kind or ["entries"]
         wanted = WantedEntries(
             frozenset(filters.job),
@@ -74,16 +74,16 @@ class EventRoutes:
             frozenset(state.name for state in states_of(filters.status)),
             filters.worker,
         )
-        listener = FeedListener(asked.line, wanted, has_entries="entries" in kinds, has_stats="stats" in kinds)
-        after = _after(asked, filters)
+        listener = FeedListener(request.line, wanted, has_entries="entries" in kinds, has_stats="stats" in kinds)
+        after = _after(request, filters)
         self.count(1)  # before the first await, because many requests may arrive at once
         try:
             past = await teller.join(listener, after)
         except BaseException:
             self.count(-1)
             raise
-        assert asked.over is not None, "a stream request has `over`"
-        return FeedStream(self, teller, listener, past, asked.line, asked.over)
+        assert request.over is not None, "a stream request has `over`"
+        return FeedStream(self, teller, listener, past, request.line, request.over)
 
     def _told(self) -> FeedReader:
         feed = self._backend.capability(self._backend.feed, Capability.FEED)
@@ -110,7 +110,7 @@ class FeedStream:
         teller: FeedReader,
         listener: FeedListener,
         past: AsyncGenerator[FeedPart, None] | None,
-        line: AnswerLine,
+        line: ResponseConnection,
         over: asyncio.Event,
     ) -> None:
         self._routes = routes
@@ -144,9 +144,9 @@ class FeedStream:
         await self._listener.ended.wait()
 
 
-def _after(asked: Asked, filters: EventFilters) -> int | None:
+def _after(request: AdmittedRequest, filters: EventFilters) -> int | None:
     """Returns the position to continue after; a browser that reconnects sends it in a header."""
-    given = asked.head.header(b"last-event-id") or filters.after
+    given = request.head.header(b"last-event-id") or filters.after
     if not given:
         return None
     if not _POSITION.fullmatch(given):

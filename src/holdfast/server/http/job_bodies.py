@@ -8,7 +8,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.ports import JobDraft
 from holdfast.server.http.instants import instant_ms, span_ms
 from holdfast.server.http.request import Head
-from holdfast.server.http.shapes import BackoffBody, JobBody, KindBody
+from holdfast.server.http.schemas import BackoffBody, JobBody, KindBody
 from holdfast.server.http.strict_json import encode
 
 _KINDS = {"fixed": FIXED, "exponential": EXPONENTIAL, "quadratic": QUADRATIC}

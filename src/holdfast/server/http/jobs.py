@@ -19,11 +19,11 @@ from holdfast.ports import JobQuery
 from holdfast.server.attempts import attempts_in, attempts_of
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
-from holdfast.server.http import examples, shapes
+from holdfast.server.http import examples, schemas
 from holdfast.server.http.instants import instant_ms
 from holdfast.server.http.job_bodies import context_of, draft_of, template_of
 from holdfast.server.http.problems import problem_of
-from holdfast.server.http.request import Answer, Asked, Headers, answer
+from holdfast.server.http.request import AdmittedRequest, Headers, HttpResponse, answer
 from holdfast.server.http.routing import Route
 from holdfast.server.request_checks import checked_id
 
@@ -69,7 +69,7 @@ class Retried(msgspec.Struct, frozen=True):
     """The new job of a retry."""
 
     id: str
-    status: shapes.Status
+    status: schemas.Status
     retry_of: str
 
 
@@ -82,32 +82,32 @@ class JobRoutes:
         #: Idempotency keys of requests in progress.
         self._under_way: set[str] = set()
 
-    async def submit(self, asked: Asked) -> Answer:
+    async def submit(self, request: AdmittedRequest) -> HttpResponse:
         """Submits one job or several."""
-        key = key_of(asked)
+        key = key_of(request)
         if not key:
-            return await self._submit(asked, key)
+            return await self._submit(request, key)
         with self.only(key):
-            return await self._submit(asked, key)
+            return await self._submit(request, key)
 
-    async def _submit(self, asked: Asked, key: str) -> Answer:
-        body, context = asked.content, context_of(asked.head)
-        submit = self._submit_many if isinstance(body, shapes.JobsBody) else self.submit_one
+    async def _submit(self, request: AdmittedRequest, key: str) -> HttpResponse:
+        body, context = request.content, context_of(request.head)
+        submit = self._submit_many if isinstance(body, schemas.JobsBody) else self.submit_one
         return await submit(body, key, context)
 
-    async def submit_one(self, body: shapes.JobBody, key: str, context: TraceContext | None) -> Answer:
+    async def submit_one(self, body: schemas.JobBody, key: str, context: TraceContext | None) -> HttpResponse:
         """Submits one job, and returns it with 202; raises the error of a refusal."""
         template = template_of(body)
         submitted = await self._jobs.submit([template], [draft_of(body, 0, key, context)])
         if submitted.refusals:
             raise submitted.refusals[0].error()
         job_id, status = submitted.job_ids[0], await self._status(submitted, 0)
-        accepted = shapes.Accepted(
+        accepted = schemas.Accepted(
             job_id, status, body.type, body.queue, body.priority, submitted.at_ms, bool(submitted.existing)
         )
         return answer(accepted, _ACCEPTED, location(job_id))
 
-    async def _submit_many(self, body: shapes.JobsBody, key: str, context: TraceContext | None) -> Answer:
+    async def _submit_many(self, body: schemas.JobsBody, key: str, context: TraceContext | None) -> HttpResponse:
         templates: dict[Template, int] = {}
         drafts = []
         for index, job in enumerate(body.jobs):
@@ -118,17 +118,17 @@ class JobRoutes:
         if submitted.refusals or submitted.existing:
             rows = [await self._row(submitted, index) for index in range(len(drafts))]
         else:
-            rows = [shapes.AcceptedOrNot(job_id, "QUEUED") for job_id in submitted.job_ids]
+            rows = [schemas.AcceptedOrNot(job_id, "QUEUED") for job_id in submitted.job_ids]
         refused = len(submitted.refusals)
-        many = shapes.AcceptedJobs(rows, len(rows) - refused, refused, submitted.at_ms)
+        many = schemas.AcceptedJobs(rows, len(rows) - refused, refused, submitted.at_ms)
         return answer(many, _SOME_REFUSED if refused else _ACCEPTED)
 
-    async def _row(self, submitted: Submitted, index: int) -> shapes.AcceptedOrNot:
+    async def _row(self, submitted: Submitted, index: int) -> schemas.AcceptedOrNot:
         refusal: Refusal | None = submitted.refusals.get(index)
         if refusal is not None:
-            return shapes.AcceptedOrNot(problem=problem_of(refusal.error()))
+            return schemas.AcceptedOrNot(problem=problem_of(refusal.error()))
         is_existing = index in submitted.existing
-        return shapes.AcceptedOrNot(submitted.job_ids[index], await self._status(submitted, index), is_existing)
+        return schemas.AcceptedOrNot(submitted.job_ids[index], await self._status(submitted, index), is_existing)
 
     async def _status(self, submitted: Submitted, index: int) -> Any:  # noqa: ANN401 - one of five names
         """Returns QUEUED for a new job, and the current state of an existing one."""
@@ -151,55 +151,55 @@ class JobRoutes:
         finally:
             self._under_way.discard(key)
 
-    async def find(self, asked: Asked) -> Answer:
+    async def find(self, request: AdmittedRequest) -> HttpResponse:
         """Returns matching jobs, newest first by default."""
-        filters: JobFilters = asked.query
+        filters: JobFilters = request.query
         found = await self._jobs.find(query_of(filters), filters.cursor, filters.limit)
-        return answer(shapes.Jobs([shapes.job_shape(view) for view in found.jobs], found.cursor))
+        return answer(schemas.Jobs([schemas.job_shape(view) for view in found.jobs], found.cursor))
 
-    async def get(self, asked: Asked) -> Answer:
+    async def get(self, request: AdmittedRequest) -> HttpResponse:
         """Returns one job with its payload."""
-        return await self.whole(asked.params["id"])
+        return await self.whole(request.params["id"])
 
-    async def whole(self, job_id: str) -> Answer:
+    async def whole(self, job_id: str) -> HttpResponse:
         """Returns one job with its payload, by its id."""
         view = await self._jobs.get(checked_id(job_id))
-        return answer(shapes.whole_job(view, await self._jobs.payload(view.id)))
+        return answer(schemas.whole_job(view, await self._jobs.payload(view.id)))
 
-    async def result(self, asked: Asked) -> Answer:
+    async def result(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the result, or that there is none yet; waits for it if `wait_s` is given."""
-        job_id = checked_id(asked.params["id"])
-        if asked.query is not None and asked.query.wait_s:
+        job_id = checked_id(request.params["id"])
+        if request.query is not None and request.query.wait_s:
             try:
-                async with asyncio.timeout(asked.query.wait_s):
-                    return answer(shapes.result_shape(*await self._jobs.settled(job_id)))
+                async with asyncio.timeout(request.query.wait_s):
+                    return answer(schemas.result_shape(*await self._jobs.settled(job_id)))
             except TimeoutError:
                 pass
         view = await self._jobs.get(job_id)
-        return answer(shapes.result_shape(view, await self._jobs.result(job_id)))
+        return answer(schemas.result_shape(view, await self._jobs.result(job_id)))
 
-    async def cancel(self, asked: Asked) -> Answer:
+    async def cancel(self, request: AdmittedRequest) -> HttpResponse:
         """Cancels a queued job; requests a running one to stop."""
-        job_id = checked_id(asked.params["id"])
-        reply = await self._jobs.cancel(job_id, asked.content.reason)
+        job_id = checked_id(request.params["id"])
+        reply = await self._jobs.cancel(job_id, request.content.reason)
         status: Any = reply.state.name
-        return answer(shapes.Canceled(job_id, status, reply.was_terminal))
+        return answer(schemas.Canceled(job_id, status, reply.was_terminal))
 
-    async def retry(self, asked: Asked) -> Answer:
+    async def retry(self, request: AdmittedRequest) -> HttpResponse:
         """Submits a finished job again as a new job."""
-        job_id, key = checked_id(asked.params["id"]), key_of(asked)
+        job_id, key = checked_id(request.params["id"]), key_of(request)
         with self.only(key):
             new_id = await self._jobs.retry(job_id, key)
             # With a key it may be the job of an earlier request, in any state.
             status: Any = (await self._jobs.get(new_id)).state.name if key else "QUEUED"
         return answer(Retried(new_id, status, job_id), _ACCEPTED, location(new_id))
 
-    async def history(self, asked: Asked) -> Answer:
+    async def history(self, request: AdmittedRequest) -> HttpResponse:
         """Returns all events of a job, and its attempts from the same read of the history."""
-        job_id = checked_id(asked.params["id"])
+        job_id = checked_id(request.params["id"])
         count = await self._attempt_count(job_id)
         entries = await self._entries(job_id)
-        return answer(shapes.history_shape(job_id, entries, attempts_in(entries, count)))
+        return answer(schemas.history_shape(job_id, entries, attempts_in(entries, count)))
 
     async def _attempt_count(self, job_id: str) -> int:
         """Returns the number of attempts; 0 if the job was evicted, although its history may remain."""
@@ -212,16 +212,16 @@ class JobRoutes:
         """Returns the history, or raises an error if the backend has none."""
         return await self._backend.history.history(job_id)
 
-    async def attempts(self, asked: Asked) -> Answer:
+    async def attempts(self, request: AdmittedRequest) -> HttpResponse:
         """Returns every attempt of a job that the backend knows."""
-        view = await self._jobs.get(checked_id(asked.params["id"]))
+        view = await self._jobs.get(checked_id(request.params["id"]))
         found = await attempts_of(self._jobs, self._entries, view)
-        return answer(shapes.attempts_shape(view.id, found))
+        return answer(schemas.attempts_shape(view.id, found))
 
-    async def why(self, asked: Asked) -> Answer:
+    async def why(self, request: AdmittedRequest) -> HttpResponse:
         """Explains the current state of a job."""
-        job_id = checked_id(asked.params["id"])
-        return answer(shapes.why_shape(job_id, await self._jobs.explain(job_id)))
+        job_id = checked_id(request.params["id"])
+        return answer(schemas.why_shape(job_id, await self._jobs.explain(job_id)))
 
 
 def routes(jobs: JobRoutes) -> list[Route]:
@@ -233,9 +233,9 @@ def routes(jobs: JobRoutes) -> list[Route]:
             scope=Scope.SUBMIT,
             handler=jobs.submit,
             summary="Submit one job, or several as one event",
-            body=shapes.JobBody,
-            bodies_by_name={"jobs": shapes.JobsBody},
-            answers={_ACCEPTED: (shapes.Accepted, shapes.AcceptedJobs), _SOME_REFUSED: shapes.AcceptedJobs},
+            body=schemas.JobBody,
+            bodies_by_name={"jobs": schemas.JobsBody},
+            answers={_ACCEPTED: (schemas.Accepted, schemas.AcceptedJobs), _SOME_REFUSED: schemas.AcceptedJobs},
             problems=(409, 413, 415, 422),
             examples=examples.SUBMIT,
         ),
@@ -246,7 +246,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             handler=jobs.find,
             summary="Find jobs",
             query=JobFilters,
-            answers={200: shapes.Jobs},
+            answers={200: schemas.Jobs},
         ),
         Route(
             method="GET",
@@ -254,7 +254,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             scope=Scope.READ,
             handler=jobs.get,
             summary="Get one job with its payload",
-            answers={200: shapes.WholeJob},
+            answers={200: schemas.WholeJob},
         ),
         Route(
             method="GET",
@@ -263,7 +263,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             handler=jobs.result,
             summary="Get the result of a job, or wait for it",
             query=WaitFilter,
-            answers={200: shapes.ResultResource},
+            answers={200: schemas.ResultResource},
             problems=(504,),
         ),
         Route(
@@ -272,9 +272,9 @@ def routes(jobs: JobRoutes) -> list[Route]:
             scope=Scope.SUBMIT,
             handler=jobs.cancel,
             summary="Cancel a queued job, or request a running one to stop",
-            body=shapes.ReasonBody,
+            body=schemas.ReasonBody,
             is_body_optional=True,
-            answers={200: shapes.Canceled},
+            answers={200: schemas.Canceled},
             problems=(413, 415),
             examples=examples.REASON,
         ),
@@ -293,7 +293,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             scope=Scope.READ,
             handler=jobs.history,
             summary="Get all events of a job",
-            answers={200: shapes.History},
+            answers={200: schemas.History},
             problems=(501,),
         ),
         Route(
@@ -302,7 +302,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             scope=Scope.READ,
             handler=jobs.attempts,
             summary="Get the attempts of a job, with the tracebacks of failed ones",
-            answers={200: shapes.Attempts},
+            answers={200: schemas.Attempts},
         ),
         Route(
             method="GET",
@@ -310,7 +310,7 @@ def routes(jobs: JobRoutes) -> list[Route]:
             scope=Scope.READ,
             handler=jobs.why,
             summary="Explain the current state of a job",
-            answers={200: shapes.Why},
+            answers={200: schemas.Why},
         ),
     ]
 
@@ -320,9 +320,9 @@ def location(job_id: str) -> Headers:
     return [(b"location", f"/api/v1/jobs/{job_id}".encode())]
 
 
-def key_of(asked: Asked) -> str:
+def key_of(request: AdmittedRequest) -> str:
     """Returns the idempotency key of a request; empty if there is none."""
-    key = asked.head.header(b"idempotency-key")
+    key = request.head.header(b"idempotency-key")
     if len(key) > limits.REQUEST_ID_CHARS_MAX or not key.isascii() or not key.isprintable():
         rule = f"at most {limits.REQUEST_ID_CHARS_MAX} printable ASCII characters"
         raise InvalidArgumentError(f"Idempotency-Key must be {rule}", reason="REQUEST_ID_INVALID")

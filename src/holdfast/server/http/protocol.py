@@ -13,9 +13,9 @@ from typing import cast
 
 from holdfast import limits
 from holdfast.server.http.problems import RETRY_AFTER_S, HttpError
-from holdfast.server.http.request import Answer, Asked, Headers
-from holdfast.server.http.request_handler import Handling
-from holdfast.server.http.request_parser import BODY_BYTES_MAX, Arrivals, Exchange
+from holdfast.server.http.request import AdmittedRequest, Headers, HttpResponse
+from holdfast.server.http.request_handler import RequestHandler
+from holdfast.server.http.request_parser import BODY_BYTES_MAX, HttpExchange, RequestParser
 from holdfast.server.http.response import CONTINUE, LAST_CHUNK, bytes_of, problem_answer, stream_head
 from holdfast.server.refusal_log import hidden
 from holdfast.server.wire.connection import WireConnection
@@ -34,10 +34,10 @@ _LATER = {"retry-after": str(RETRY_AFTER_S)}
 MakeWire = Callable[[str], WireConnection]
 
 
-class ServerShared:
+class SharedServerState:
     """The state that all connections of a server share."""
 
-    def __init__(self, application: Handling, wire: MakeWire | None = None) -> None:
+    def __init__(self, application: RequestHandler, wire: MakeWire | None = None) -> None:
         self.application = application
         self.wire = wire
         self.connections: set[HttpConnection] = set()
@@ -51,10 +51,10 @@ class HttpConnection(asyncio.Protocol):
     """One connection."""
 
     transport: asyncio.Transport
-    _arrivals: Arrivals
-    _exchanges: deque[Exchange]
+    _arrivals: RequestParser
+    _exchanges: deque[HttpExchange]
 
-    def __init__(self, shared: ServerShared, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, shared: SharedServerState, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared
         self._application = shared.application
         self._loop = loop
@@ -80,8 +80,8 @@ class HttpConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         shown = f"{peer[0]}:{peer[1]}" if peer else ""
         is_secure = transport.get_extra_info("sslcontext") is not None
-        self._arrivals = Arrivals(self._application, self, shown, self._loop.time, is_secure=is_secure)
-        self._exchanges = self._arrivals.exchanges
+        self._parser = RequestParser(self._application, self, shown, self._loop.time, is_secure=is_secure)
+        self._exchanges = self._parser.exchanges
         self._peer = shown
         self._shared.connections.add(self)
         if len(self._shared.connections) > self._shared.connections_max and not self._make_room():
@@ -103,8 +103,8 @@ class HttpConnection(asyncio.Protocol):
         """Since when this connection waits for its client; None while the server has to respond."""
         if self._is_cut:
             return None
-        if self._arrivals.is_begun and self.transport.is_reading():
-            return self._arrivals.since
+        if self._parser.is_begun and self.transport.is_reading():
+            return self._parser.since
         return None if self._exchanges else self._idle_since
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -117,20 +117,20 @@ class HttpConnection(asyncio.Protocol):
         for exchange in exchanges:
             if exchange.over is not None:
                 exchange.over.set()
-        self._arrivals.close()
+        self._parser.close()
 
     def sweep(self, now: float) -> None:
         """Closes the connection if its client has exceeded a time limit."""
         is_over = self._end_at is not None and now > self._end_at
-        since, arrivals = self.waits_since, self._arrivals
+        since, parser = self.waits_since, self._parser
         if is_over or (self._unread_since is not None and now - self._unread_since > _UNREAD_S):
             self.abort()
         elif since is None:
             return
-        elif not arrivals.is_begun:
+        elif not parser.is_begun:
             if now - since > self._idle_s:
                 self.transport.close()
-        elif now - since > (_BODY_S if arrivals.is_head_there else _HEAD_S):
+        elif now - since > (_BODY_S if parser.is_head_there else _HEAD_S):
             message = "the request took too long to arrive"
             self._cut_off(HttpError(HTTPStatus.REQUEST_TIMEOUT, message, headers=_LATER))
 
@@ -157,7 +157,7 @@ class HttpConnection(asyncio.Protocol):
                 self.abort()
             return
         try:
-            self._arrivals.feed(data)
+            self._parser.feed(data)
         except HttpError as error:
             self._cut_off(error)
         except Exception as error:  # noqa: BLE001 - no request may stop the server
@@ -195,24 +195,24 @@ class HttpConnection(asyncio.Protocol):
             if exchange.is_started:
                 return
             if exchange.answer is None:
-                if exchange.is_whole and exchange.asked is not None:
+                if exchange.is_whole and exchange.request is not None:
                     exchange.is_started = True
-                    self.task = self._loop.create_task(self._answer(exchange.asked))
+                    self.task = self._loop.create_task(self._answer(exchange.request))
                 elif exchange.is_expecting:
                     exchange.is_expecting = False
                     self.transport.write(CONTINUE)
                 return
             self._finish(exchange.answer)
 
-    async def _answer(self, asked: Asked) -> None:
+    async def _answer(self, request: AdmittedRequest) -> None:
         try:
-            self._finish(await self._application.answer(asked))
+            self._finish(await self._application.answer(request))
             self._go_on()
         except Exception as error:  # noqa: BLE001 - no request may stop the server
             hidden(error, "http")
             self.abort()
 
-    def _finish(self, answer: Answer | None) -> None:
+    def _finish(self, answer: HttpResponse | None) -> None:
         """Sends the response to the first request; None stands for a stream, and sends its last chunk."""
         if not self._exchanges:
             return  # the client has disconnected
@@ -232,7 +232,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._idle_s, self._idle_since = _IDLE_S, self._loop.time()
         if len(self._exchanges) <= 1 and not self.transport.is_reading():
-            self._arrivals.since = self._idle_since  # reading was paused until now
+            self._parser.since = self._idle_since  # reading was paused until now
             self.transport.resume_reading()
 
     def begin(self, headers: Headers) -> None:
@@ -265,7 +265,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._is_cut = True
         exchanges = self._exchanges
-        is_answered = self._arrivals.is_head_there and not exchanges
+        is_answered = self._parser.is_head_there and not exchanges
         if exchanges and not exchanges[-1].is_whole:
             exchanges.pop()
         if exchanges:

@@ -10,9 +10,9 @@ from holdfast.ports import AdminApi, QueueView, WorkerView
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
 from holdfast.server.http import examples
-from holdfast.server.http.request import Answer, Asked, answer
+from holdfast.server.http.request import AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.routing import Handler, Route
-from holdfast.server.http.shapes import ReasonBody
+from holdfast.server.http.schemas import ReasonBody
 from holdfast.server.request_checks import checked_name
 
 Mode = Literal["OPEN", "PAUSED", "DRAINING"]
@@ -101,7 +101,7 @@ class QueueRoutes:
     def _admin(self) -> AdminApi:
         return self._backend.capability(self._backend.admin, Capability.ADMINISTRATION)
 
-    async def all(self, asked: Asked) -> Answer:
+    async def all(self, request: AdmittedRequest) -> HttpResponse:
         """Returns every queue, by name."""
         return answer(Queues([queue_shape(view) for view in await self._admin.queues()]))
 
@@ -109,26 +109,26 @@ class QueueRoutes:
         """Returns the handler that opens, pauses or drains a queue."""
         mode = _MODES[verb]
 
-        async def handler(asked: Asked) -> Answer:
-            queue, reason = checked_name("queue", asked.params["name"]), asked.content.reason
+        async def handler(request: AdmittedRequest) -> HttpResponse:
+            queue, reason = checked_name("queue", request.params["name"]), request.content.reason
             await self._admin.set_queue_mode(queue, mode, reason)
             return answer(QueueModeSetResource(queue, _NAMES[mode], reason))
 
         return handler
 
-    async def purge(self, asked: Asked) -> Answer:
+    async def purge(self, request: AdmittedRequest) -> HttpResponse:
         """Cancels all waiting jobs of a queue."""
-        queue = checked_name("queue", asked.params["name"])
-        return answer(Purged(queue, await self._admin.purge(queue, asked.content.reason)))
+        queue = checked_name("queue", request.params["name"])
+        return answer(Purged(queue, await self._admin.purge(queue, request.content.reason)))
 
-    async def workers(self, asked: Asked) -> Answer:
+    async def workers(self, request: AdmittedRequest) -> HttpResponse:
         """Returns every worker."""
         views = await self._admin.workers()
         return answer(Workers([_worker_shape(view) for view in views]))
 
-    async def drain_worker(self, asked: Asked) -> Answer:
+    async def drain_worker(self, request: AdmittedRequest) -> HttpResponse:
         """Requests a worker to finish its jobs and exit."""
-        worker_id = checked_name("worker_id", asked.params["id"])
+        worker_id = checked_name("worker_id", request.params["id"])
         await self._admin.drain_worker(worker_id)
         return answer(WorkerAsked(worker_id), 202)
 

@@ -69,7 +69,7 @@ class ByteSink(Protocol):
         ...
 
 
-class AnswerLine(ByteSink, Protocol):
+class ResponseConnection(ByteSink, Protocol):
     """The connection of a client, for streamed responses."""
 
     def begin(self, headers: Headers) -> None:
@@ -77,7 +77,7 @@ class AnswerLine(ByteSink, Protocol):
         ...
 
 
-class Asked:
+class AdmittedRequest:
     """An admitted request."""
 
     __slots__ = ("body", "caller", "content", "head", "line", "over", "params", "query", "route")
@@ -94,14 +94,14 @@ class Asked:
         #: The decoded body.
         self.content: Any = None
         #: For streams: the connection, and an event that is set when the client disconnects or loses its permission.
-        self.line: AnswerLine
+        self.line: ResponseConnection
         self.over: asyncio.Event | None = None
 
     def read_query(self, kind: type[msgspec.Struct] | None) -> None:
         """Reads the filters; `InvalidArgumentError` names one that is unknown, repeated or invalid."""
         if kind is None and not self.head.query:
             return
-        self.query = query_of(self.head.query, kind or Nothing)
+        self.query = query_of(self.head.query, kind or NoFilters)
 
     async def read_json(self, kind: Any, *, is_optional: bool, by_name: Mapping[str, Any]) -> None:  # noqa: ANN401
         """Decodes the body as this type, or as one that a name in it selects; an error says what is wrong, and where.
@@ -139,7 +139,7 @@ class Asked:
             raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message, reason="ENCODING_UNSUPPORTED")
 
 
-class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NoFilters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """No filters."""
 
 
@@ -185,7 +185,7 @@ def too_large() -> HttpError:
     return HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, reason="BODY_TOO_LARGE")
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     """A complete response."""
 
     status: int
@@ -196,7 +196,7 @@ class Answer(msgspec.Struct, frozen=True):
     cache: bytes = b"no-store"
 
 
-class Streamed(Protocol):
+class StreamedResponse(Protocol):
     """A response that continues until the client disconnects or the server stops."""
 
     async def run(self) -> None:
@@ -204,6 +204,6 @@ class Streamed(Protocol):
         ...
 
 
-def answer(value: object, status: int = 200, headers: Headers | None = None) -> Answer:
+def answer(value: object, status: int = 200, headers: Headers | None = None) -> HttpResponse:
     """Encodes a value as a JSON response."""
-    return Answer(status, _ENCODER.encode(value), JSON_TYPE, headers or [])
+    return HttpResponse(status, _ENCODER.encode(value), JSON_TYPE, headers or [])

@@ -14,8 +14,8 @@ import httptools
 
 from holdfast import limits
 from holdfast.server.http.problems import HttpError
-from holdfast.server.http.request import Answer, AnswerLine, Asked, Head, Headers, too_large
-from holdfast.server.http.request_handler import Handling
+from holdfast.server.http.request import AdmittedRequest, Head, Headers, HttpResponse, ResponseConnection, too_large
+from holdfast.server.http.request_handler import RequestHandler
 
 #: A refused body is still received up to this size, so that the client reads the error.
 BODY_BYTES_MAX = 4 * limits.MESSAGE_BYTES_MAX
@@ -23,28 +23,28 @@ _VERSIONS = ("1.1", "1.0")
 _FRAMING = (b"content-length", b"transfer-encoding")
 
 
-class Exchange:
+class HttpExchange:
     """One request, from its head to its response."""
 
-    __slots__ = ("answer", "asked", "head", "is_expecting", "is_last", "is_started", "is_whole", "parts")
+    __slots__ = ("answer", "head", "is_expecting", "is_last", "is_started", "is_whole", "parts", "request")
 
-    def __init__(self, head: Head, admitted: Asked | Answer, *, is_last: bool) -> None:
+    def __init__(self, head: Head, admitted: AdmittedRequest | HttpResponse, *, is_last: bool) -> None:
         self.head = head
-        self.asked = admitted if isinstance(admitted, Asked) else None
+        self.request = admitted if isinstance(admitted, AdmittedRequest) else None
         #: A response that needs no handler.
-        self.answer = admitted if isinstance(admitted, Answer) else None
+        self.answer = admitted if isinstance(admitted, HttpResponse) else None
         self.parts: list[bytes] = []
         #: Whether the client waits for 100 Continue before it sends the body; without it, the next bytes are ambiguous.
         self.is_expecting = head.header(b"expect").lower() == "100-continue"
         self.is_whole = False
         self.is_started = False
         #: Whether the connection ends after this exchange.
-        self.is_last = is_last or (self.is_expecting and self.asked is None)
+        self.is_last = is_last or (self.is_expecting and self.request is None)
 
     @property
     def over(self) -> asyncio.Event | None:
         """For streams: the event that is set when the client disconnects."""
-        return self.asked.over if self.asked is not None else None
+        return self.request.over if self.request is not None else None
 
     @property
     def is_look(self) -> bool:
@@ -52,11 +52,17 @@ class Exchange:
         return self.head.method in {"GET", "HEAD"} and self.over is None
 
 
-class Arrivals:
+class RequestParser:
     """The unanswered requests of one connection, as far as they have arrived."""
 
     def __init__(
-        self, application: Handling, line: AnswerLine, peer: str, clock: Callable[[], float], *, is_secure: bool
+        self,
+        application: RequestHandler,
+        line: ResponseConnection,
+        peer: str,
+        clock: Callable[[], float],
+        *,
+        is_secure: bool,
     ) -> None:
         self._application = application
         self._line = line
@@ -65,7 +71,7 @@ class Arrivals:
         self._clock = clock
         self._parser = _parser(self)
         #: In the order of their heads; the first one is answered next.
-        self.exchanges: deque[Exchange] = deque()
+        self.exchanges: deque[HttpExchange] = deque()
         #: Whether a request has begun that is incomplete, since when it is awaited, and whether its head is complete.
         self.is_begun = False
         self.since = 0.0
@@ -77,7 +83,7 @@ class Arrivals:
         self._body_bytes = 0
         #: For an upgrade request: the header that determines where its body ends.
         self._framing = b""
-        self._last: Exchange | None = None
+        self._last: HttpExchange | None = None
 
     def feed(self, data: bytes) -> None:
         """Parses bytes; `HttpError` if they are malformed or too large: then nothing more can be parsed."""
@@ -152,11 +158,11 @@ class Arrivals:
         head = Head(parser.get_method().decode(), path, self._headers, self._peer, self._is_secure, query)
         _check_encoding(head)
         admitted = self._application.admit(head)
-        if isinstance(admitted, Asked):
+        if isinstance(admitted, AdmittedRequest):
             admitted.line = self._line
         # HTTP/1.0 keeps connections open only by an extension that is not offered here.
         is_last = not parser.should_keep_alive() or version == "1.0"
-        self._last = Exchange(head, admitted, is_last=is_last)
+        self._last = HttpExchange(head, admitted, is_last=is_last)
         self.exchanges.append(self._last)
         self._framing = _framing(head) if parser.should_upgrade() else b""
         self.is_head_there, self._bare_bytes = True, 0
@@ -172,8 +178,8 @@ class Arrivals:
         assert exchange is not None
         if (
             exchange.is_whole
-            or exchange.asked is None
-            or exchange.asked.route.body is None
+            or exchange.request is None
+            or exchange.request.route.body is None
             or exchange.answer is not None
         ):
             return
@@ -190,8 +196,8 @@ class Arrivals:
             return
         self.is_begun = self.is_head_there = False
         exchange.is_whole = True
-        if exchange.asked is not None:
-            exchange.asked.body = b"".join(exchange.parts)
+        if exchange.request is not None:
+            exchange.request.body = b"".join(exchange.parts)
 
 
 def _parser(found: object) -> httptools.HttpRequestParser:

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.server.http.problems import PROBLEM_TYPE, headers_of, problem_of, status_of
-from holdfast.server.http.request import Answer, Headers
+from holdfast.server.http.request import Headers, HttpResponse
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 #: The end of a chunked response.
@@ -30,7 +30,7 @@ def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
-def bytes_of(answer: Answer, lines: bytes, *, is_head: bool = False, is_last: bool = False) -> bytes:
+def bytes_of(answer: HttpResponse, lines: bytes, *, is_head: bool = False, is_last: bool = False) -> bytes:
     """Encodes a response; `lines` are the headers of every response, and `is_head` omits the body."""
     own = lines_of(answer.headers) if answer.headers else b""
     end = _CLOSE if is_last else b""
@@ -53,7 +53,7 @@ def stream_head(headers: Headers, lines: bytes) -> bytes:
     return b"%b%b%btransfer-encoding: chunked\r\n%b\r\n" % (_STATUS[200], lines, lines_of(headers), _CLOSE)
 
 
-def problem_answer(error: HoldfastError) -> Answer:
+def problem_answer(error: HoldfastError) -> HttpResponse:
     """Converts an error to a problem response."""
     headers = [(name.encode(), value.encode()) for name, value in headers_of(error).items()]
-    return Answer(status_of(error), _ENCODER.encode(problem_of(error)), PROBLEM_TYPE, headers)
+    return HttpResponse(status_of(error), _ENCODER.encode(problem_of(error)), PROBLEM_TYPE, headers)

@@ -12,14 +12,14 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.server.auth.permissions import Open, Right, Scope
-from holdfast.server.http.request import Answer, Asked, Streamed
+from holdfast.server.auth.permissions import OpenAccess, Right, Scope
+from holdfast.server.http.request import AdmittedRequest, HttpResponse, StreamedResponse
 
-Handler = Callable[[Asked], Awaitable[Answer | Streamed]]
+Handler = Callable[[AdmittedRequest], Awaitable[HttpResponse | StreamedResponse]]
 
 
 #: In place of a scope: needs no token, such as probes.
-EVERYBODY = Open.EVERYBODY
+EVERYBODY = OpenAccess.EVERYBODY
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,10 +13,10 @@ from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFo
 from holdfast.ports import ScheduleApi, ScheduleSpec, ScheduleView
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
-from holdfast.server.http import examples, shapes
+from holdfast.server.http import examples, schemas
 from holdfast.server.http.instants import instant_ms, span_ms
 from holdfast.server.http.job_bodies import payload_of, template_of
-from holdfast.server.http.request import Answer, Asked, Headers, answer
+from holdfast.server.http.request import AdmittedRequest, Headers, HttpResponse, answer
 from holdfast.server.http.routing import Route
 from holdfast.server.request_checks import checked_name
 
@@ -30,18 +30,18 @@ class TimesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     cron: Annotated[str, Meta(max_length=256)] = ""
     every_s: Annotated[float, _SPAN] = 0
-    at: shapes.Instant | None = None
+    at: schemas.Instant | None = None
     timezone: Annotated[str, Meta(max_length=64)] = "UTC"
 
 
-class ScheduleBody(shapes.KindBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ScheduleBody(schemas.KindBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A schedule, which creates jobs of one kind: exactly one of `cron`, `every_s` and `at` is given."""
 
-    name: shapes.Name | None = None
+    name: schemas.Name | None = None
     payload: Any = msgspec.UNSET
     cron: Annotated[str, Meta(max_length=256)] = ""
     every_s: Annotated[float, _SPAN] = 0
-    at: shapes.Instant | None = None
+    at: schemas.Instant | None = None
     timezone: Annotated[str, Meta(max_length=64)] = "UTC"
     catch_up: Literal["none", "latest", "all"] = "none"
     catch_up_window_s: Annotated[float, _SPAN] = limits.CATCH_UP_WINDOW_MS / 1_000
@@ -52,13 +52,13 @@ class ScheduleBody(shapes.KindBody, frozen=True, forbid_unknown_fields=True, kw_
 class NamedScheduleBody(ScheduleBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A schedule with its name."""
 
-    name: shapes.Name
+    name: schemas.Name
 
 
 class PreviewBody(TimesBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The times of a schedule, and which ticks to preview."""
 
-    after: shapes.Instant | None = None
+    after: schemas.Instant | None = None
     count: Annotated[int, Meta(ge=1, le=limits.PREVIEW_TICKS_MAX)] = 10
 
 
@@ -86,7 +86,7 @@ class ScheduleResource(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int
     max_losses: int
     timeout_s: float
-    backoff: shapes.BackoffBody
+    backoff: schemas.BackoffBody
     payload: Any
     cron: str
     every_s: float
@@ -116,7 +116,7 @@ class Triggered(msgspec.Struct, frozen=True):
     """The job that was created now."""
 
     id: str
-    status: shapes.Status
+    status: schemas.Status
     schedule: str
 
 
@@ -136,23 +136,23 @@ class ScheduleRoutes:
     def _schedules(self) -> ScheduleApi:
         return self._backend.capability(self._backend.schedules, Capability.SCHEDULES)
 
-    async def all(self, asked: Asked) -> Answer:
+    async def all(self, request: AdmittedRequest) -> HttpResponse:
         """Returns all schedules, or those with one status."""
         shown = [schedule_shape(view) for view in await self._schedules.all()]
-        status = asked.query.status if asked.query is not None else ""
+        status = request.query.status if request.query is not None else ""
         return answer(Schedules([one for one in shown if not status or one.status == status]))
 
-    async def create(self, asked: Asked) -> Answer:
+    async def create(self, request: AdmittedRequest) -> HttpResponse:
         """Creates or replaces the schedule that the body names."""
-        return await self.make(asked.content, asked.content.name)
+        return await self.make(request.content, request.content.name)
 
-    async def make(self, body: ScheduleBody, name: str) -> Answer:
+    async def make(self, body: ScheduleBody, name: str) -> HttpResponse:
         """Creates or replaces a schedule, and returns it with 201."""
         view = await self._schedules.set(spec_of(body, name))
         headers: Headers = [(b"location", f"{_PATH}/{name}".encode())]
         return answer(schedule_shape(view), 201, headers)
 
-    async def make_once(self, body: ScheduleBody, name: str) -> Answer:
+    async def make_once(self, body: ScheduleBody, name: str) -> HttpResponse:
         """Creates a schedule whose name is derived from a key; different content with the same key is refused."""
         with suppress(NotFoundError):
             if (await self._schedules.get(name)).spec != spec_of(body, name):
@@ -160,52 +160,52 @@ class ScheduleRoutes:
                 raise FailedPreconditionError(message, reason="REQUEST_ID_REUSED")
         return await self.make(body, name)
 
-    async def set(self, asked: Asked) -> Answer:
+    async def set(self, request: AdmittedRequest) -> HttpResponse:
         """Replaces the schedule that the path names; returns 201 if there was none."""
-        name = _name(asked)
-        if asked.content.name not in {None, name}:
-            message = f"name in the body must be {name!r} or absent, got {asked.content.name!r}"
+        name = _name(request)
+        if request.content.name not in {None, name}:
+            message = f"name in the body must be {name!r} or absent, got {request.content.name!r}"
             raise InvalidArgumentError(message, reason="SCHEDULE_NAME_INVALID")
         try:
             await self._schedules.get(name)
         except NotFoundError:
-            return await self.make(asked.content, name)
-        return answer(schedule_shape(await self._schedules.set(spec_of(asked.content, name))))
+            return await self.make(request.content, name)
+        return answer(schedule_shape(await self._schedules.set(spec_of(request.content, name))))
 
-    async def get(self, asked: Asked) -> Answer:
+    async def get(self, request: AdmittedRequest) -> HttpResponse:
         """Returns one schedule."""
-        return answer(schedule_shape(await self._schedules.get(_name(asked))))
+        return answer(schedule_shape(await self._schedules.get(_name(request))))
 
-    async def delete(self, asked: Asked) -> Answer:
+    async def delete(self, request: AdmittedRequest) -> HttpResponse:
         """Deletes a schedule, but not its jobs."""
-        await self._schedules.delete(_name(asked))
-        return Answer(204)
+        await self._schedules.delete(_name(request))
+        return HttpResponse(204)
 
-    async def pause(self, asked: Asked) -> Answer:
+    async def pause(self, request: AdmittedRequest) -> HttpResponse:
         """Pauses a schedule; ticks during the pause create no jobs."""
-        return answer(schedule_shape(await self._schedules.pause(_name(asked), is_paused=True)))
+        return answer(schedule_shape(await self._schedules.pause(_name(request), is_paused=True)))
 
-    async def resume(self, asked: Asked) -> Answer:
+    async def resume(self, request: AdmittedRequest) -> HttpResponse:
         """Resumes a schedule from now on."""
-        return answer(schedule_shape(await self._schedules.pause(_name(asked), is_paused=False)))
+        return answer(schedule_shape(await self._schedules.pause(_name(request), is_paused=False)))
 
-    async def trigger(self, asked: Asked) -> Answer:
+    async def trigger(self, request: AdmittedRequest) -> HttpResponse:
         """Creates a job now."""
-        name = _name(asked)
+        name = _name(request)
         job_id = await self._schedules.trigger(name)
         headers: Headers = [(b"location", f"/api/v1/jobs/{job_id}".encode())]
         return answer(Triggered(job_id, "QUEUED", name), 202, headers)
 
-    async def preview(self, asked: Asked) -> Answer:
+    async def preview(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the next ticks of an existing schedule."""
-        filters = asked.query or PreviewFilters()
-        view = await self._schedules.get(_name(asked))
+        filters = request.query or PreviewFilters()
+        view = await self._schedules.get(_name(request))
         ticks = await self._schedules.preview(view.spec, instant_ms("after", filters.after), filters.count)
         return answer(Ticks(ticks))
 
-    async def look_ahead(self, asked: Asked) -> Answer:
+    async def look_ahead(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the next ticks of a schedule that need not exist."""
-        body: PreviewBody = asked.content
+        body: PreviewBody = request.content
         spec = spec_of(
             ScheduleBody(type="preview", cron=body.cron, every_s=body.every_s, at=body.at, timezone=body.timezone),
             "preview",
@@ -213,8 +213,8 @@ class ScheduleRoutes:
         return answer(Ticks(await self._schedules.preview(spec, instant_ms("after", body.after), body.count)))
 
 
-def _name(asked: Asked) -> str:
-    return checked_name("name", asked.params["name"], reason="SCHEDULE_NAME_INVALID")
+def _name(request: AdmittedRequest) -> str:
+    return checked_name("name", request.params["name"], reason="SCHEDULE_NAME_INVALID")
 
 
 def _whole_second_ms(at_ms: int) -> int:
@@ -253,7 +253,7 @@ def schedule_shape(view: ScheduleView) -> ScheduleResource:
         max_losses=template.max_losses,
         timeout_s=template.timeout_ms / 1_000,
         backoff=backoff_shape(template.backoff),
-        payload=shapes.shown(spec.payload),
+        payload=schemas.shown(spec.payload),
         cron=spec.cron,
         every_s=spec.every_ms / 1_000,
         at_ms=spec.at_ms,
@@ -276,10 +276,10 @@ def schedule_shape(view: ScheduleView) -> ScheduleResource:
 _KINDS: dict[int, Literal["fixed", "exponential", "quadratic"]] = {FIXED: "fixed", QUADRATIC: "quadratic"}
 
 
-def backoff_shape(backoff: BackoffRule) -> shapes.BackoffBody:
+def backoff_shape(backoff: BackoffRule) -> schemas.BackoffBody:
     """Converts the back-off of failed jobs to its JSON shape."""
     kind = _KINDS.get(backoff.kind, "exponential")
-    return shapes.BackoffBody(kind, backoff.base_ms / 1_000, backoff.max_ms / 1_000)
+    return schemas.BackoffBody(kind, backoff.base_ms / 1_000, backoff.max_ms / 1_000)
 
 
 def routes(schedules: ScheduleRoutes) -> list[Route]:

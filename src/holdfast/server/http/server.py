@@ -9,8 +9,8 @@ from holdfast.errors import UnavailableError
 from holdfast.server.auth.certificates import Certificates
 from holdfast.server.descriptors import descriptor_limit
 from holdfast.server.http.handshakes import Handshakes
-from holdfast.server.http.protocol import HttpConnection, MakeWire, ServerShared
-from holdfast.server.http.request_handler import Handling
+from holdfast.server.http.protocol import HttpConnection, MakeWire, SharedServerState
+from holdfast.server.http.request_handler import RequestHandler
 from holdfast.server.http.response import lines_of
 
 _SWEEP_S = 1.0
@@ -24,7 +24,7 @@ class HttpServer:
 
     def __init__(
         self,
-        application: Handling,
+        application: RequestHandler,
         *,
         tls: Certificates | None = None,
         wire: MakeWire | None = None,
@@ -40,7 +40,7 @@ class HttpServer:
         self._connections_max = limits.HTTP_CONNECTIONS_MAX if connections_max is None else connections_max
         self._content, self._advice = content, advice
         self._tls = tls
-        self._shared = ServerShared(application, wire)
+        self._shared = SharedServerState(application, wire)
         self._server: asyncio.Server | None = None
         self._handshakes: Handshakes | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -67,7 +67,7 @@ class HttpServer:
         self._application.start()
         return address
 
-    def serve(self, application: Handling, wire: MakeWire | None = None) -> None:
+    def serve(self, application: RequestHandler, wire: MakeWire | None = None) -> None:
         """Replaces the application; open connections end after their response in progress."""
         self._application = self._shared.application = application
         self._shared.wire = wire

@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import UnauthenticatedError
-from holdfast.server.auth.permissions import Caller, Guard, Open
+from holdfast.server.auth.permissions import Caller, Guard, OpenAccess
 from holdfast.server.auth.tokens import TOKEN_CHARS_MAX
 from holdfast.server.http.browser_security import cookie_of
-from holdfast.server.http.request import Answer, Asked, answer
+from holdfast.server.http.request import AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.request_shield import Shield
 from holdfast.server.http.routing import EVERYBODY, Route
 
@@ -38,26 +38,26 @@ class SessionRoutes:
         self._guard = guard
         self._shield = shield
 
-    async def log_in(self, asked: Asked) -> Answer:
+    async def log_in(self, request: AdmittedRequest) -> HttpResponse:
         """Makes the browser store the token, if it is valid."""
-        body: Login = asked.content
+        body: Login = request.content
         if not _TOKEN.fullmatch(body.token):
             raise UnauthenticatedError("the token is unknown to this server", reason="TOKEN_UNKNOWN")
-        caller = self._caller(body.token, asked)
-        return answer(_session(caller), headers=[cookie_of(body.token, asked.head)])
+        caller = self._caller(body.token, request)
+        return answer(_session(caller), headers=[cookie_of(body.token, request.head)])
 
-    async def look(self, asked: Asked) -> Answer:
+    async def look(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the name and the scopes of the caller's token."""
-        return answer(_session(self._caller(self._shield.token(asked.head), asked)))
+        return answer(_session(self._caller(self._shield.token(request.head), request)))
 
-    async def log_out(self, asked: Asked) -> Answer:
+    async def log_out(self, request: AdmittedRequest) -> HttpResponse:
         """Makes the browser delete the token."""
-        return Answer(204, headers=[cookie_of("", asked.head)])
+        return HttpResponse(204, headers=[cookie_of("", request.head)])
 
-    def _caller(self, token: str, asked: Asked) -> Caller:
-        visit = self._guard.enter(token, asked.head.peer, Open.CALLERS, lambda _: None)
-        visit.leave()
-        return visit.caller
+    def _caller(self, token: str, request: AdmittedRequest) -> Caller:
+        session = self._guard.enter(token, request.head.peer, OpenAccess.CALLERS, lambda _: None)
+        session.leave()
+        return session.caller
 
 
 def _session(caller: Caller) -> SessionResource:

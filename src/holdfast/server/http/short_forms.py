@@ -17,10 +17,10 @@ from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.ports import JobQuery
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
-from holdfast.server.http import shapes
+from holdfast.server.http import schemas
 from holdfast.server.http.job_bodies import context_of
 from holdfast.server.http.jobs import JobRoutes, key_of, states_of
-from holdfast.server.http.request import Answer, Asked, answer
+from holdfast.server.http.request import AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.routing import Route
 from holdfast.server.http.schedules import ScheduleBody, ScheduleResource, ScheduleRoutes, backoff_shape, schedule_shape
 from holdfast.server.http.strict_json import encode
@@ -33,8 +33,8 @@ class ShortBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """A job to run once, or by cron."""
 
     payload: Any = msgspec.UNSET
-    type: shapes.Name = "once"
-    job_type: shapes.Name = _DEFAULT_TYPE
+    type: schemas.Name = "once"
+    job_type: schemas.Name = _DEFAULT_TYPE
     priority: (
         Literal["low", "normal", "high"] | Annotated[int, Meta(ge=limits.PRIORITY_MIN, le=limits.PRIORITY_MAX)]
     ) = limits.PRIORITY_DEFAULT
@@ -42,8 +42,8 @@ class ShortBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     cron: Annotated[str, Meta(max_length=256)] = ""
     schedule: Annotated[str, Meta(max_length=256)] = ""
     timezone: Annotated[str, Meta(max_length=64)] = "UTC"
-    queue: shapes.Name = limits.QUEUE_DEFAULT
-    delay_s: shapes.Seconds = 0
+    queue: schemas.Name = limits.QUEUE_DEFAULT
+    delay_s: schemas.Seconds = 0
     #: The default of the topology if absent.
     max_attempts: Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)] | None = None
 
@@ -71,12 +71,12 @@ class ShortForms:
         self._schedules = schedules
         self._retries = backend.short_retries
 
-    async def submit(self, asked: Asked) -> Answer:
+    async def submit(self, request: AdmittedRequest) -> HttpResponse:
         """Submits one job, or creates a schedule."""
-        body: ShortBody = asked.content
+        body: ShortBody = request.content
         kind = body.job_type if body.type in {"once", "cron"} else body.type
         priority = _PRIORITIES[body.priority] if isinstance(body.priority, str) else body.priority
-        cron, key = body.cron_expr or body.cron or body.schedule, key_of(asked)
+        cron, key = body.cron_expr or body.cron or body.schedule, key_of(request)
         if body.type == "cron" and not cron:
             raise InvalidArgumentError("expected cron_expr for a job of type cron, got none", reason="CRON_INVALID")
         shared: dict[str, Any] = {
@@ -87,29 +87,29 @@ class ShortForms:
             "backoff": None if self._retries.backoff == BackoffRule() else backoff_shape(self._retries.backoff),
         }
         if not cron or body.type == "once":
-            job = shapes.JobBody(**shared, payload=body.payload, delay_s=body.delay_s)
+            job = schemas.JobBody(**shared, payload=body.payload, delay_s=body.delay_s)
             with self._jobs.only(key):
-                return _with_id(await self._jobs.submit_one(job, key, context_of(asked.head)))
-        asked.caller.require(Scope.ADMIN)  # as every change of a schedule
+                return _with_id(await self._jobs.submit_one(job, key, context_of(request.head)))
+        request.caller.require(Scope.ADMIN)  # as every change of a schedule
         plan = ScheduleBody(**shared, payload=body.payload, cron=cron, timezone=body.timezone)
         make = self._schedules.make_once if key else self._schedules.make
         with self._jobs.only(key):
             return _with_id(await make(plan, _name_of(plan, key)))
 
-    async def find(self, asked: Asked) -> Answer:
+    async def find(self, request: AdmittedRequest) -> HttpResponse:
         """Returns jobs by status; the first page of all jobs, or of `active` ones, includes schedules."""
-        filters: ShortFilters = asked.query or ShortFilters()
+        filters: ShortFilters = request.query or ShortFilters()
         states = states_of(filters.status)
         found = await self._backend.jobs.find(JobQuery(states), filters.cursor, filters.limit)
-        rows: list[Any] = [shapes.job_shape(view) for view in found.jobs]
+        rows: list[Any] = [schemas.job_shape(view) for view in found.jobs]
         is_active = any(name.strip().lower() == "active" for text in filters.status for name in text.split(","))
         if self._backend.schedules is not None and not filters.cursor and (is_active or not states):
             rows += [_cron_job(one) for one in map(schedule_shape, await self._backend.schedules.all()) if one.cron]
         return answer({"jobs": rows, "next_cursor": found.cursor})
 
-    async def get(self, asked: Asked) -> Answer:
+    async def get(self, request: AdmittedRequest) -> HttpResponse:
         """Returns one job, or the schedule with that name."""
-        job_id = asked.query.job_id
+        job_id = request.query.job_id
         if self._backend.schedules is not None:
             with suppress(NotFoundError):
                 return answer(_cron_job(schedule_shape(await self._backend.schedules.get(job_id))))
@@ -122,7 +122,7 @@ def _name_of(plan: ScheduleBody, key: str) -> str:
     return f"cron-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def _with_id(made: Answer) -> Answer:
+def _with_id(made: HttpResponse) -> HttpResponse:
     """Returns the response with the id also as `job_id`, its name in the short forms."""
     fields = msgspec.json.decode(made.body)
     job_id = fields.get("id") or fields["name"]

@@ -4,14 +4,14 @@ from http import HTTPStatus
 
 from holdfast.server.auth.permissions import OpenGuard
 from holdfast.server.http.problems import RETRY_AFTER_S
-from holdfast.server.http.request import JSON_TYPE, TEXT_TYPE, Answer, Asked, Head
-from holdfast.server.http.request_handler import Handling
+from holdfast.server.http.request import JSON_TYPE, TEXT_TYPE, AdmittedRequest, Head, HttpResponse
+from holdfast.server.http.request_handler import RequestHandler
 from holdfast.server.http.request_shield import Shield
 from holdfast.server.http.routing import EVERYBODY, Route
 from holdfast.server.startup import Startup
 
 
-class StartingApplication(Handling):
+class StartingApplication(RequestHandler):
     """Answers requests until there is a backend."""
 
     def __init__(self, startup: Startup, shield: Shield) -> None:
@@ -35,14 +35,14 @@ class StartingApplication(Handling):
         ]
         super().__init__(routes, "the server is starting", OpenGuard(), shield)
 
-    def _admitted(self, head: Head) -> Asked | Answer:
+    def _admitted(self, head: Head) -> AdmittedRequest | HttpResponse:
         if self.router.find(head.path) is None:
             raise self._startup.error()
         return super()._admitted(head)
 
-    async def _live(self, asked: Asked) -> Answer:
-        return Answer(HTTPStatus.OK, b"alive\n", TEXT_TYPE)
+    async def _live(self, request: AdmittedRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, b"alive\n", TEXT_TYPE)
 
-    async def _ready(self, asked: Asked) -> Answer:
+    async def _ready(self, request: AdmittedRequest) -> HttpResponse:
         later = [(b"retry-after", str(RETRY_AFTER_S).encode())]
-        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, self._startup.document, JSON_TYPE, later)
+        return HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, self._startup.document, JSON_TYPE, later)

@@ -10,7 +10,7 @@ from holdfast.core.condition import Conditions, no_conditions, ready_text
 from holdfast.errors import UnimplementedError
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
-from holdfast.server.http.request import METRICS_TYPE, TEXT_TYPE, Answer, Asked, answer
+from holdfast.server.http.request import METRICS_TYPE, TEXT_TYPE, AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.routing import EVERYBODY, Route
 from holdfast.server.http.stats_history import Recent, StatsHistory
 
@@ -82,11 +82,11 @@ class SystemRoutes:
         self.document = b""
         self.memory = StatsHistory(self._numbers)
 
-    async def stats(self, asked: Asked) -> Answer:
+    async def stats(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the statistics."""
         return answer(await self._numbers())
 
-    async def capabilities(self, asked: Asked) -> Answer:
+    async def capabilities(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the capabilities; they do not change while the server runs."""
         told = self._backend.capabilities.served(self._probes.version, has_totals=self._probes.totals is not None)
         return answer(
@@ -98,7 +98,7 @@ class SystemRoutes:
             )
         )
 
-    async def recent(self, asked: Asked) -> Answer:
+    async def recent(self, request: AdmittedRequest) -> HttpResponse:
         """Returns statistics of the last minutes."""
         self._backend.capability(self._probes.totals, Capability.TOTALS)
         return answer(self.memory.recent())
@@ -133,25 +133,25 @@ class SystemRoutes:
             warnings=stats.warnings,
         )
 
-    async def live(self, asked: Asked) -> Answer:
+    async def live(self, request: AdmittedRequest) -> HttpResponse:
         """Replies that the server is alive, without any check."""
-        return Answer(200, b"alive\n", TEXT_TYPE)
+        return HttpResponse(200, b"alive\n", TEXT_TYPE)
 
-    async def ready(self, asked: Asked) -> Answer:
+    async def ready(self, request: AdmittedRequest) -> HttpResponse:
         """Replies whether jobs can be submitted."""
         if self._probes.is_ready():
-            return Answer(200, ready_text(self._probes.conditions()).encode(), TEXT_TYPE)
-        return Answer(503, b"not ready: it is starting, or goes away soon\n", TEXT_TYPE, [(b"retry-after", b"1")])
+            return HttpResponse(200, ready_text(self._probes.conditions()).encode(), TEXT_TYPE)
+        return HttpResponse(503, b"not ready: it is starting, or goes away soon\n", TEXT_TYPE, [(b"retry-after", b"1")])
 
-    async def metrics(self, asked: Asked) -> Answer:
+    async def metrics(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the metrics in Prometheus format."""
         if self._probes.metrics is None:
             raise UnimplementedError(f"the {self._backend.name} server has no metrics", reason="CAPABILITY_MISSING")
-        return Answer(200, await self._probes.metrics(), METRICS_TYPE)
+        return HttpResponse(200, await self._probes.metrics(), METRICS_TYPE)
 
-    async def openapi(self, asked: Asked) -> Answer:
+    async def openapi(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the OpenAPI document."""
-        return Answer(200, self.document)
+        return HttpResponse(200, self.document)
 
 
 def routes(system: SystemRoutes) -> list[Route]:

@@ -23,7 +23,7 @@ from holdfast.errors import (
 )
 from holdfast.ledger.directives import LeaseTerms
 from holdfast.observe.logs import get_logger
-from holdfast.server.auth.permissions import Guard, Open, Scope, Visit
+from holdfast.server.auth.permissions import CallerSession, Guard, OpenAccess, Scope
 from holdfast.server.backend import Backend
 from holdfast.server.descriptors import descriptor_limit
 from holdfast.server.message_counts import MessageCounts, counted, message_counts
@@ -54,7 +54,7 @@ _SHARE = 2
 _TLS = "TLSv1.3"
 
 
-class Talk(Protocol):
+class WireHandler(Protocol):
     """The rest of a connection after its opening."""
 
     def take(self, message: bytes) -> None:
@@ -157,23 +157,23 @@ class WireService:
             )
         if self._is_stopping:
             raise UnavailableError("the server is stopping; try another server, or try again later", reason="STOPPING")
-        visit = None
+        session = None
         if self._guard is not None:
-            right = Scope.WORK if opening.purpose == WORK else Open.CALLERS
-            visit = self._guard.enter(opening.token, connection.peer, right, ended)
+            right = Scope.WORK if opening.purpose == WORK else OpenAccess.CALLERS
+            session = self._guard.enter(opening.token, connection.peer, right, ended)
         try:
             if len(self._connections) >= self._connections_max:
                 message = "the server has too many connections; try again in a moment"
                 raise ResourceExhaustedError(message, reason="TOO_MANY_CONNECTIONS")
-            return Admitted(visit, self._talk(opening.purpose, connection, visit))
+            return Admitted(session, self._talk(opening.purpose, connection, session))
         except HoldfastError:
-            if visit is not None:
-                visit.leave()
+            if session is not None:
+                session.leave()
             raise
 
-    def _talk(self, purpose: str, connection: "WireConnection", visit: Visit | None) -> Talk:
+    def _talk(self, purpose: str, connection: "WireConnection", session: CallerSession | None) -> WireHandler:
         if purpose == CALLS:
-            return Conversation(self._table, connection, connection.peer, visit)
+            return Conversation(self._table, connection, connection.peer, session)
         work = self._backend.work
         if work is None:
             raise UnimplementedError(self._backend.elsewhere, reason="WORK_ELSEWHERE")
@@ -183,8 +183,8 @@ class WireService:
 class Admitted(msgspec.Struct, frozen=True):
     """An admitted caller."""
 
-    visit: Visit | None
-    talk: Talk
+    visit: CallerSession | None
+    talk: WireHandler
 
 
 class RefusingService(WireService):
@@ -212,8 +212,8 @@ class WireConnection(FramedProtocol):
         self._service = service
         self.peer = peer
         self._opening = bytearray()
-        self._talk: Talk | None = None
-        self._visit: Visit | None = None
+        self._talk: WireHandler | None = None
+        self._session: CallerSession | None = None
         #: Of an older client that was refused: how much it may still send.
         self._drained_bytes_max = 0
         #: Called once, when the opening is over or the connection is lost before it.
@@ -282,7 +282,7 @@ class WireConnection(FramedProtocol):
             self.send(encode(Opened(0, error.code.value, error.reason, text, __version__)))
             self.close()
             return
-        self._visit, self._talk = admitted.visit, admitted.talk
+        self._session, self._talk = admitted.visit, admitted.talk
         self._keep_alive()
         counts = message_counts()
         if counts is not None:
@@ -390,8 +390,8 @@ class WireConnection(FramedProtocol):
         super().connection_lost(exc)
         if self._talk is not None:
             self._talk.close()
-        if self._visit is not None:
-            self._visit.leave()
+        if self._session is not None:
+            self._session.leave()
         self._service.left(self)
         self._opened()
 

@@ -17,7 +17,7 @@ from holdfast.errors import (
     UnavailableError,
     UnimplementedError,
 )
-from holdfast.server.auth.permissions import Visit
+from holdfast.server.auth.permissions import CallerSession
 from holdfast.server.refusal_log import hidden, log_refusal
 from holdfast.server.wire.calls import ServedMethod, Table
 from holdfast.wire.messages import ERROR, LAST, MALFORMED, MORE, Call, WireFailure, decode_call, encode
@@ -69,12 +69,12 @@ class _OpenCall:
 class Conversation:
     """The calls in progress of one client."""
 
-    def __init__(self, table: Table, line: CallerLine, peer: str, visit: Visit | None) -> None:
+    def __init__(self, table: Table, line: CallerLine, peer: str, session: CallerSession | None) -> None:
         """`visit` checks the permissions of the caller; without one, every call is permitted."""
         self._table = table
         self._line = line
         self._peer = peer
-        self._visit = visit
+        self._session = session
         self._loop = asyncio.get_running_loop()
         self._calls: dict[int, _OpenCall] = {}
         self._pending_bytes = 0
@@ -98,8 +98,8 @@ class Conversation:
         method = self._table.get(name)
         if method is None:
             raise UnimplementedError(f"this server has no method {name[:_METHOD_CHARS_MAX]!r}", reason="METHOD_UNKNOWN")
-        if self._visit is not None:
-            self._visit.admit(method.scope)
+        if self._session is not None:
+            self._session.admit(method.scope)
         if self._is_stopping:
             raise UnavailableError("the server is stopping; try another server, or try again later", reason="STOPPING")
         if len(self._calls) >= CALLS_MAX:

@@ -17,13 +17,13 @@ from typing import TypeVar
 
 import msgspec
 
+from holdfast.client.blocking_client import BlockingClient
 from holdfast.client.endpoints import UnixEndpoint
-from holdfast.client.link import LinkPorts, Near
-from holdfast.client.near_server import NearServer
-from holdfast.client.reconnect_policy import PATIENCE_S, Patience
+from holdfast.client.link import BlockingCalls, LinkPorts
+from holdfast.client.reconnect_policy import PATIENCE_S, ReconnectPolicy
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.retry_policy import Once
-from holdfast.client.wire_transport import WireCarrier
+from holdfast.client.retry_policy import NoRetryPolicy
+from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.journal.errors import DirectoryLockedError
@@ -31,7 +31,7 @@ from holdfast.ledger.ports import Clock
 from holdfast.ports import WorkApi
 from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.settings import Settings
-from holdfast.topologies.embedded.served_ledger import Serving
+from holdfast.topologies.embedded.served_ledger import ServedLedger
 from holdfast.topologies.fork_handlers import let_go_of_sockets
 
 T = TypeVar("T")
@@ -41,26 +41,26 @@ _PAUSE_S_FIRST = 0.005
 _PAUSE_S_MAX = 0.2
 
 
-class Connected:
+class DirectoryClient:
     """The side of a process that does not serve. `lost` is set when the serving process is gone."""
 
-    def __init__(self, endpoint: UnixEndpoint, carrier: WireCarrier) -> None:
+    def __init__(self, endpoint: UnixEndpoint, transport: WireTransport) -> None:
         self._endpoint = endpoint
-        self._carrier = carrier
-        remote = RemoteJobs(carrier, Once())
+        self._transport = transport
+        remote = RemoteJobs(transport, NoRetryPolicy())
         self._ports = LinkPorts(remote, remote, remote, remote.schedules, remote)
-        self._near = NearServer(endpoint)
+        self._blocking_calls = BlockingClient(endpoint)
         self.lost = asyncio.Event()
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
-    async def to(cls, path: Path) -> "Connected":
+    async def to(cls, path: Path) -> "DirectoryClient":
         """Connects; `UnavailableError` if no process listens."""
         endpoint = UnixEndpoint(path)
-        return cls(endpoint, await WireCarrier.connect(endpoint))
+        return cls(endpoint, await WireTransport.connect(endpoint))
 
     async def _watch(self) -> None:
-        await self._carrier.lost()
+        await self._transport.lost()
         self.lost.set()
 
     async def call(self, use: Callable[[LinkPorts], Awaitable[T]]) -> T:
@@ -71,9 +71,9 @@ class Connected:
         """Returns the items of a stream."""
         return use(self._ports)
 
-    def near(self) -> NearServer:
+    def blocking_calls(self) -> BlockingClient:
         """Returns the API for other threads, over the socket."""
-        return self._near
+        return self._blocking_calls
 
     async def work(self) -> WorkApi:
         """Returns a `WorkApi` that opens a connection for each session."""
@@ -83,17 +83,17 @@ class Connected:
         """Ends the connection."""
         self._watching.cancel()
         self.lost.set()
-        self._near.close()
-        await self._carrier.close()
+        self._blocking_calls.close()
+        await self._transport.close()
 
     def disown(self) -> None:
-        """Does nothing: `Directory.disown` drops the socket with all others."""
+        """Does nothing: `DirectoryLink.disown` drops the socket with all others."""
 
 
-Side = Serving | Connected
+Side = ServedLedger | DirectoryClient
 
 
-class Directory:
+class DirectoryLink:
     """A link to the process that serves the directory, which may be this one."""
 
     is_private = False
@@ -112,9 +112,9 @@ class Directory:
         self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
         """Returns the response of the process that serves at that time."""
-        patience = Patience()
+        reconnect_policy = ReconnectPolicy()
         while True:
-            patience.begin()
+            reconnect_policy.begin()
             side = self._side
             if side is None or side.lost.is_set():
                 side = await self._opened()
@@ -123,13 +123,13 @@ class Directory:
             except HoldfastError as error:
                 if not is_repeatable or self._is_closed:
                     raise
-                await patience.bear(error)
+                await reconnect_policy.bear(error)
 
     async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """Yields the items of a stream; after a lost connection it restarts at the next serving process."""
-        patience = Patience()
+        reconnect_policy = ReconnectPolicy()
         while True:
-            patience.begin()
+            reconnect_policy.begin()
             side = await self._opened()
             try:
                 async for item in side.stream(use):
@@ -137,14 +137,14 @@ class Directory:
             except HoldfastError as error:
                 if self._is_closed:
                     raise
-                await patience.bear(error)
+                await reconnect_policy.bear(error)
             else:
                 return
 
-    def near(self) -> Near | None:
+    def blocking_calls(self) -> BlockingCalls | None:
         """Returns the API of the serving process, unless it has just ended."""
         side = self._side
-        return side.near() if side is not None and not side.lost.is_set() else None
+        return side.blocking_calls() if side is not None and not side.lost.is_set() else None
 
     async def work(self) -> WorkApi:
         """Returns the work API of the serving process."""
@@ -195,12 +195,12 @@ class Directory:
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
     async def _serve_or_connect(self, deadline_s: float) -> Side | None:
-        serving = Serving(self._settings, self._clock)
+        served_ledger = ServedLedger(self._settings, self._clock)
         try:
-            await serving.open()
+            await served_ledger.open()
         except DirectoryLockedError as locked:
             try:
-                return await Connected.to(self._path)
+                return await DirectoryClient.to(self._path)
             except UnavailableError as error:
                 if time.monotonic() < deadline_s:
                     return None  # it may still be recovering, or have just ended
@@ -208,13 +208,13 @@ class Directory:
                     f"{locked.message}: it has the directory and does not listen in it ({error.message})",
                     reason="DIRECTORY_LOCKED",
                 ) from error
-        return serving
+        return served_ledger
 
     async def _follow(self, side: Side) -> None:
         """Opens the directory again when a side is lost, even while this process makes no call."""
         await side.lost.wait()
         if not self._is_closed:
-            if isinstance(side, Connected):
+            if isinstance(side, DirectoryClient):
                 await side.close()
             # The next call raises it. At the interpreter's end no thread can be started, and no call follows.
             with contextlib.suppress(HoldfastError, RuntimeError):

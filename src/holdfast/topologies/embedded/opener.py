@@ -50,6 +50,6 @@ def _opened(url: str, settings: Mapping[str, object], clock: "Clock | None") -> 
         from holdfast.topologies.embedded.served_ledger import MemoryLink
 
         return MemoryLink(of_program(url, settings), clock)
-    from holdfast.topologies.embedded.directory import Directory
+    from holdfast.topologies.embedded.directory import DirectoryLink
 
-    return Directory(of_program(url, settings), clock)
+    return DirectoryLink(of_program(url, settings), clock)

@@ -21,7 +21,7 @@ from holdfast.ledger.service import LedgerCore
 from holdfast.observe.logs import get_logger
 from holdfast.ports import WorkApi
 from holdfast.settings import Settings
-from holdfast.topologies.embedded.near_ledger import NearLedger
+from holdfast.topologies.embedded.blocking_ledger import BlockingLedger
 
 if TYPE_CHECKING:
     from holdfast.server.unix_socket import SocketServer
@@ -41,7 +41,7 @@ class DirectoryCapabilities:
         return _DECLARED
 
 
-class Serving:
+class ServedLedger:
     """One opening of a ledger. `lost` is set when it has ended, for whatever reason."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
@@ -58,7 +58,7 @@ class Serving:
         self._socket: SocketServer | None = None
         self._local: LocalWork
         self.ports: LinkPorts
-        self._near: NearLedger
+        self._blocking_calls: BlockingLedger
 
     async def open(self) -> None:
         """Recovers and serves; `DirectoryLockedError` if another process does."""
@@ -106,7 +106,7 @@ class Serving:
         core = self.core
         core.prepare()
         self.ports = LinkPorts(core.jobs, core.admin, core.feed, core.schedules, DirectoryCapabilities())
-        self._near = NearLedger(asyncio.get_running_loop(), core.jobs, self.lost)
+        self._blocking_calls = BlockingLedger(asyncio.get_running_loop(), core.jobs, self.lost)
         self._local = LocalWork(core.work.dispatcher, core.terms())
         core.start()
 
@@ -148,9 +148,9 @@ class Serving:
         """Returns the items of a stream."""
         return use(self.ports)
 
-    def near(self) -> NearLedger:
+    def blocking_calls(self) -> BlockingLedger:
         """Returns the API for other threads."""
-        return self._near
+        return self._blocking_calls
 
     async def work(self) -> WorkApi:
         """Returns a `WorkApi` whose sessions call the ledger directly."""
@@ -194,7 +194,7 @@ class Serving:
         self.lost.set()
 
 
-class MemoryLink(Serving):
+class MemoryLink(ServedLedger):
     """`memory://`: the link to a ledger that no other process can reach, and that ends with this process."""
 
     is_private = True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
-from holdfast.process.collector import tune_collector
+from holdfast.process.garbage_collector import tune_collector
 from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop
 from holdfast.process.supervisor import StoppedError, Supervisor

@@ -4,7 +4,7 @@ import msgspec
 
 from holdfast.server.backend import Backend
 from holdfast.server.protection import protect
-from holdfast.server.public_server import Face
+from holdfast.server.public_server import PublicServer
 from holdfast.settings import Settings
 from holdfast.topologies.microservices import MICROSERVICES
 from holdfast.topologies.microservices.backend.job_api import ServiceJobs
@@ -34,7 +34,7 @@ class Gateway:
             metadata=credential(environment.token),
             timeout_ms=environment.internal_timeout_ms,
         )
-        self.face = Face(
+        self.public_server = PublicServer(
             Backend(ServiceJobs(self._owners), declared=MICROSERVICES, elsewhere=ELSEWHERE),
             settings,
             protection=protection,
@@ -43,20 +43,20 @@ class Gateway:
     @property
     def addresses(self) -> dict[str, str]:
         """The addresses on which it listens, by protocol."""
-        return self.face.addresses
+        return self.public_server.addresses
 
     async def start(self, host: str) -> str:
         """Listens, even if the owners are unreachable."""
         del host  # the settings have it
         try:
-            return (await self.face.start())["grpc"]
+            return (await self.public_server.start())["grpc"]
         except BaseException:
             await self._owners.close()
             raise
 
     async def stop(self) -> None:
         """Stops, after calls in flight were answered."""
-        await self.face.stop()
+        await self.public_server.stop()
         await self._owners.close()
 
 

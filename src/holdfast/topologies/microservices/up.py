@@ -15,10 +15,10 @@ import msgspec
 from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.process.child_command import child_command
-from holdfast.process.kept_process import Role
 from holdfast.process.memory import memory_for_jobs
 from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop
+from holdfast.process.supervised_process import ProcessSpec
 from holdfast.process.supervisor import Lines, StoppedError, Supervisor
 from holdfast.server.auth.service_tokens import make_tokens
 from holdfast.server.protection import protect
@@ -47,7 +47,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
     """Runs until TERM or INT; a second signal limits the time of each stage, a third one kills the processes."""
     del log_stream  # the services write their own logs
     check(settings)
-    services = Services(settings)
+    services = ServiceCommands(settings)
     supervisor = Supervisor([services.owner(name) for name in _OWNERS])
     with on_stop(supervisor.stop):
         with contextlib.suppress(StoppedError):
@@ -56,7 +56,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
         await supervisor.wait()
 
 
-async def _start(supervisor: Supervisor, services: "Services") -> Lines:
+async def _start(supervisor: Supervisor, services: "ServiceCommands") -> Lines:
     """Starts everything in order, and returns the ready line of every service except the worker."""
     lines = await supervisor.start()
     callers = [services.coordinator(_addresses(lines)), services.gateway(_addresses(lines))]
@@ -94,7 +94,7 @@ def check(settings: Settings) -> None:
     protect(settings)
 
 
-class Services:
+class ServiceCommands:
     """The command and the environment of each of the six roles."""
 
     def __init__(self, settings: Settings) -> None:
@@ -102,7 +102,7 @@ class Services:
         made = make_tokens(CALLERS)
         self._tokens, self._hashes = made.tokens, made.hashes
 
-    def owner(self, name: str) -> Role:
+    def owner(self, name: str) -> ProcessSpec:
         """Returns the role of an owner (job, queue or result), which calls no other service."""
         settings = self._settings
         place = [] if settings.is_in_memory else ["--data", str(Path(settings.data).absolute())]
@@ -112,7 +112,7 @@ class Services:
         spans = {} if name == "queue" else {variable: str(value) for variable, value in kept.items()}
         return self._role(name, place, {"SERVICE_TOKEN_HASHES": self._hashes, **keys, **memory, **spans})
 
-    def coordinator(self, addresses: Mapping[str, str]) -> Role:
+    def coordinator(self, addresses: Mapping[str, str]) -> ProcessSpec:
         """Returns the role of the coordinator, which workers call and which calls the owners."""
         environment = {
             **self._calling("coordinator", addresses),
@@ -122,7 +122,7 @@ class Services:
         }
         return self._role("coordinator", [], environment)
 
-    def gateway(self, addresses: Mapping[str, str]) -> Role:
+    def gateway(self, addresses: Mapping[str, str]) -> ProcessSpec:
         """Returns the role of the gateway, which clients call and which calls the owners."""
         settings = self._settings
         tokens = str(Path(settings.tokens_file).absolute()) if settings.tokens_file else ""
@@ -138,7 +138,7 @@ class Services:
         environment = {**role.environment, _HTTP_PORT: str(settings.http_port)}
         return msgspec.structs.replace(role, environment=environment, http_port_variable=_HTTP_PORT)
 
-    def worker(self, addresses: Mapping[str, str]) -> Role:
+    def worker(self, addresses: Mapping[str, str]) -> ProcessSpec:
         """Returns the role of the worker, which calls the coordinator."""
         settings = self._settings
         environment = {
@@ -156,7 +156,7 @@ class Services:
             **{f"{owner.upper()}_SERVICE_ADDR": addresses[owner] for owner in _OWNERS},
         }
 
-    def _role(self, name: str, arguments: list[str], environment: Mapping[str, str]) -> Role:
+    def _role(self, name: str, arguments: list[str], environment: Mapping[str, str]) -> ProcessSpec:
         settings = self._settings
         command = [
             *child_command("holdfast", "service", name, *arguments),
@@ -164,10 +164,10 @@ class Services:
         ]
         variables = {"LOG_LEVEL": settings.log_level, **environment}
         if name not in _OFFSETS:
-            return Role(name, command, variables)
+            return ProcessSpec(name, command, variables)
         variable = f"{name.upper()}_PORT"
         port = settings.port and settings.port + _OFFSETS[name]
-        return Role(name, command, {**variables, variable: str(port)}, port_variable=variable)
+        return ProcessSpec(name, command, {**variables, variable: str(port)}, port_variable=variable)
 
 
 def _option(name: str, value: object) -> tuple[str, str]:

@@ -39,10 +39,10 @@ async def work(
         app_path=app_path,
     )
     report = partial(report_start, declared_by(None, app_path, handlers.keys()), None)
-    return await run_worker(_Told(api), handlers, config, environment.coordinator_address, report)
+    return await run_worker(_FirstHeartbeatLog(api), handlers, config, environment.coordinator_address, report)
 
 
-class _Told:
+class _FirstHeartbeatLog:
     """Logs the first heartbeat."""
 
     def __init__(self, api: WorkApi) -> None:

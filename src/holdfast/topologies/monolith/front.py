@@ -15,17 +15,17 @@ import msgspec
 
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.endpoints import UnixEndpoint
-from holdfast.client.retry_policy import Once
+from holdfast.client.retry_policy import NoRetryPolicy
 from holdfast.client.routed import RoutedJobs
-from holdfast.client.transport import LineCarrier
-from holdfast.client.wire_transport import LastingCarrier, tcp_carrier
+from holdfast.client.transport import PersistentTransport
+from holdfast.client.wire_transport import ReconnectingTransport, tcp_carrier
 from holdfast.core.capabilities import MONOLITH
 from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop
 from holdfast.server.backend import Backend
 from holdfast.server.protection import protect
-from holdfast.server.public_server import Face
+from holdfast.server.public_server import PublicServer
 from holdfast.settings import Settings
 
 
@@ -46,27 +46,27 @@ class Front:
         protection = protect(settings)
         places = [str(path) for path in nodes.sockets] or nodes.addresses
         carry = _near if nodes.sockets else tcp_carrier
-        self._jobs = jobs = RoutedJobs(places, nodes.access, carry=carry, retrying=Once())
+        self._jobs = jobs = RoutedJobs(places, nodes.access, carry=carry, retry_policy=NoRetryPolicy())
         backend = Backend(jobs, admin=jobs, schedules=jobs.schedules, declared=MONOLITH, histories=jobs)
-        self._face = Face(backend, settings, protection=protection, has_grpc=False)
+        self._public_server = PublicServer(backend, settings, protection=protection, has_grpc=False)
 
     async def start(self) -> dict[str, str]:
         """Listens, even if nodes are unreachable."""
         try:
-            return await self._face.start()
+            return await self._public_server.start()
         except BaseException:
             await self._jobs.close()
             raise
 
     async def stop(self) -> None:
         """Stops, after requests in flight were answered."""
-        await self._face.stop()
+        await self._public_server.stop()
         await self._jobs.close()
 
 
-def _near(address: str, access: Access) -> LineCarrier:
+def _near(address: str, access: Access) -> PersistentTransport:
     del access  # access to the socket grants all rights
-    return LastingCarrier(UnixEndpoint(Path(address)))
+    return ReconnectingTransport(UnixEndpoint(Path(address)))
 
 
 async def serve(settings: Settings, nodes: NodeAddresses) -> None:

@@ -12,14 +12,14 @@ import msgspec
 from holdfast.core.owner import Ownership
 from holdfast.ledger.local_work import LocalWork
 from holdfast.observe.logging import ByteStream
-from holdfast.process.collector import tune_collector
+from holdfast.process.garbage_collector import tune_collector
 from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop
 from holdfast.server.ledger_server import LedgerServer
 from holdfast.server.startup import StartStoppedError
 from holdfast.settings import Settings
 from holdfast.topologies.monolith.node_worker import NodeWorker
-from holdfast.worker.start_report import Reads, report_start
+from holdfast.worker.start_report import BackendReads, report_start
 
 Program = Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]
 
@@ -83,7 +83,7 @@ async def _prepare(server: LedgerServer, ownership: Ownership, slots: NodeWorker
     for spec in slots.declared.schedules:
         if ownership.owns(spec.name):
             await schedules.set(spec)
-    await report_start(slots.declared, Reads(admin.queues, admin.workers, schedules.all))
+    await report_start(slots.declared, BackendReads(admin.queues, admin.workers, schedules.all))
 
 
 def _announce(server: LedgerServer, settings: Settings, ownership: Ownership) -> None:

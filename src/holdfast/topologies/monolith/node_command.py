@@ -12,7 +12,7 @@ import typer
 from holdfast.cli.server import run_program, signature_of
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import FIELDS, MEMORY, Settings
-from holdfast.settings_sources import Loaded, load
+from holdfast.settings_sources import LoadedSettings, load
 from holdfast.topologies.table import OWN_SETTINGS
 
 _PORT = 50_061
@@ -37,7 +37,7 @@ def node(index: int, *, socket: Path | None = None, has_lifeline: bool = False, 
     run_program(settings, program(ownership, has_slots=has_slots, socket=socket))
 
 
-def _unsaid(loaded: Loaded[Settings], index: int) -> Settings:
+def _unsaid(loaded: LoadedSettings[Settings], index: int) -> Settings:
     """Returns the settings with the defaults of the topology for those that were not given."""
     own = {"data": MEMORY, "slots": 1, "port": _PORT + index}
     unsaid = {name: value for name, value in own.items() if loaded.origins[name] == "default"}

@@ -15,10 +15,10 @@ from holdfast import limits
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.process.child_command import child_command
-from holdfast.process.kept_process import Role
 from holdfast.process.memory import memory_for_jobs
 from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop
+from holdfast.process.supervised_process import ProcessSpec
 from holdfast.process.supervisor import Lines, StoppedError, Supervisor
 from holdfast.server.protection import protect
 from holdfast.settings import FIELDS, Settings
@@ -100,14 +100,14 @@ def check(settings: Settings) -> None:
     protect(settings)
 
 
-def role(settings: Settings, index: int, sockets: Path | None = None) -> Role:
+def role(settings: Settings, index: int, sockets: Path | None = None) -> ProcessSpec:
     """Returns the role of one node, with all its settings; after a restart it listens on the same port."""
     port = settings.port and settings.port + index
     socket = ["--socket", str(sockets / f"{_name(index)}.sock")] if sockets is not None else []
-    return Role(_name(index), [*_command(settings, index), *socket], {_PORT: str(port)}, _PORT)
+    return ProcessSpec(_name(index), [*_command(settings, index), *socket], {_PORT: str(port)}, _PORT)
 
 
-def front_role(settings: Settings, lines: Lines) -> Role:
+def front_role(settings: Settings, lines: Lines) -> ProcessSpec:
     """Returns the role of the front, which connects to the sockets in the ready lines of the nodes."""
     sockets = [str(lines[_name(index)].get("socket", "")) for index in range(settings.nodes)]
     if not all(sockets):
@@ -121,7 +121,7 @@ def front_role(settings: Settings, lines: Lines) -> Role:
         *(part for socket in sockets for part in ("--socket", socket)),
         *_told(settings, _OF_THE_FRONT),
     ]
-    return Role("front", command, {_HTTP_PORT: str(settings.http_port)}, http_port_variable=_HTTP_PORT)
+    return ProcessSpec("front", command, {_HTTP_PORT: str(settings.http_port)}, http_port_variable=_HTTP_PORT)
 
 
 def _name(index: int) -> str:

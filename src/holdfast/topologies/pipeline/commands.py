@@ -17,7 +17,7 @@ from holdfast.settings_sources import load, secret_of
 if TYPE_CHECKING:
     from holdfast.observe.logging import ByteStream
     from holdfast.topologies.pipeline.roles.callers import Credentials
-    from holdfast.topologies.pipeline.worker import WorkerPlace
+    from holdfast.topologies.pipeline.worker import WorkerAddresses
 
 app = typer.Typer(
     help="Start one process of the pipeline topology.",
@@ -279,12 +279,12 @@ def worker(
     flags |= {"worker_id": worker_id or None, **_common(host, log_level, log_format, insecure=insecure)}
     settings = _with_database(_settings(flags))
     (where,) = _addresses("--coordinator", coordinator_at)
-    from holdfast.topologies.pipeline.worker import WorkerPlace
+    from holdfast.topologies.pipeline.worker import WorkerAddresses
 
-    _work(settings, WorkerPlace(port, where, _credentials()), queues, has_lifeline=has_lifeline)
+    _work(settings, WorkerAddresses(port, where, _credentials()), queues, has_lifeline=has_lifeline)
 
 
-def _work(settings: Settings, place: "WorkerPlace", queues: str, *, has_lifeline: bool) -> None:
+def _work(settings: Settings, place: "WorkerAddresses", queues: str, *, has_lifeline: bool) -> None:
     """Runs a worker to its end."""
     from holdfast.cli.worker import end_process_of, load_handlers, queue_names, run_to_the_end
     from holdfast.observe import logging

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.server.backend import Backend
-from holdfast.server.public_server import Face
+from holdfast.server.public_server import PublicServer
 from holdfast.settings import Settings
 from holdfast.topologies.pipeline import PIPELINE
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
-from holdfast.topologies.pipeline.backend.load_balancer import Balancer
+from holdfast.topologies.pipeline.backend.load_balancer import LoadBalancer
 from holdfast.topologies.pipeline.backend.remote_api import BalancedAdmin, BalancedJobs, BalancedSchedules
 from holdfast.topologies.pipeline.roles.scheduler import short_retries
 
@@ -31,7 +31,7 @@ class PipelineGateway:
     ) -> None:
         """`token` authenticates the gateway to the schedulers."""
         self._lines = RoleConnections(token=token)
-        self._balancer = Balancer(schedulers, self._lines, check_ms / 1_000)
+        self._balancer = LoadBalancer(schedulers, self._lines, check_ms / 1_000)
         self._jobs = BalancedJobs(self._balancer)
         backend = Backend(
             self._jobs,
@@ -42,13 +42,13 @@ class PipelineGateway:
             elsewhere=_ELSEWHERE,
             short_retries=short_retries(settings.retries, settings.retry_ms),
         )
-        self._face = Face(backend, settings)
+        self._public_server = PublicServer(backend, settings)
         self._second = None if also_port is None or settings.no_http else self._beside(settings, also_port)
 
-    def _beside(self, settings: Settings, port: int) -> Face:
+    def _beside(self, settings: Settings, port: int) -> PublicServer:
         """Makes a face for HTTP on another port, with the same backend and metrics."""
-        first = self._face
-        return Face(
+        first = self._public_server
+        return PublicServer(
             first.backend,
             msgspec.structs.replace(settings, http_port=port, metrics_port=0),
             protection=first.protection,
@@ -59,7 +59,7 @@ class PipelineGateway:
     async def start(self) -> dict[str, str]:
         """Listens, even if no scheduler is available; returns the addresses by protocol."""
         await self._balancer.start()
-        addresses = await self._face.start()
+        addresses = await self._public_server.start()
         if self._second is not None:
             addresses = {**addresses, "http_also": (await self._second.start())["http"]}
         return addresses
@@ -68,7 +68,7 @@ class PipelineGateway:
         """Stops, after calls in progress were answered."""
         if self._second is not None:
             await self._second.stop()
-        await self._face.stop()
+        await self._public_server.stop()
         await self._jobs.close()
         await self._balancer.close()
         await self._lines.close()

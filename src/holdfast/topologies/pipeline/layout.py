@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from holdfast.process.child_command import child_command
-from holdfast.process.kept_process import Role
-from holdfast.server.auth.service_tokens import KNOWN, OWN, MadeTokens
+from holdfast.process.supervised_process import ProcessSpec
+from holdfast.server.auth.service_tokens import KNOWN, OWN, GeneratedTokens
 from holdfast.settings import FIELDS, Settings
 from holdfast.worker.worker_name import host_name
 
@@ -72,14 +72,14 @@ def _free_ports() -> Iterator[int]:
                 yield port
 
 
-class Roles:
+class RoleCommands:
     """The command and the environment of each process.
 
     Secrets are passed in the environment, which other users cannot read: the URL of the database, which may contain a
     password, and the service token of each role that calls others.
     """
 
-    def __init__(self, settings: Settings, layout: PipelineLayout, database: str, made: MadeTokens) -> None:
+    def __init__(self, settings: Settings, layout: PipelineLayout, database: str, made: GeneratedTokens) -> None:
         self._settings = settings
         self._layout = layout
         self._made = made
@@ -88,7 +88,7 @@ class Roles:
             **{f"HOLDFAST_{name.upper()}": str(getattr(settings, name)) for name in _BY_ENVIRONMENT_OF_ALL},
         }
 
-    def stages(self) -> list[list[Role]]:
+    def stages(self) -> list[list[ProcessSpec]]:
         """Returns the stages in the order of their start; each stage needs those before it, and ends before them."""
         normal, high = self._layout.ports("normal"), self._layout.ports("high")
         queues = ["--normal", normal, "--high", high]
@@ -101,13 +101,13 @@ class Roles:
         watchers = self._each("watcher", "watcher", ["--exchanges", self._layout.ports("exchange")])
         return [self._each("scheduler", "scheduler", []), carriers, [*watchers, self._gateway()], self._workers()]
 
-    def _each(self, name: str, role: str, arguments: list[str], *, is_numbered: bool = False) -> list[Role]:
+    def _each(self, name: str, role: str, arguments: list[str], *, is_numbered: bool = False) -> list[ProcessSpec]:
         return [
             self._role(f"{name}-{port}", role, port, [*arguments, *(["--index", str(index)] if is_numbered else [])])
             for index, port in enumerate(self._layout.roles[name])
         ]
 
-    def _gateway(self) -> Role:
+    def _gateway(self) -> ProcessSpec:
         settings, layout = self._settings, self._layout
         values = {
             "--schedulers": layout.ports("scheduler"),
@@ -127,7 +127,7 @@ class Roles:
         role = self._role("gateway", "gateway", layout.http, arguments)
         return msgspec.structs.replace(role, environment={**role.environment, **limits})
 
-    def _workers(self) -> list[Role]:
+    def _workers(self) -> list[ProcessSpec]:
         settings, name = self._settings, self._settings.worker_id or host_name()
         arguments = [
             *("--coordinator", self._layout.ports("coordinator"), "--concurrency", str(settings.slots)),
@@ -139,7 +139,7 @@ class Roles:
             for index, port in enumerate(self._layout.roles["worker"])
         ]
 
-    def _role(self, name: str, role: str, port: int, arguments: list[str]) -> Role:
+    def _role(self, name: str, role: str, port: int, arguments: list[str]) -> ProcessSpec:
         settings = self._settings
         command = [
             *child_command("holdfast", "pipeline", role, "--port", str(port), *arguments),
@@ -150,7 +150,7 @@ class Roles:
             OWN: self._made.tokens.get(role, ""),
             KNOWN: self._made.hashes,
         }
-        return Role(name, command, environment, may_leave=role == "worker")
+        return ProcessSpec(name, command, environment, may_leave=role == "worker")
 
 
 _BY_ENVIRONMENT_OF_ALL = ("retries", "retry_ms", "aging_ms", "retain_ms", "retain_failed_ms", "heartbeat_ms")

@@ -94,13 +94,13 @@ async def _scheduler(options: RoleOptions, context: RoleContext) -> RolePart:
     backend = Backend(
         jobs,
         admin=PipelineAdmin(store),
-        schedules=store.plans,
+        schedules=store.schedules,
         histories=jobs,
         declared=PIPELINE,
         short_retries=short_retries(settings.retries, settings.retry_ms),
     )
     lease_ms, interval_s = terms(options.leader_ms or TAKEOVER_MS)
-    leader = CronLeader(store.plans, fresh_name(), interval_s=interval_s, lease_ms=lease_ms)
+    leader = CronLeader(store.schedules, fresh_name(), interval_s=interval_s, lease_ms=lease_ms)
     scheduler = SchedulerRole(backend, leader, store.cluster_id)
     await scheduler.start()
     closing.push_async_callback(scheduler.stop)
@@ -109,7 +109,7 @@ async def _scheduler(options: RoleOptions, context: RoleContext) -> RolePart:
 
 async def _watcher(options: RoleOptions, context: RoleContext) -> RolePart:
     from holdfast.topologies.pipeline.postgres.database import open_store
-    from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
+    from holdfast.topologies.pipeline.roles.exchange_clients import ExchangeClients
     from holdfast.topologies.pipeline.roles.watcher import WatcherConfig, WatcherRole
 
     settings, closing = context.settings, context.closing
@@ -120,7 +120,7 @@ async def _watcher(options: RoleOptions, context: RoleContext) -> RolePart:
         retain_failed_ms=settings.failed_retention_ms,
         **options.said("poll_ms", "visibility_ms"),
     )
-    watcher = WatcherRole(config, store.claims, store.places, Exchanges(options.exchanges, context.lines()))
+    watcher = WatcherRole(config, store.claims, store.workers, ExchangeClients(options.exchanges, context.lines()))
     watcher.start()
     closing.push_async_callback(watcher.stop)
     return RolePart(watcher.routes(), watcher.vitals())
@@ -143,14 +143,14 @@ async def _queue(options: RoleOptions, context: RoleContext) -> RolePart:
 async def _coordinator(options: RoleOptions, context: RoleContext) -> RolePart:
     from holdfast.topologies.pipeline.postgres.database import open_store
     from holdfast.topologies.pipeline.roles.coordinator import CoordinatorConfig, PipelineCoordinator
-    from holdfast.topologies.pipeline.roles.seats import QueueList
+    from holdfast.topologies.pipeline.roles.worker_table import QueueList
 
     settings, closing = context.settings, context.closing
     name = f"holdfast coordinator {options.port}"
     store = await open_store(settings.database, name=name, pool_size=2, log=context.log)
     closing.push_async_callback(store.close)
     queues = QueueList(normal=options.normal, high=options.high)
-    coordinator = PipelineCoordinator(CoordinatorConfig(queues=queues, **options.said("heartbeat_ms")), store.places)
+    coordinator = PipelineCoordinator(CoordinatorConfig(queues=queues, **options.said("heartbeat_ms")), store.workers)
     coordinator.start()
     closing.push_async_callback(coordinator.stop)
     return RolePart(coordinator.routes(), coordinator.vitals())

@@ -21,7 +21,7 @@ from holdfast.process.supervisor import StoppedError, Supervisor
 from holdfast.server.auth.service_tokens import make_tokens
 from holdfast.server.protection import protect
 from holdfast.settings import Settings, masked, unheeded
-from holdfast.topologies.pipeline.layout import PipelineLayout, Roles, layout_of
+from holdfast.topologies.pipeline.layout import PipelineLayout, RoleCommands, layout_of
 from holdfast.topologies.pipeline.requirements import need_packages
 from holdfast.topologies.pipeline.roles.callers import CALLERS, OPERATOR
 
@@ -47,7 +47,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
             layout, made = layout_of(settings), make_tokens(CALLERS)
             with _operator_file(settings, made.tokens[OPERATOR]) as operator:
                 with contextlib.suppress(StoppedError):
-                    for stage in Roles(settings, layout, url, made).stages():
+                    for stage in RoleCommands(settings, layout, url, made).stages():
                         lines = await supervisor.add(stage)
                         if "gateway" in lines:
                             gateway = lines["gateway"]

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 
 from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.transitions import transition_lines
-from holdfast.server.http.request import Answer, Asked, answer
+from holdfast.server.http.request import AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.routing import Route
 from holdfast.settings import Settings
 from holdfast.topologies.pipeline.backend.admin_api import PipelineAdmin
@@ -26,7 +26,7 @@ from holdfast.topologies.worker_process import run_worker
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
-from holdfast.worker.start_report import Declared, Reads, report_start
+from holdfast.worker.start_report import AppDeclarations, BackendReads, report_start
 from holdfast.worker.worker_name import host_name
 
 _COUNTERS = {
@@ -69,7 +69,7 @@ class WorkerFacts:
         }
 
 
-class WorkerPlace(msgspec.Struct, frozen=True):
+class WorkerAddresses(msgspec.Struct, frozen=True):
     """The port of a worker, the address of its coordinator, and its credentials."""
 
     port: int
@@ -79,10 +79,10 @@ class WorkerPlace(msgspec.Struct, frozen=True):
 
 async def work(
     settings: Settings,
-    place: WorkerPlace,
+    place: WorkerAddresses,
     handlers: Mapping[str, Handler],
     queues: frozenset[str],
-    declared: Declared,
+    declared: AppDeclarations,
     log_stream: ByteStream,
 ) -> Worker:
     """Runs a worker until TERM or INT; it is ready once the database and the coordinator have answered."""
@@ -103,17 +103,17 @@ async def work(
         times = WorkConfig(
             coordinator=place.coordinator, lease_ms=settings.lease_ms, heartbeat_ms=settings.heartbeat_ms
         )
-        api = PipelineWork(store.runs, lines, times)
+        api = PipelineWork(store.leases, lines, times)
         routes = worker_routes(api.stats, told.words)
         server = RoleServer(routes, worker_vitals(api.stats, lambda: told.is_attached), place.credentials.hashes)
         address = await server.start(settings.host, place.port)
         closing.push_async_callback(server.stop)
 
         async def prepare() -> None:
-            schedules, admin = store.plans, PipelineAdmin(store)
+            schedules, admin = store.schedules, PipelineAdmin(store)
             for spec in declared.schedules:
                 await schedules.set(spec)
-            await report_start(declared, Reads(admin.queues, admin.workers, schedules.all))
+            await report_start(declared, BackendReads(admin.queues, admin.workers, schedules.all))
 
         return await run_worker(
             api, handlers, config, place.coordinator, prepare, seen=told.see, more={"http": address}
@@ -123,7 +123,7 @@ async def work(
 def worker_routes(stats: WorkStats, more: Callable[[], Mapping[str, Any]] = dict) -> list[Route]:
     """Returns the routes of a worker; `more` returns additional fields for its statistics."""
 
-    async def show(_asked: Asked) -> Answer:
+    async def show(_asked: AdmittedRequest) -> HttpResponse:
         return answer({**asdict(stats), **more()})
 
     return [get("/worker/stats", show, "Statistics of the worker")]

@@ -13,7 +13,7 @@ from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop
 from holdfast.server.backend import Backend
 from holdfast.server.protection import protect
-from holdfast.server.public_server import Face
+from holdfast.server.public_server import PublicServer
 from holdfast.settings import Settings
 from holdfast.topologies.worker_process import exempt_what_is_loaded
 from holdfast.topologies.zookeeper import ZOOKEEPER
@@ -48,10 +48,10 @@ async def serve(settings: Settings, ensemble: Ensemble) -> None:
             jobs = NodeJobs(connection)
             elsewhere = _ELSEWHERE.format(place=ensemble.place)
             backend = Backend(jobs, declared=ZOOKEEPER, histories=jobs, elsewhere=elsewhere)
-            face = Face(backend, settings, protection=protection)
-            addresses = await face.start()
+            public_server = PublicServer(backend, settings, protection=protection)
+            addresses = await public_server.start()
             # Answer open calls before the connection to the ensemble is closed.
-            closing.push_async_callback(face.stop)
+            closing.push_async_callback(public_server.stop)
             exempt_what_is_loaded()
             line = {"event": "ready", "service": "gateway", **addresses, "ensemble": ensemble.place}
             where = places(addresses, is_secure=bool(settings.tls_cert))

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.client.link import LinkPorts, Near
-from holdfast.client.reconnect_policy import Patience, patiently
+from holdfast.client.link import BlockingCalls, LinkPorts
+from holdfast.client.reconnect_policy import ReconnectPolicy, patiently
 from holdfast.errors import HoldfastError
 from holdfast.ports import WorkApi
 from holdfast.topologies.zookeeper import ensemble_limits
@@ -54,22 +54,22 @@ class EnsembleLink:
         async def once() -> T:
             return await use(await self._ports())
 
-        return await patiently(once, Patience(_ANSWERED_S)) if is_repeatable and self.is_open else await once()
+        return await patiently(once, ReconnectPolicy(_ANSWERED_S)) if is_repeatable and self.is_open else await once()
 
     async def stream(self, use: Callable[[LinkPorts], AsyncIterator[T]]) -> AsyncIterator[T]:
         """Yields the items of a stream, which restarts after a lost connection."""
-        patience = Patience(_ANSWERED_S)
+        reconnect_policy = ReconnectPolicy(_ANSWERED_S)
         while True:
-            patience.begin()
+            reconnect_policy.begin()
             try:
                 async for item in use(await self._ports()):
                     yield item
             except HoldfastError as error:
-                await patience.bear(error)
+                await reconnect_policy.bear(error)
             else:
                 return
 
-    def near(self) -> Near | None:
+    def blocking_calls(self) -> BlockingCalls | None:
         """Returns None: the session belongs to the link's own loop."""
         return None
 

@@ -19,9 +19,9 @@ import msgspec
 from holdfast.errors import InvalidArgumentError
 from holdfast.observe.logging import ByteStream
 from holdfast.process.child_command import child_command
-from holdfast.process.kept_process import Role
 from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop
+from holdfast.process.supervised_process import ProcessSpec
 from holdfast.process.supervisor import StoppedError, Supervisor
 from holdfast.server.protection import protect
 from holdfast.settings import FIELDS, Settings, unheeded
@@ -96,7 +96,7 @@ def _with_lease(settings: Settings, hosts: str) -> Ensemble:
     return msgspec.structs.replace(ensemble_of(hosts), lease_ms=settings.lease_ms)
 
 
-def gateway_role(settings: Settings, ensemble: Ensemble) -> Role:
+def gateway_role(settings: Settings, ensemble: Ensemble) -> ProcessSpec:
     """Returns the role of the gateway; after a restart it listens on the same ports."""
     told = {
         **{name: getattr(settings, name) for name in _OF_THE_GATEWAY},
@@ -108,7 +108,7 @@ def gateway_role(settings: Settings, ensemble: Ensemble) -> Role:
         "--lifeline",
     ]
     ports = {_PORT: str(settings.port), _HTTP_PORT: str(settings.http_port)}
-    return Role("gateway", command, ports, port_variable=_PORT, http_port_variable=_HTTP_PORT)
+    return ProcessSpec("gateway", command, ports, port_variable=_PORT, http_port_variable=_HTTP_PORT)
 
 
 def _option(name: str, value: object) -> list[str]:

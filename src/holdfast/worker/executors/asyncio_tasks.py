@@ -8,15 +8,15 @@ from collections.abc import Callable
 from holdfast.core.commands import ReportRow
 from holdfast.observe.logs import get_logger
 from holdfast.worker.context import CURRENT, JobContext, TimeoutInterrupt
-from holdfast.worker.executors.port import Ended, Watcher
+from holdfast.worker.executors.port import Ended, ExecutorCallbacks
 from holdfast.worker.outcomes import failed, interrupted, succeeded
 
 
 class TaskExecutor:
     """Tasks by attempt. A task that swallows its cancellation is left behind after the grace period."""
 
-    def __init__(self, watcher: Watcher, *, kill_grace_ms: int) -> None:
-        self._watcher = watcher
+    def __init__(self, callbacks: ExecutorCallbacks, *, kill_grace_ms: int) -> None:
+        self._callbacks = callbacks
         self._grace_s = kill_grace_ms / 1_000
         self._tasks: dict[JobContext, asyncio.Task[None]] = {}
         self._timers: dict[JobContext, asyncio.TimerHandle] = {}
@@ -94,7 +94,7 @@ class TaskExecutor:
         self._left_behind.add(task)
         task.add_done_callback(self._left_behind.discard)
         task.cancel()
-        self._watcher.tally.written_off += 1
+        self._callbacks.tally.written_off += 1
         get_logger().warning(
             "written_off",
             job_id=context.job_id,
@@ -114,4 +114,4 @@ class TaskExecutor:
 
     def _tell(self) -> None:
         ended, self._ended = self._ended, []
-        self._watcher.ended(ended)
+        self._callbacks.ended(ended)

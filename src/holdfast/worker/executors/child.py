@@ -36,10 +36,10 @@ from holdfast.worker.executors.frames import (
     FromChild,
     Interrupt,
     Leave,
-    Over,
+    NoteMessage,
+    OutcomeMessage,
     Ready,
     Run,
-    Said,
     ToChild,
     framed,
 )
@@ -72,8 +72,8 @@ class Child:
             row = self._run(context)
             note = context.take_note()
             if note is not None:
-                self._send(Said(note))
-            self._send(Over(row, resident_bytes()))
+                self._send(NoteMessage(note))
+            self._send(OutcomeMessage(row, resident_bytes()))
             if context.interrupt is not None:
                 return
 
@@ -142,7 +142,7 @@ class Child:
         note = context.take_note()
         if note is not None and context is self._context:
             with suppress(OSError):
-                self._send(Said(note))
+                self._send(NoteMessage(note))
 
 
 def _handler(handlers: dict[str, Handler], assignment: Assignment) -> Handler:

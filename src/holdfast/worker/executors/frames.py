@@ -40,13 +40,13 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """From the child: the app is loaded, and the child can run attempts."""
 
 
-class Said(msgspec.Struct, frozen=True, tag="said"):
+class NoteMessage(msgspec.Struct, frozen=True, tag="said"):
     """From the child: a note of the running attempt."""
 
     note: Note
 
 
-class Over(msgspec.Struct, frozen=True, tag="over"):
+class OutcomeMessage(msgspec.Struct, frozen=True, tag="over"):
     """From the child: the outcome of the attempt, and the child's resident memory."""
 
     row: ReportRow
@@ -54,7 +54,7 @@ class Over(msgspec.Struct, frozen=True, tag="over"):
 
 
 ToChild = Run | Interrupt | Leave
-FromChild = Ready | Said | Over
+FromChild = Ready | NoteMessage | OutcomeMessage
 
 TO_CHILD = msgspec.msgpack.Decoder(ToChild)
 _FROM_CHILD = msgspec.msgpack.Decoder(FromChild)
@@ -68,8 +68,8 @@ def said_by_child(data: bytes) -> FromChild | None:
         message = _FROM_CHILD.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    is_nonsense = (isinstance(message, Over) and not _is_outcome(message.row)) or (
-        isinstance(message, Said) and not _is_note(message.note)
+    is_nonsense = (isinstance(message, OutcomeMessage) and not _is_outcome(message.row)) or (
+        isinstance(message, NoteMessage) and not _is_note(message.note)
     )
     return None if is_nonsense else message
 

@@ -26,7 +26,7 @@ class AttemptTally(msgspec.Struct):
     released: int = 0
 
 
-class Watcher(msgspec.Struct, frozen=True):
+class ExecutorCallbacks(msgspec.Struct, frozen=True):
     """The callbacks of an executor, which calls them on the worker's loop only."""
 
     #: Called with ended attempts and their outcomes. An attempt may be reported more than once; repeats are ignored.

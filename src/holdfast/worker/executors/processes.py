@@ -13,8 +13,8 @@ from holdfast.core.trace_context import TraceContext
 from holdfast.observe.logs import get_logger
 from holdfast.worker.context import JobContext, TimeoutInterrupt
 from holdfast.worker.executors.child_process import ChildProcess, how_it_ended
-from holdfast.worker.executors.frames import FromChild, Interrupt, Leave, Over, Ready, Run, Said
-from holdfast.worker.executors.port import Watcher
+from holdfast.worker.executors.frames import FromChild, Interrupt, Leave, NoteMessage, OutcomeMessage, Ready, Run
+from holdfast.worker.executors.port import ExecutorCallbacks
 from holdfast.worker.outcomes import failure, interrupted
 
 #: Time limit for loading the app; a child that takes longer is killed.
@@ -56,12 +56,12 @@ class ProcessExecutor:
 
     def __init__(
         self,
-        watcher: Watcher,
+        callbacks: ExecutorCallbacks,
         config: ProcessConfig,
         trace: Callable[[JobContext], TraceContext | None] | None = None,
     ) -> None:
         """`trace` is called for every attempt that is sent to a child; it returns the span's context for the child."""
-        self._watcher = watcher
+        self._callbacks = callbacks
         self._config = config
         self._trace = trace
         self._idle: list[_Member] = []
@@ -138,10 +138,10 @@ class ProcessExecutor:
         if isinstance(message, Ready):
             self._on_ready(member)
             return
-        context, about = member.context, message.note if isinstance(message, Said) else message.row
+        context, about = member.context, message.note if isinstance(message, NoteMessage) else message.row
         if context is None or (about.job_id, about.token) != (context.job_id, context.token):
             return  # a process that job code forked may report on an earlier attempt
-        if isinstance(message, Said):
+        if isinstance(message, NoteMessage):
             context.add_note(message.note)
         else:
             self._on_over(member, context, message)
@@ -166,7 +166,7 @@ class ProcessExecutor:
             member.context.interrupt = TimeoutInterrupt
             self.interrupt(member.context)
 
-    def _on_over(self, member: _Member, context: JobContext, over: Over) -> None:
+    def _on_over(self, member: _Member, context: JobContext, over: OutcomeMessage) -> None:
         member.context = None
         context.ended_s = time.monotonic()
         is_cut = context.interrupt is not None and over.row.state != DONE
@@ -182,7 +182,7 @@ class ProcessExecutor:
             member.set_timer(None, _kill)
             self._idle.append(member)
             return
-        self._watcher.tally.children_recycled += not member.is_leaving
+        self._callbacks.tally.children_recycled += not member.is_leaving
         member.is_leaving = True
         member.process.send(Leave())
         member.set_timer(config.kill_grace_ms / 1_000, _kill)
@@ -198,13 +198,13 @@ class ProcessExecutor:
         if context.interrupt is not None:
             self._end(context, interrupted(context))
             return
-        self._watcher.tally.children_died += 1
+        self._callbacks.tally.children_died += 1
         self._log.warning("child_died", job_id=context.job_id, type=context.type, message=how)
         self._end(context, failure(context, f"PROCESS_DIED: {how}"))
 
     def _end(self, context: JobContext, row: ReportRow) -> None:
         if self._busy.pop(context, None) is not None:
-            self._watcher.ended([(context, row)])
+            self._callbacks.ended([(context, row)])
 
 
 def _kill(member: _Member) -> None:

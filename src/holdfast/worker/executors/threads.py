@@ -21,7 +21,7 @@ from itertools import count
 from holdfast.core.commands import ReportRow
 from holdfast.observe.logs import get_logger
 from holdfast.worker.context import CURRENT, JobContext, JobInterrupt, TimeoutInterrupt
-from holdfast.worker.executors.port import Ended, Watcher
+from holdfast.worker.executors.port import Ended, ExecutorCallbacks
 from holdfast.worker.outcomes import failed, interrupted, succeeded
 from holdfast.worker.prefetch import AttemptPace
 
@@ -53,8 +53,8 @@ class _Slot:
 class ThreadExecutor:
     """At most `slots` threads, created when they are needed."""
 
-    def __init__(self, watcher: Watcher, pace: AttemptPace, *, slots: int, kill_grace_ms: int) -> None:
-        self._watcher = watcher
+    def __init__(self, callbacks: ExecutorCallbacks, pace: AttemptPace, *, slots: int, kill_grace_ms: int) -> None:
+        self._callbacks = callbacks
         self._pace = pace
         self._slots_max = slots
         self._grace_s = kill_grace_ms / 1_000
@@ -140,7 +140,7 @@ class ThreadExecutor:
         if self._interrupted:
             for context, _ in ended:
                 self._interrupted.pop(context, None)
-        self._watcher.ended(ended)
+        self._callbacks.ended(ended)
 
     def _park(self, slot: _Slot) -> None:
         if not slot.is_written_off:
@@ -213,14 +213,14 @@ class ThreadExecutor:
             slot.is_written_off = True
         self._slots.remove(slot)
         self.awake -= 1
-        self._watcher.tally.written_off += 1
+        self._callbacks.tally.written_off += 1
         get_logger().warning(
             "written_off",
             job_id=context.job_id,
             mode="thread",
             message="the thread ignored its interrupt and cannot be killed; use isolation='process' for this job",
         )
-        self._watcher.ended([(context, interrupted(context))])
+        self._callbacks.ended([(context, interrupted(context))])
 
     # -- called on the threads
 

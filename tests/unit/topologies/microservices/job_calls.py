@@ -16,7 +16,7 @@ from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.server.grpc.connections import ConnectionTable
 from holdfast.server.grpc.request_decoder import TolerantServer
 from holdfast.topologies.microservices.services.job_service import RETENTION, JobService
-from holdfast.topologies.microservices.services.owner import Keeper
+from holdfast.topologies.microservices.services.owner import StateOwner
 from holdfast.topologies.microservices.state.records import Records
 
 QUEUED, RUNNING, DONE, FAILED, CANCELED = (
@@ -88,7 +88,7 @@ async def serving(
         raise error
 
     machine = Records(keys_max)
-    keeper = Keeper.open(
+    state_owner = StateOwner.open(
         machine,
         data,
         clock=SystemClock(),
@@ -96,7 +96,7 @@ async def serving(
         fatal=fatal,
     )
     server = grpc.aio.server()
-    service = JobService(keeper, machine, retention=retention)
+    service = JobService(state_owner, machine, retention=retention)
     rpc.add_JobInternalServiceServicer_to_server(service, TolerantServer(server, ConnectionTable()))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -105,4 +105,4 @@ async def serving(
             yield JobCalls(channel)
     finally:
         await server.stop(None)
-        await keeper.close()
+        await state_owner.close()

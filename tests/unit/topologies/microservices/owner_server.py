@@ -16,8 +16,8 @@ from holdfast.topologies.microservices.backend import coordinator_client
 from holdfast.topologies.microservices.grpc_errors import error_of
 from holdfast.topologies.microservices.services import heartbeats
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
-from holdfast.topologies.microservices.services.owner import Keeper
-from holdfast.topologies.microservices.services.owner_journal import Machine
+from holdfast.topologies.microservices.services.owner import StateOwner
+from holdfast.topologies.microservices.services.owner_journal import StateMachine
 from tests.unit.test_layers import imports, is_within, sources
 from tests.unit.topologies.microservices.word_owner import COMPACT_BYTES, compacting
 
@@ -39,17 +39,17 @@ def patient() -> Iterator[None]:
 class Owner:
     """A served owner; `clock` controls its time."""
 
-    def __init__(self, keeper: Keeper, channel: grpc.aio.Channel, clock: ManualClock) -> None:
-        self.keeper = keeper
+    def __init__(self, state_owner: StateOwner, channel: grpc.aio.Channel, clock: ManualClock) -> None:
+        self.state_owner = state_owner
         self.channel = channel
         self.clock = clock
 
     async def refusal(self, call: Awaitable[object]) -> HoldfastError:
         """Returns the error of the call; asserts that nothing changed."""
-        before = self.keeper.position, self.keeper.machine.digest
+        before = self.state_owner.position, self.state_owner.machine.digest
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await call
-        assert (self.keeper.position, self.keeper.machine.digest) == before
+        assert (self.state_owner.position, self.state_owner.machine.digest) == before
         return error_of(refused.value)
 
     async def raw(self, method: str, data: bytes) -> bytes:
@@ -60,8 +60,8 @@ class Owner:
 
 @asynccontextmanager
 async def served(
-    machine: Machine,
-    register: Callable[[Keeper, TolerantServer], Any],
+    machine: StateMachine,
+    register: Callable[[StateOwner, TolerantServer], Any],
     data: Path | None,
     *,
     clock: ManualClock | None = None,
@@ -70,7 +70,7 @@ async def served(
     """Serves until the block ends; then closes everything, so that the directory can be served again."""
     clock = clock or ManualClock()
     failures: list[BaseException] = []
-    keeper = Keeper.open(
+    state_owner = StateOwner.open(
         machine,
         data,
         clock=clock,
@@ -79,14 +79,14 @@ async def served(
         snapshots=compacting(compact_bytes),
     )
     server = ServiceServer("the owner", {})
-    register(keeper, server.handlers)
+    register(state_owner, server.handlers)
     address = await server.start("127.0.0.1", 0)
     try:
         async with grpc.aio.insecure_channel(address) as channel:
-            yield Owner(keeper, channel, clock)
+            yield Owner(state_owner, channel, clock)
     finally:
         await server.stop(DEADLINE_S)
-        await keeper.close()
+        await state_owner.close()
     assert not failures
 
 

@@ -18,8 +18,8 @@ from holdfast.topologies.microservices.services.coordinator_service import (
 )
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.job_service import JobService
-from holdfast.topologies.microservices.services.owner import Keeper
-from holdfast.topologies.microservices.services.owner_journal import Machine
+from holdfast.topologies.microservices.services.owner import StateOwner
+from holdfast.topologies.microservices.services.owner_journal import StateMachine
 from holdfast.topologies.microservices.services.queue_service import QueueService
 from holdfast.topologies.microservices.services.result_service import ResultService
 from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
@@ -54,24 +54,24 @@ class ServicesHere:
 
     def __init__(self, terms: WorkTerms) -> None:
         self._terms = terms
-        self.keepers: list[Keeper] = []
+        self.keepers: list[StateOwner] = []
         self.failures: list[BaseException] = []
         self.records = records.Records(0)
         waiting, ended = waiting_jobs.WaitingJobs(60_000), envelopes.Envelopes(envelopes.EnvelopeRetention.beyond())
-        self.job_service = JobService(self._keeper(self.records), self.records)
-        self.queue_service = QueueService(self._keeper(waiting), waiting)
-        self.result_service = ResultService(self._keeper(ended), ended)
+        self.job_service = JobService(self._state_owner(self.records), self.records)
+        self.queue_service = QueueService(self._state_owner(waiting), waiting)
+        self.result_service = ResultService(self._state_owner(ended), ended)
         self.job = Served(rpc.add_JobInternalServiceServicer_to_server, self.job_service)
         self.queue = Served(rpc.add_QueueInternalServiceServicer_to_server, self.queue_service)
         self.result = Served(rpc.add_ResultInternalServiceServicer_to_server, self.result_service)
         self.coordinator: Served
         self.owners: Owners
 
-    def _keeper(self, machine: Machine) -> Keeper:
+    def _state_owner(self, machine: StateMachine) -> StateOwner:
         loop = asyncio.get_running_loop()
-        keeper = Keeper.open(machine, None, clock=SystemClock(), loop=loop, fatal=self.failures.append)
-        self.keepers.append(keeper)
-        return keeper
+        state_owner = StateOwner.open(machine, None, clock=SystemClock(), loop=loop, fatal=self.failures.append)
+        self.keepers.append(state_owner)
+        return state_owner
 
     def channels(self) -> dict[str, Any]:
         """Opens one channel to each owner."""
@@ -125,6 +125,6 @@ async def _served(services: ServicesHere) -> AsyncIterator[ServicesHere]:
         await services.owners.close()
         for owner in (services.job, services.queue, services.result):
             await owner.stop()
-        for keeper in services.keepers:
-            await keeper.close()
+        for state_owner in services.keepers:
+            await state_owner.close()
     assert services.failures == []

@@ -5,7 +5,7 @@ import pytest
 from holdfast.errors import PermissionDeniedError, UnauthenticatedError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.server.auth.service_tokens import hash_of
-from holdfast.topologies.microservices.services.callers import RIGHTS, Callers, check_right, credential
+from holdfast.topologies.microservices.services.callers import RIGHTS, CallerInterceptor, check_right, credential
 from holdfast.topologies.microservices.services.environment import CALLERS
 
 GATEWAY, OTHER = "g" * 43, "o" * 43
@@ -17,8 +17,8 @@ METHODS = {
 
 
 @pytest.fixture
-def callers() -> Callers:
-    return Callers({"gateway": [hash_of(GATEWAY)], "worker": [hash_of(OTHER)]})
+def callers() -> CallerInterceptor:
+    return CallerInterceptor({"gateway": [hash_of(GATEWAY)], "worker": [hash_of(OTHER)]})
 
 
 def test_every_method_is_somebodys_right_and_no_right_is_without_a_method() -> None:
@@ -47,7 +47,7 @@ def test_what_is_not_in_the_table_is_nobodys_right(method: str) -> None:
             check_right(role, method)
 
 
-def test_token_tells_the_role(callers: Callers) -> None:
+def test_token_tells_the_role(callers: CallerInterceptor) -> None:
     """A token identifies the role of its caller."""
     assert callers.role_of(credential(GATEWAY)) == "gateway"
     assert callers.role_of((("user-agent", "x"), *credential(OTHER))) == "worker"
@@ -71,7 +71,9 @@ def test_token_tells_the_role(callers: Callers) -> None:
         (credential(hash_of(GATEWAY)), "TOKEN_UNKNOWN"),
     ],
 )
-def test_token_that_is_none_is_refused(callers: Callers, metadata: tuple[tuple[str, str], ...], reason: str) -> None:
+def test_token_that_is_none_is_refused(
+    callers: CallerInterceptor, metadata: tuple[tuple[str, str], ...], reason: str
+) -> None:
     """A missing, partial, duplicate or hashed token is refused, and the message does not contain it."""
     with pytest.raises(UnauthenticatedError) as caught:
         callers.role_of(metadata)

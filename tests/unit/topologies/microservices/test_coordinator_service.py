@@ -15,7 +15,7 @@ from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.server.auth.service_tokens import hash_of
 from holdfast.topologies.microservices.backend.owner_clients import JobOwner
 from holdfast.topologies.microservices.grpc_errors import error_of
-from holdfast.topologies.microservices.services.callers import Callers, credential
+from holdfast.topologies.microservices.services.callers import CallerInterceptor, credential
 from holdfast.topologies.microservices.services.coordinator_service import CoordinatorServicer
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from tests.integration.microservices_world import World, world
@@ -184,7 +184,7 @@ async def test_owners_are_shown_credentials() -> None:
             seen.extend(context.invocation_metadata())
             return pb.GetJobRecordResponse(token=7)
 
-    server = grpc.aio.server(interceptors=(Callers({"coordinator": [hash_of(TOKEN)]}),))
+    server = grpc.aio.server(interceptors=(CallerInterceptor({"coordinator": [hash_of(TOKEN)]}),))
     rpc.add_JobInternalServiceServicer_to_server(Recorder(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -18,7 +18,7 @@ from holdfast.ports import Introduction, JobDraft, WorkApi
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.server.backend import Backend
-from holdfast.server.public_server import Face
+from holdfast.server.public_server import PublicServer
 from holdfast.settings import Settings
 from holdfast.topologies.microservices import MICROSERVICES, gateway
 from holdfast.topologies.microservices.grpc_channel import open_channel
@@ -35,17 +35,17 @@ ELSEWHERE = "holdfast service worker"
 
 
 @pytest.fixture
-async def face(tmp_path: Path) -> AsyncIterator[Face]:
+async def face(tmp_path: Path) -> AsyncIterator[PublicServer]:
     async with services_here() as services:
         backend = Backend(services.jobs(), declared=MICROSERVICES, elsewhere=gateway.ELSEWHERE)
-        face = Face(backend, Settings(data=str(tmp_path), host=HOST, port=0, no_http=True))
+        face = PublicServer(backend, Settings(data=str(tmp_path), host=HOST, port=0, no_http=True))
         await face.start()
         yield face
         await face.stop(0)
 
 
 @pytest.fixture
-def address(face: Face) -> str:
+def address(face: PublicServer) -> str:
     """The address of gRPC, from which the clients of the wire are redirected."""
     return face.addresses["grpc"]
 

@@ -12,7 +12,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, NotFoundError, ResourceExhaustedError, UnavailableError
 from holdfast.journal.errors import DirectoryLockedError
 from holdfast.testing.clock import ManualClock
-from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
+from holdfast.topologies.microservices.services.owner import OwnerDecision, StateOwner
 from holdfast_lab.simulation.disk import SimDisk
 from tests.unit.topologies.microservices.word_owner import (
     COMPACT_BYTES,
@@ -29,11 +29,11 @@ def sim_disk() -> SimDisk:
     return SimDisk(random.Random(7))
 
 
-def open_at(data: Path | None, machine: Words, compact_bytes: int = COMPACT_BYTES) -> Keeper:
+def open_at(data: Path | None, machine: Words, compact_bytes: int = COMPACT_BYTES) -> StateOwner:
     def never(error: BaseException) -> None:
         raise error
 
-    return Keeper.open(
+    return StateOwner.open(
         machine,
         data,
         clock=SystemClock(),
@@ -56,15 +56,15 @@ async def turns() -> None:
 async def test_answer_waits_for_the_sync_while_others_are_decided() -> None:
     """Every reply waits until the events before it are durable, and one sync serves many calls."""
     sync, machine = Held(), Words()
-    keeper = keeper_on(sim_disk(), machine, sync=sync)
-    first = asyncio.ensure_future(keeper.act(say("one")))
+    state_owner = keeper_on(sim_disk(), machine, sync=sync)
+    first = asyncio.ensure_future(state_owner.act(say("one")))
     await turns()
     later = [
-        asyncio.ensure_future(keeper.act(say("two"))),
-        asyncio.ensure_future(keeper.read(lambda _: list(machine.words))),
-        asyncio.ensure_future(keeper.act(lambda _: REFUSAL)),
-        asyncio.ensure_future(keeper.act(lambda _: OwnerDecision(None, "nothing"))),
-        asyncio.ensure_future(keeper.act(say("three"))),
+        asyncio.ensure_future(state_owner.act(say("two"))),
+        asyncio.ensure_future(state_owner.read(lambda _: list(machine.words))),
+        asyncio.ensure_future(state_owner.act(lambda _: REFUSAL)),
+        asyncio.ensure_future(state_owner.act(lambda _: OwnerDecision(None, "nothing"))),
+        asyncio.ensure_future(state_owner.act(say("three"))),
     ]
     await turns()
     assert machine.words == ["one", "two", "three"], "the events are applied at once"
@@ -86,10 +86,10 @@ async def test_answer_waits_for_the_sync_while_others_are_decided() -> None:
 async def test_caller_who_leaves_changes_nothing() -> None:
     """A caller that cancels while its event is synced affects no other reply, and its event is still announced."""
     sync, machine, told = Held(), Words(), list[str]()
-    keeper = keeper_on(sim_disk(), machine, sync=sync)
+    state_owner = keeper_on(sim_disk(), machine, sync=sync)
     verdict = OwnerDecision("one", told=lambda: told.append("one"))
-    impatient = asyncio.ensure_future(keeper.act(lambda _: verdict))
-    patient = asyncio.ensure_future(keeper.act(say("two")))
+    impatient = asyncio.ensure_future(state_owner.act(lambda _: verdict))
+    patient = asyncio.ensure_future(state_owner.act(say("two")))
     await turns()
     impatient.cancel()
     await turns()
@@ -104,35 +104,35 @@ async def test_caller_who_leaves_changes_nothing() -> None:
 async def test_time_never_goes_back() -> None:
     """The time of decisions never goes back, within a process and over a restart."""
     disk, clock = sim_disk(), ManualClock()
-    keeper = keeper_on(disk, Words(), clock=clock)
-    began = await keeper.act(lambda now_ms: OwnerDecision("a", now_ms))
+    state_owner = keeper_on(disk, Words(), clock=clock)
+    began = await state_owner.act(lambda now_ms: OwnerDecision("a", now_ms))
     clock.advance(100)
-    later = await keeper.act(lambda now_ms: OwnerDecision("b", now_ms))
+    later = await state_owner.act(lambda now_ms: OwnerDecision("b", now_ms))
     assert later == began + 100_000
     clock._wall_ms -= 50_000
-    assert await keeper.read(lambda now_ms: now_ms) == later
+    assert await state_owner.read(lambda now_ms: now_ms) == later
     clock.advance(1)
-    assert await keeper.read(lambda now_ms: now_ms) == later + 1_000
-    await keeper.close()
-    keeper = keeper_on(disk, Words(), clock=clock)
-    assert await keeper.read(lambda now_ms: now_ms) >= later
+    assert await state_owner.read(lambda now_ms: now_ms) == later + 1_000
+    await state_owner.close()
+    state_owner = keeper_on(disk, Words(), clock=clock)
+    assert await state_owner.read(lambda now_ms: now_ms) >= later
 
 
 async def test_without_room_nothing_changes() -> None:
     """A full disk refuses an event before it is applied, first those that must leave spare space."""
     disk, machine = sim_disk(), Words()
-    keeper = keeper_on(disk, machine)
-    await keeper.act(say("one"))
+    state_owner = keeper_on(disk, machine)
+    await state_owner.act(say("one"))
     disk.faults.free_bytes = 0
     patient = OwnerDecision("two", "two", spare=17 << 20)
-    before = keeper.position, machine.digest
+    before = state_owner.position, machine.digest
     with pytest.raises(ResourceExhaustedError) as refused:
-        await keeper.act(lambda _: patient)
+        await state_owner.act(lambda _: patient)
     assert refused.value.reason == "NO_SPACE"
-    assert (keeper.position, machine.digest) == before
-    assert await keeper.act(say("three")) == "three"
+    assert (state_owner.position, machine.digest) == before
+    assert await state_owner.act(say("three")) == "three"
     disk.faults.free_bytes = None
-    assert await keeper.act(lambda _: patient) == "two"
+    assert await state_owner.act(lambda _: patient) == "two"
     assert machine.words == ["one", "three", "two"]
 
 
@@ -140,11 +140,11 @@ async def test_what_piles_up_behind_the_disk_is_bounded(monkeypatch: pytest.Monk
     """While a sync runs, events beyond the size of a frame are refused and change nothing."""
     monkeypatch.setattr("holdfast.topologies.microservices.services.owner.OPEN_FRAME_BYTES_MAX", 1_000)
     sync, machine = Held(), Words()
-    keeper = keeper_on(sim_disk(), machine, sync=sync)
-    tasks = [asyncio.ensure_future(keeper.act(say("one")))]
+    state_owner = keeper_on(sim_disk(), machine, sync=sync)
+    tasks = [asyncio.ensure_future(state_owner.act(say("one")))]
     await turns()
     big = "x" * 600
-    tasks += [asyncio.ensure_future(keeper.act(say(big))) for _ in range(2)]
+    tasks += [asyncio.ensure_future(state_owner.act(say(big))) for _ in range(2)]
     await turns()
     with pytest.raises(ResourceExhaustedError) as refused:
         tasks[2].result()
@@ -161,18 +161,18 @@ async def test_what_piles_up_behind_the_disk_is_bounded(monkeypatch: pytest.Monk
 async def test_failed_write_or_sync_is_final(fault: str) -> None:
     """After a failed write or sync the keeper reports a fatal error, and every call fails without touching the disk."""
     disk, machine, failures = sim_disk(), Words(), list[BaseException]()
-    keeper = keeper_on(disk, machine, failures=failures)
-    await keeper.act(say("one"))
+    state_owner = keeper_on(disk, machine, failures=failures)
+    await state_owner.act(say("one"))
     setattr(disk.faults, fault, True)
     with pytest.raises(UnavailableError) as failed:
-        await keeper.act(say("two"))
+        await state_owner.act(say("two"))
     assert failed.value.reason == "JOURNAL_FAILED"
     assert len(failures) == 1
     operations = disk.operations
-    for call in (keeper.act(say("three")), keeper.read(lambda _: 1)):
+    for call in (state_owner.act(say("three")), state_owner.read(lambda _: 1)):
         with pytest.raises(UnavailableError):
             await call
-    await keeper.close()
+    await state_owner.close()
     assert disk.operations == operations, "no call touches the disk after the first failure"
     machine = Words()
     keeper_on(disk.crash(), machine)
@@ -188,58 +188,58 @@ async def test_machine_that_fails_to_apply_stops_everything() -> None:
             raise RuntimeError(event)
 
     failures: list[BaseException] = []
-    keeper = keeper_on(sim_disk(), Broken(), failures=failures)
+    state_owner = keeper_on(sim_disk(), Broken(), failures=failures)
     with pytest.raises(RuntimeError):
-        await keeper.act(say("one"))
+        await state_owner.act(say("one"))
     assert [type(error) for error in failures] == [RuntimeError]
     with pytest.raises(UnavailableError):
-        await keeper.read(lambda _: 1)
+        await state_owner.read(lambda _: 1)
 
 
 async def test_broken_decision_changes_nothing() -> None:
     """An exception while deciding reaches only its caller and changes nothing."""
     machine = Words()
-    keeper = keeper_on(sim_disk(), machine)
+    state_owner = keeper_on(sim_disk(), machine)
     with pytest.raises(ZeroDivisionError):
-        await keeper.act(lambda now_ms: OwnerDecision(now_ms // 0))
-    assert await keeper.act(say("one")) == "one"
+        await state_owner.act(lambda now_ms: OwnerDecision(now_ms // 0))
+    assert await state_owner.act(say("one")) == "one"
 
 
 async def test_in_memory_needs_no_directory() -> None:
     """Without a directory the keeper works in memory and stores nothing."""
     machine = Words()
-    keeper = open_at(None, machine)
-    assert await keeper.act(say("one")) == "one"
-    assert await keeper.read(lambda _: machine.words) == ["one"]
-    await keeper.close()
-    await keeper.close()
+    state_owner = open_at(None, machine)
+    assert await state_owner.act(say("one")) == "one"
+    assert await state_owner.read(lambda _: machine.words) == ["one"]
+    await state_owner.close()
+    await state_owner.close()
     with pytest.raises(UnavailableError) as refused:
-        await keeper.act(say("two"))
+        await state_owner.act(say("two"))
     assert refused.value.reason == "STOPPING"
 
 
 async def test_directory_is_kept_and_belongs_to_one(tmp_path: Path) -> None:
     """On a real disk many calls succeed, a second keeper is refused, and a restart has all words."""
     machine = Words()
-    keeper = open_at(tmp_path / "job", machine)
+    state_owner = open_at(tmp_path / "job", machine)
     words = [f"word {number}" for number in range(200)]
-    assert await asyncio.gather(*(keeper.act(say(word)) for word in words)) == words
+    assert await asyncio.gather(*(state_owner.act(say(word)) for word in words)) == words
     with pytest.raises(DirectoryLockedError):
         open_at(tmp_path / "job", Words())
-    closing = asyncio.ensure_future(keeper.act(say("last")))
+    closing = asyncio.ensure_future(state_owner.act(say("last")))
     await asyncio.sleep(0)
-    await keeper.close()
+    await state_owner.close()
     assert await closing == "last", "a call that was decided before the close gets its reply"
     again = Words()
-    keeper = open_at(tmp_path / "job", again)
+    state_owner = open_at(tmp_path / "job", again)
     assert (again.words, again.digest) == ([*words, "last"], machine.digest)
-    await keeper.close()
+    await state_owner.close()
 
 
 async def test_real_threads_make_snapshots_beside_the_service(tmp_path: Path) -> None:
     """With real threads, snapshots replace segments while calls continue, and the state survives a restart."""
     machine = Words()
-    keeper = open_at(tmp_path, machine, compact_bytes=4_096)
+    state_owner = open_at(tmp_path, machine, compact_bytes=4_096)
 
     def is_first_there() -> bool:
         return any(file.name.startswith(f"{1:020d}-") for file in files(tmp_path))
@@ -247,13 +247,13 @@ async def test_real_threads_make_snapshots_beside_the_service(tmp_path: Path) ->
     async with asyncio.timeout(60):
         while len(machine.words) < 400 or is_first_there():  # covered segments are removed, however late
             words = [f"word {len(machine.words) + number} {'x' * 50}" for number in range(20)]
-            await asyncio.gather(*(keeper.act(say(word)) for word in words))
-    await keeper.close()
+            await asyncio.gather(*(state_owner.act(say(word)) for word in words))
+    await state_owner.close()
     assert any(file.suffix == ".snap" for file in files(tmp_path))
     again = Words()
-    keeper = open_at(tmp_path, again, compact_bytes=4_096)
+    state_owner = open_at(tmp_path, again, compact_bytes=4_096)
     assert (again.words, again.digest) == (machine.words, machine.digest)
-    await keeper.close()
+    await state_owner.close()
 
 
 async def test_state_is_never_encoded_on_the_thread_of_the_loop(tmp_path: Path) -> None:
@@ -266,21 +266,21 @@ async def test_state_is_never_encoded_on_the_thread_of_the_loop(tmp_path: Path) 
                 encoded.append((threading.current_thread() is threading.main_thread(), len(chunk)))
                 yield chunk
 
-    keeper = open_at(tmp_path, Watched(), compact_bytes=4_096)
+    state_owner = open_at(tmp_path, Watched(), compact_bytes=4_096)
     async with asyncio.timeout(60):
         while not encoded:
-            await asyncio.gather(*(keeper.act(say("x" * 50)) for _ in range(20)))
-    await keeper.close()
+            await asyncio.gather(*(state_owner.act(say("x" * 50)) for _ in range(20)))
+    await state_owner.close()
     assert sum(size for is_loop, size in encoded if is_loop) == 0
     assert sum(size for _, size in encoded) > 1_000
 
 
 async def test_unusable_directory_is_an_error_of_ours(tmp_path: Path) -> None:
     """A damaged journal is refused with a HoldfastError."""
-    keeper = open_at(tmp_path, Words())
-    await keeper.act(say("one"))
-    await keeper.act(say("two"))
-    await keeper.close()
+    state_owner = open_at(tmp_path, Words())
+    await state_owner.act(say("one"))
+    await state_owner.act(say("two"))
+    await state_owner.close()
     segment = max(file for file in files(tmp_path) if file.suffix == ".seg")
     content = bytearray(segment.read_bytes())
     content[600] ^= 1

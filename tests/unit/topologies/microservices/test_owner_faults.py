@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from holdfast.errors import HoldfastError
 from holdfast.journal.errors import JournalFailedError, PositionRemovedError, ReplayDivergedError, UnreadableEventError
-from holdfast.topologies.microservices.services.owner_snapshots import ReplayMaker
+from holdfast.topologies.microservices.services.owner_snapshots import ReplayBuilder
 from holdfast_lab.simulation.disk import CrashMoment, SimDisk, SimulatedCrash
 from tests.unit.topologies.microservices.word_owner import Held, Here, Words, keeper_on, say
 
@@ -23,15 +23,15 @@ COMPACT_BYTES = 250
 async def live(disk: SimDisk, acknowledged: list[str], words: Iterable[str] = WORDS) -> Words:
     """Opens a keeper, adds the words in groups of two, records acknowledged ones, and closes."""
     machine, pending = Words(), list(words)
-    keeper = keeper_on(disk, machine, compact_bytes=COMPACT_BYTES)
+    state_owner = keeper_on(disk, machine, compact_bytes=COMPACT_BYTES)
     while pending:
         group, pending = pending[:2], pending[2:]
-        replies = await asyncio.gather(*(keeper.act(say(word)) for word in group), return_exceptions=True)
+        replies = await asyncio.gather(*(state_owner.act(say(word)) for word in group), return_exceptions=True)
         for reply in replies:
             if isinstance(reply, BaseException):
                 raise reply
             acknowledged.append(reply)
-    await keeper.close()
+    await state_owner.close()
     return machine
 
 
@@ -54,13 +54,13 @@ def retold(words: list[str]) -> Words:
 
 async def check_recovered(disk: SimDisk, acknowledged: list[str]) -> None:
     machine = Words()
-    keeper = keeper_on(disk, machine, compact_bytes=COMPACT_BYTES)
+    state_owner = keeper_on(disk, machine, compact_bytes=COMPACT_BYTES)
     kept = machine.words
     assert kept[: len(acknowledged)] == acknowledged, "every acknowledged word is recovered"
     assert kept == WORDS[: len(kept)], "no other word is recovered"
     assert machine.digest == retold(kept).digest
-    assert await keeper.act(say("afterwards")) == "afterwards"
-    await keeper.close()
+    assert await state_owner.act(say("afterwards")) == "afterwards"
+    await state_owner.close()
     again = Words()
     await keeper_on(disk, again, compact_bytes=COMPACT_BYTES).close()
     assert (again.words, again.digest) == (machine.words, machine.digest)
@@ -102,14 +102,14 @@ FAULTS = ["fail_next_write", "fail_next_sync"]
 async def test_failure_of_the_journal_loses_nothing(fault: str, before: int) -> None:
     """After a failed write or sync no call is acknowledged, and the next start has all acknowledged words."""
     disk, acknowledged, failures = SimDisk(random.Random(before)), list[str](), list[BaseException]()
-    keeper = keeper_on(disk, Words(), failures=failures, compact_bytes=COMPACT_BYTES)
+    state_owner = keeper_on(disk, Words(), failures=failures, compact_bytes=COMPACT_BYTES)
     for word in WORDS[:before]:
-        acknowledged.append(await keeper.act(say(word)))
+        acknowledged.append(await state_owner.act(say(word)))
     setattr(disk.faults, fault, True)
-    replies = await asyncio.gather(*(keeper.act(say(word)) for word in WORDS[before:]), return_exceptions=True)
+    replies = await asyncio.gather(*(state_owner.act(say(word)) for word in WORDS[before:]), return_exceptions=True)
     assert all(isinstance(reply, HoldfastError) for reply in replies)
     assert len(failures) == 1
-    await keeper.close()
+    await state_owner.close()
     await check_recovered(disk.crash(), acknowledged)
 
 
@@ -117,7 +117,7 @@ def never(error: BaseException) -> None:
     raise error
 
 
-class FaultyMaker(ReplayMaker):
+class FaultyMaker(ReplayBuilder):
     """Makes the disk fail once at each snapshot, and never at a frame."""
 
     def __init__(self, disk: SimDisk, fault: str) -> None:
@@ -136,10 +136,10 @@ async def test_failure_of_a_snapshot_is_told_and_harms_nothing(fault: str) -> No
     """A failed snapshot is logged, the journal continues, and no incomplete snapshot is left."""
     disk, acknowledged, failures = SimDisk(random.Random(1)), list[str](), list[BaseException]()
     maker = FaultyMaker(disk, fault)
-    keeper = keeper_on(disk, Words(), failures=failures, maker=maker, compact_bytes=COMPACT_BYTES)
+    state_owner = keeper_on(disk, Words(), failures=failures, maker=maker, compact_bytes=COMPACT_BYTES)
     with capture_logs() as lines:
         for word in WORDS:
-            acknowledged.append(await keeper.act(say(word)))
+            acknowledged.append(await state_owner.act(say(word)))
     assert any(line["event"] == "snapshot_failed" for line in lines)
     assert not failures
     assert not any(name.endswith(".snap") for name in disk.names())
@@ -156,13 +156,13 @@ async def test_segment_that_cannot_be_removed_ends_the_journal() -> None:
             super().remove(name)
 
     disk, acknowledged, failures = Stubborn(random.Random(1)), list[str](), list[BaseException]()
-    keeper = keeper_on(disk, Words(), failures=failures, compact_bytes=COMPACT_BYTES)
+    state_owner = keeper_on(disk, Words(), failures=failures, compact_bytes=COMPACT_BYTES)
     for word in WORDS:
         with contextlib.suppress(HoldfastError):
-            acknowledged.append(await keeper.act(say(word)))
+            acknowledged.append(await state_owner.act(say(word)))
     assert len(acknowledged) < len(WORDS)
     assert [type(error) for error in failures] == [JournalFailedError]
-    await keeper.close()
+    await state_owner.close()
     machine = Words()
     keeper_on(SimDisk(random.Random(2), disk.crash().files()), machine, compact_bytes=COMPACT_BYTES)
     assert machine.words[: len(acknowledged)] == acknowledged
@@ -171,11 +171,11 @@ async def test_segment_that_cannot_be_removed_ends_the_journal() -> None:
 async def test_snapshot_is_of_one_frame_while_others_go_on() -> None:
     """A snapshot holds the state of one frame, a second one waits for the first, and recovery gives the same state."""
     disk, machine, sync, aside = SimDisk(random.Random(1)), Words(), Held(), Held()
-    maker = ReplayMaker(machine, disk, aside, never)
-    keeper = keeper_on(disk, machine, sync=sync, maker=maker, compact_bytes=COMPACT_BYTES)
+    maker = ReplayBuilder(machine, disk, aside, never)
+    state_owner = keeper_on(disk, machine, sync=sync, maker=maker, compact_bytes=COMPACT_BYTES)
     tasks = list[asyncio.Future[object]]()
     for word in WORDS:
-        tasks.append(asyncio.ensure_future(keeper.act(say(word))))
+        tasks.append(asyncio.ensure_future(state_owner.act(say(word))))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         if len(sync.held) and len(tasks) % 3 == 0:
@@ -196,7 +196,7 @@ async def test_snapshot_is_of_one_frame_while_others_go_on() -> None:
 async def test_snapshot_that_cannot_be_written_is_told_and_made_later() -> None:
     """A snapshot that fails on a full disk is logged and made later, and the journal continues."""
 
-    class FullMaker(ReplayMaker):
+    class FullMaker(ReplayBuilder):
         is_full = True
 
         def start(self, done: Callable[[str], None]) -> None:
@@ -206,15 +206,15 @@ async def test_snapshot_that_cannot_be_written_is_told_and_made_later() -> None:
 
     disk, machine, failures = SimDisk(random.Random(1)), Words(), list[BaseException]()
     maker = FullMaker(machine, disk, Here(), never)
-    keeper = keeper_on(disk, machine, failures=failures, maker=maker, compact_bytes=COMPACT_BYTES)
+    state_owner = keeper_on(disk, machine, failures=failures, maker=maker, compact_bytes=COMPACT_BYTES)
     with capture_logs() as lines:
         for word in WORDS:
-            assert await keeper.act(say(word)) == word
+            assert await state_owner.act(say(word)) == word
     assert any(line["event"] == "snapshot_failed" for line in lines)
     assert not any(name.endswith(".snap") for name in disk.names())
     maker.is_full = False
     for word in WORDS:
-        await keeper.act(say(word))
+        await state_owner.act(say(word))
     assert any(name.endswith(".snap") for name in disk.names())
     assert not failures
 
@@ -255,9 +255,9 @@ async def test_replay_into_another_state_is_refused() -> None:
             super().apply(event.upper())
 
     disk = SimDisk(random.Random(1))
-    keeper = keeper_on(disk, Words())
-    await keeper.act(say("one"))
-    await keeper.close()
+    state_owner = keeper_on(disk, Words())
+    await state_owner.act(say("one"))
+    await state_owner.close()
     with pytest.raises(ReplayDivergedError):
         keeper_on(disk, Forgetful())
     again = Words()
@@ -273,8 +273,8 @@ async def test_event_of_another_version_is_refused() -> None:
             return b"\x07"
 
     disk = SimDisk(random.Random(1))
-    keeper = keeper_on(disk, Newer())
-    await keeper.act(say("one"))
-    await keeper.close()
+    state_owner = keeper_on(disk, Newer())
+    await state_owner.act(say("one"))
+    await state_owner.close()
     with pytest.raises(UnreadableEventError, match="start the version that wrote them"):
         keeper_on(disk, Words())

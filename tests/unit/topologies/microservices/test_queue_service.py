@@ -56,8 +56,8 @@ class Queue:
 async def queue_at(data: Path | None, **options: Any) -> AsyncIterator[Queue]:  # noqa: ANN401 - of `served`
     line = WaitingJobs(aging_ms=60_000)
 
-    def register(keeper: Any, server: Any) -> None:  # noqa: ANN401
-        rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, line), server)
+    def register(state_owner: Any, server: Any) -> None:  # noqa: ANN401
+        rpc.add_QueueInternalServiceServicer_to_server(QueueService(state_owner, line), server)
 
     async with served(line, register, data, **options) as owner:
         yield Queue(owner, line)

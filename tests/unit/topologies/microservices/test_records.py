@@ -14,12 +14,12 @@ from holdfast.core.model import Extra, JobRecord, NewJob, Template
 from holdfast.errors import Code
 from holdfast.topologies.microservices.state.record_events import (
     CreateReply,
-    Decided,
     Move,
     Moved,
     MoveReply,
+    RecordDecision,
     Shared,
-    Spends,
+    SpentBudget,
 )
 from holdfast.topologies.microservices.state.records import Records
 
@@ -36,7 +36,7 @@ class Desk:
         self.journal: list[bytes] = []
         self.now_ms = 1_000
 
-    def take(self, decided: Decided | Refusal) -> Any:  # noqa: ANN401 - the reply is of any type
+    def take(self, decided: RecordDecision | Refusal) -> Any:  # noqa: ANN401 - the reply is of any type
         if isinstance(decided, Refusal):
             return decided
         if decided.event is not None:
@@ -59,7 +59,7 @@ class Desk:
         return reply.token
 
     def job(self, job_id: str) -> JobRecord:
-        return self.records.book.jobs[job_id]
+        return self.records.state.jobs[job_id]
 
     def replayed(self) -> Records:
         records = Records(self.keys_max)
@@ -70,19 +70,19 @@ class Desk:
 
 def audit(records: Records) -> None:
     """Checks every cross-reference; the book's own audit expects leases, and records have none."""
-    book = records.book
-    assert not book.leases
-    assert not book.ready.lanes
-    assert not book.ready.delayed
-    running = {job.id for job in book.jobs.values() if job.state == RUNNING}
+    ledger_state = records.state
+    assert not ledger_state.leases
+    assert not ledger_state.ready.lanes
+    assert not ledger_state.ready.delayed
+    running = {job.id for job in ledger_state.jobs.values() if job.state == RUNNING}
     assert set(records.workers) <= running
-    assert records.shared <= set(book.jobs)
+    assert records.shared <= set(ledger_state.jobs)
     for state in State:
-        assert book.listing.count([state]) == sum(job.state == state for job in book.jobs.values())
-    live = {job.id for job in book.jobs.values() if job.unique_key and job.state in (QUEUED, RUNNING)}
-    assert {job.id for job in book.unique.values()} == live
-    assert book.bytes_held == sum(map(held_bytes, book.jobs.values()))
-    assert book.finished.bytes_held == sum(job.bytes_held for job in book.finished)
+        assert ledger_state.listing.count([state]) == sum(job.state == state for job in ledger_state.jobs.values())
+    live = {job.id for job in ledger_state.jobs.values() if job.unique_key and job.state in (QUEUED, RUNNING)}
+    assert {job.id for job in ledger_state.unique.values()} == live
+    assert ledger_state.bytes_held == sum(map(held_bytes, ledger_state.jobs.values()))
+    assert ledger_state.finished.bytes_held == sum(job.bytes_held for job in ledger_state.finished)
 
 
 def dumped(records: Records) -> list[bytes]:
@@ -116,7 +116,7 @@ def test_request_ids_are_forgotten_in_order_where_they_are_bounded() -> None:
         desk.create(name, request_id=name)
     assert desk.create("d", request_id="b").job_id == "b"
     assert desk.create("e", request_id="a").is_new
-    assert "a" in desk.records.book.jobs
+    assert "a" in desk.records.state.jobs
 
 
 def test_unique_key_holds_until_the_end(desk: Desk) -> None:
@@ -135,7 +135,7 @@ def test_order_numbers_grow_and_are_never_reused(desk: Desk) -> None:
     assert desk.create("b").number == 2
     again = Records()
     again.restore(desk.records.image())
-    assert again.book.next_number == 3
+    assert again.state.next_number == 3
 
 
 def test_deletion_takes_the_keys_along(desk: Desk) -> None:
@@ -220,11 +220,11 @@ def test_budgets_times_and_attempts_follow_the_ledger(desk: Desk) -> None:
     desk.now_ms = 2_000
     desk.start("a")
     assert (job.attempts, job.started_ms) == (1, 2_000)
-    assert desk.move("a", RUNNING, QUEUED, spends=Spends.FAILURE, not_before_ms=9_000).attempt == 1
+    assert desk.move("a", RUNNING, QUEUED, spends=SpentBudget.FAILURE, not_before_ms=9_000).attempt == 1
     assert (job.attempts, job.failures, job.not_before_ms) == (1, 1, 9_000)
     desk.now_ms = 9_000
     desk.start("a")
-    assert desk.move("a", RUNNING, QUEUED, spends=Spends.LOSS).attempt == 2
+    assert desk.move("a", RUNNING, QUEUED, spends=SpentBudget.LOSS).attempt == 2
     assert (job.attempts, job.losses, job.not_before_ms) == (2, 1, 9_000)
     desk.start("a")
     assert desk.move("a", RUNNING, QUEUED).attempt == 2
@@ -242,7 +242,7 @@ def test_loss_that_ends_a_job_is_an_attempt_but_no_failure(desk: Desk) -> None:
     """A job that lost too many workers fails, and the loss counts as one attempt and no failure."""
     desk.create("a")
     desk.start("a")
-    reply: MoveReply = desk.move("a", RUNNING, FAILED, reason="WORKER_LOST", spends=Spends.LOSS)
+    reply: MoveReply = desk.move("a", RUNNING, FAILED, reason="WORKER_LOST", spends=SpentBudget.LOSS)
     job = desk.job("a")
     assert (reply.attempt, job.attempts, job.losses, job.failed_attempts) == (1, 1, 1, 0)
 
@@ -291,7 +291,7 @@ def test_cancel_request_keeps_its_first_reason(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"source": QUEUED, "target": RUNNING, "spends": Spends.LOSS}, "SPENDS_INVALID"),
+        ({"source": QUEUED, "target": RUNNING, "spends": SpentBudget.LOSS}, "SPENDS_INVALID"),
         ({"source": RUNNING, "target": DONE, "not_before_ms": 5}, "DELAY_INVALID"),
         ({"source": RUNNING, "target": QUEUED, "not_before_ms": -5}, "DELAY_TOO_LONG"),
         ({"source": RUNNING, "target": QUEUED, "not_before_ms": 1 << 60}, "DELAY_TOO_LONG"),
@@ -324,10 +324,10 @@ def test_finished_records_are_forgotten_by_age_and_number(desk: Desk) -> None:
     desk.create("d")
     assert desk.take(desk.records.evict(Evict(10_000, 10, 1 << 30), desk.now_ms)) == 0
     assert desk.take(desk.records.evict(Evict(10_000, 2, 1 << 30), desk.now_ms)) == 1
-    assert list(desk.records.book.jobs) == ["b", "c", "d"]
+    assert list(desk.records.state.jobs) == ["b", "c", "d"]
     desk.now_ms = 12_000
     assert desk.take(desk.records.evict(Evict(10_000, 10, 1 << 30), desk.now_ms)) == 1
-    assert list(desk.records.book.jobs) == ["c", "d"]
+    assert list(desk.records.state.jobs) == ["c", "d"]
     assert desk.records.shared == {"c"}
     assert desk.create("e", request_id="a").is_new
 
@@ -400,7 +400,7 @@ def _something(rng: random.Random, desk: Desk, ids: list[str], fresh: str) -> No
         desk.take(desk.records.evict(Evict(100, rng.randrange(5, 50), 1 << 20), desk.now_ms))
     else:
         source, target = rng.choice([pair for pair in LEGAL if pair[0]])
-        spends = rng.choice(list(Spends)) if source == RUNNING else Spends.NOTHING
+        spends = rng.choice(list(SpentBudget)) if source == RUNNING else SpentBudget.NOTHING
         worker = rng.choice(["", "w1", "w2"])
         desk.move(name, State(source), State(target), worker=worker, spends=spends)
 
@@ -410,7 +410,7 @@ def test_job_that_is_not_due_is_not_started(desk: Desk) -> None:
     job_id = "j"
     desk.create(job_id)
     token = desk.start(job_id)
-    desk.move(job_id, RUNNING, QUEUED, token=token, not_before_ms=desk.now_ms + 5_000, spends=Spends.FAILURE)
+    desk.move(job_id, RUNNING, QUEUED, token=token, not_before_ms=desk.now_ms + 5_000, spends=SpentBudget.FAILURE)
     early = desk.move(job_id, QUEUED, RUNNING, worker="w")
     assert (early.applied, early.state, early.why_not) == (False, QUEUED, "NOT_DUE")
     desk.now_ms += 5_000

@@ -52,8 +52,8 @@ async def results_at(
 ) -> AsyncIterator[Results]:
     envelopes = Envelopes(retention or EnvelopeRetention.beyond())
 
-    def register(keeper: Any, server: Any) -> None:  # noqa: ANN401
-        service = ResultService(keeper, envelopes, output_bytes_max=output_bytes_max)
+    def register(state_owner: Any, server: Any) -> None:  # noqa: ANN401
+        service = ResultService(state_owner, envelopes, output_bytes_max=output_bytes_max)
         rpc.add_ResultInternalServiceServicer_to_server(service, server)
 
     async with served(envelopes, register, data, **options) as owner:
@@ -174,11 +174,11 @@ async def test_long_summary_is_cut(results: Results) -> None:
 async def test_reads_can_be_repeated(results: Results) -> None:
     """Reads change nothing, whether the result exists or not."""
     await results.store("a", output_bytes=b"out")
-    before = results.owner.keeper.position, results.envelopes.digest
+    before = results.owner.state_owner.position, results.envelopes.digest
     found, missing = [await results.get("a") for _ in range(3)], [await results.get("b") for _ in range(3)]
     assert found == [found[0]] * 3
     assert missing == [pb.GetResultResponse(job_id="b")] * 3
-    assert (results.owner.keeper.position, results.envelopes.digest) == before
+    assert (results.owner.state_owner.position, results.envelopes.digest) == before
 
 
 @pytest.mark.parametrize(

@@ -208,5 +208,5 @@ async def test_owner_that_is_away_is_asked_once_for_a_whole_batch(services: Serv
 async def test_order_within_a_batch_is_that_of_the_drafts(services: ServicesHere) -> None:
     """The jobs of a batch have growing order numbers, in the order of the drafts."""
     submitted = await services.jobs().submit([TEMPLATE], [JobDraft()] * 40)
-    numbers = [services.records.book.jobs[job_id].number for job_id in submitted.job_ids]
+    numbers = [services.records.state.jobs[job_id].number for job_id in submitted.job_ids]
     assert numbers == sorted(set(numbers))

@@ -5,7 +5,7 @@ import pytest
 
 from holdfast import limits
 from holdfast.core.commands import Refusal
-from holdfast.core.lane_order import Wanted
+from holdfast.core.lane_order import RouteFilter
 from holdfast.errors import Code
 from holdfast.topologies.microservices.state.waiting_jobs import (
     Dequeued,
@@ -32,19 +32,19 @@ class Clerk:
             assert isinstance(event, Enqueued)
             self.line.apply(event)
 
-    def dequeue(self, wanted: Wanted | None = None) -> str:
+    def dequeue(self, wanted: RouteFilter | None = None) -> str:
         event = self.line.decide_dequeue("w", wanted, self.now_ms)
         if event is None:
             return ""
         self.line.apply(event)
         return event.job_id
 
-    def rest(self, wanted: Wanted | None = None) -> list[str]:
+    def rest(self, wanted: RouteFilter | None = None) -> list[str]:
         return list(iter(lambda: self.dequeue(wanted), ""))
 
 
-def wanted(*routes: str, queues: tuple[str, ...] = ()) -> Wanted:
-    return Wanted(frozenset(routes), frozenset(queues))
+def wanted(*routes: str, queues: tuple[str, ...] = ()) -> RouteFilter:
+    return RouteFilter(frozenset(routes), frozenset(queues))
 
 
 def test_jobs_without_an_order_leave_as_they_came() -> None:

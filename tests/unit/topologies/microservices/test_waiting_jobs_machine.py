@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from holdfast.core.lane_order import Wanted
+from holdfast.core.lane_order import RouteFilter
 from holdfast.topologies.microservices.state.waiting_jobs import Enqueued, LineEvent, WaitingJobs, WaitingTicket
 
 IDS = st.sampled_from([f"job-{number}" for number in range(12)])
@@ -24,7 +24,7 @@ TICKETS = st.builds(
     st.integers(0, 120),
 )
 WANTED = st.none() | st.builds(
-    Wanted, st.frozensets(st.sampled_from(ROUTES)), st.frozensets(st.sampled_from([*QUEUES, "none"]))
+    RouteFilter, st.frozensets(st.sampled_from(ROUTES)), st.frozensets(st.sampled_from([*QUEUES, "none"]))
 )
 
 
@@ -72,7 +72,7 @@ class Model:
         return max(job.since_ms, ticket.not_before_ms) - ticket.priority * self.aging_ms, job.place
 
 
-class LineMachine(RuleBasedStateMachine):
+class WaitingJobsMachine(RuleBasedStateMachine):
     """Runs random commands in any order, over restarts from an image and from the journal."""
 
     aging_ms = 20
@@ -104,7 +104,7 @@ class LineMachine(RuleBasedStateMachine):
             self._apply(event)
 
     @rule(wanted=WANTED)
-    def dequeue(self, wanted: Wanted | None) -> None:
+    def dequeue(self, wanted: RouteFilter | None) -> None:
         """Dequeues the next job."""
         event = self.line.decide_dequeue("w", wanted, self.now_ms)
 
@@ -155,13 +155,13 @@ class LineMachine(RuleBasedStateMachine):
         self.line.audit()
 
 
-class StrictLineMachine(LineMachine):
+class StrictWaitingJobsMachine(WaitingJobsMachine):
     """The same with strict priority."""
 
     aging_ms = 0
 
 
-TestLine = LineMachine.TestCase
+TestLine = WaitingJobsMachine.TestCase
 TestLine.settings = settings(max_examples=150, stateful_step_count=40)
-TestStrictLine = StrictLineMachine.TestCase
+TestStrictLine = StrictWaitingJobsMachine.TestCase
 TestStrictLine.settings = settings(max_examples=50, stateful_step_count=40)

@@ -18,7 +18,7 @@ from holdfast.topologies.microservices.backend.worker_session import UnarySessio
 from holdfast.topologies.microservices.services.coordinator_service import WorkTerms
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
-from holdfast.worker.held_leases import Acknowledging
+from holdfast.worker.held_leases import UnacknowledgedReports
 from holdfast.worker.runtime import Worker
 from tests.unit.topologies.microservices.services_in_process import ServicesHere, services_here
 
@@ -214,7 +214,7 @@ async def test_lease_that_ran_out_unheard_leaves_its_room() -> None:
 
 def test_reports_are_acknowledged_in_their_order() -> None:
     """A report is acknowledged once all reports before it are answered."""
-    reports = Acknowledging()
+    reports = UnacknowledgedReports()
     reports.begin(1, 2)
     reports.begin(2, 1)
     assert reports.answered(2) == 0

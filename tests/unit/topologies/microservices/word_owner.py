@@ -9,9 +9,9 @@ from holdfast.core.commands import Refusal
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import Code
 from holdfast.journal.disk import Disk
-from holdfast.ledger.snapshot_keeper import KeeperConfig, Maker
+from holdfast.ledger.snapshot_keeper import Builder, KeeperConfig
 from holdfast.testing.clock import ManualClock
-from holdfast.topologies.microservices.services.owner import SNAPSHOTS, Keeper, OwnerDecision, OwnerWorld
+from holdfast.topologies.microservices.services.owner import SNAPSHOTS, OwnerDecision, OwnerPorts, StateOwner
 
 Done = Callable[[int | BaseException], None]
 COMPACT_BYTES = SNAPSHOTS.snapshot_bytes
@@ -92,16 +92,16 @@ def keeper_on(  # noqa: PLR0913 - each test sets one or two of them
     clock: ManualClock | None = None,
     failures: list[BaseException] | None = None,
     compact_bytes: int = COMPACT_BYTES,
-    maker: Maker | None = None,
-) -> Keeper:
+    maker: Builder | None = None,
+) -> StateOwner:
     """Opens a keeper on a disk of the test, on the running loop."""
     clock = clock or ManualClock()
     fatal = (failures if failures is not None else []).append
-    world = OwnerWorld(clock, asyncio.get_running_loop(), sync or Here(), aside or Here(), fatal)
-    return Keeper.on_disk(
+    ports = OwnerPorts(clock, asyncio.get_running_loop(), sync or Here(), aside or Here(), fatal)
+    return StateOwner.on_disk(
         machine,
         disk,
-        world=lambda: world,
+        ports=lambda: ports,
         now_ms=clock.wall_ms(),
         snapshots=compacting(compact_bytes),
         maker=maker,

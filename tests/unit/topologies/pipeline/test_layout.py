@@ -7,7 +7,7 @@ import pytest
 from holdfast.errors import FailedPreconditionError
 from holdfast.server.auth.service_tokens import make_tokens
 from holdfast.settings import Settings
-from holdfast.topologies.pipeline.layout import Roles, layout_of
+from holdfast.topologies.pipeline.layout import RoleCommands, layout_of
 from holdfast.topologies.pipeline.requirements import need_packages
 from holdfast.topologies.pipeline.roles.callers import CALLERS, OPERATOR
 
@@ -37,7 +37,9 @@ def test_port_0_takes_free_ports_for_everybody() -> None:
 def test_password_stands_on_no_command_line() -> None:
     """Passwords and tokens are passed in the environment, not on command lines, which other users can read."""
     settings = Settings(topology="pipeline", database=PASSWORD_URL)
-    roles = [role for stage in Roles(settings, layout_of(settings), PASSWORD_URL, MADE).stages() for role in stage]
+    roles = [
+        role for stage in RoleCommands(settings, layout_of(settings), PASSWORD_URL, MADE).stages() for role in stage
+    ]
     assert len(roles) == 17
     assert not any("secret" in word for role in roles for word in role.command)
     assert not any(token in word for role in roles for word in role.command for token in MADE.tokens.values())
@@ -47,7 +49,7 @@ def test_password_stands_on_no_command_line() -> None:
 def test_each_caller_is_told_its_own_token_alone() -> None:
     """Each role gets only its own token, roles that call no other get none, and all get the hashes."""
     settings = Settings(topology="pipeline")
-    roles = [role for stage in Roles(settings, layout_of(settings), "", MADE).stages() for role in stage]
+    roles = [role for stage in RoleCommands(settings, layout_of(settings), "", MADE).stages() for role in stage]
     told = {role.name.partition("-")[0]: role.environment["SERVICE_TOKEN"] for role in roles}
     expected = {name: MADE.tokens[name] for name in CALLERS if name != OPERATOR}
     assert told == {**dict.fromkeys(("scheduler", "normal", "high", "coordinator"), ""), **expected}
@@ -57,7 +59,7 @@ def test_each_caller_is_told_its_own_token_alone() -> None:
 def test_workers_are_started_last_and_end_first() -> None:
     """Workers start last and stop first, because they need the other roles to finish their jobs."""
     settings = Settings(topology="pipeline")
-    stages = Roles(settings, layout_of(settings), "", MADE).stages()
+    stages = RoleCommands(settings, layout_of(settings), "", MADE).stages()
     assert {role.name.partition("-")[0] for role in stages[-1]} == {"worker"}
     assert {role.name.partition("-")[0] for role in stages[0]} == {"scheduler"}
 
@@ -73,7 +75,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_watchers_are_told_how_long_jobs_are_kept() -> None:
     """Watchers get the retention times of finished and of FAILED jobs."""
     settings = Settings(topology="pipeline", retain_ms=1_000, retain_failed_ms=2_000)
-    roles = [role for stage in Roles(settings, layout_of(settings), "", MADE).stages() for role in stage]
+    roles = [role for stage in RoleCommands(settings, layout_of(settings), "", MADE).stages() for role in stage]
     (told,) = {
         (role.environment["HOLDFAST_RETAIN_MS"], role.environment["HOLDFAST_RETAIN_FAILED_MS"])
         for role in roles

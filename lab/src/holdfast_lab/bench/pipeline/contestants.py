@@ -10,7 +10,7 @@ from holdfast_lab.bench.pipeline.environment import ARGUMENT
 _LOOK_S = 0.001
 
 
-class Side(Protocol):
+class Contestant(Protocol):
     """One queue, as a producer uses it. Every submit returns once its jobs are durable."""
 
     async def __aenter__(self) -> Self: ...
@@ -33,7 +33,7 @@ class Side(Protocol):
         ...
 
 
-class Ours:
+class HoldfastContestant:
     """Holdfast: the SDK, through the gateway."""
 
     async def __aenter__(self) -> Self:
@@ -99,4 +99,7 @@ class Procrastinate:
         return int(rows[0]["done"])
 
 
-SIDES: dict[str, type[Ours | Procrastinate]] = {"ours": Ours, "procrastinate": Procrastinate}
+SIDES: dict[str, type[HoldfastContestant | Procrastinate]] = {
+    "ours": HoldfastContestant,
+    "procrastinate": Procrastinate,
+}

@@ -7,7 +7,7 @@ from holdfast_lab.peers import trial_environment
 from holdfast_lab.peers.beanstalkd_client import BeanstalkdClient
 from holdfast_lab.peers.raw_job import NOTHING, decode_result, nothing_with, pauses
 from holdfast_lab.peers.stores import BEANSTALKD, version
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.tasks.beanstalkd_worker import JOBS, RESULTS
 
 _RESULT_S = 60
@@ -17,7 +17,7 @@ _KEPT = ("current-jobs-ready", "current-jobs-reserved", "current-jobs-delayed", 
 class Beanstalkd:
     """Jobs in one tube, results in another, where they stay."""
 
-    about = About(
+    about = SystemDescription(
         title="beanstalkd, raw",
         version=version(BEANSTALKD),
         settings="`beanstalkd -b … -f 0`; a minimal worker of ours over one connection, one job at a time: reserve, "

@@ -9,14 +9,14 @@ from redis import Redis
 
 from holdfast_lab.peers import trial_environment
 from holdfast_lab.peers.stores import REDIS
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.tasks import celery_app
 
 
 class Celery:
     """Tasks in `celery worker`, results in a second database of the same Redis."""
 
-    about = About(
+    about = SystemDescription(
         title="Celery",
         version=version("celery"),
         settings="`celery worker --pool=threads --concurrency=8`, prefetch 4 per thread (default), bulk by `group`, "

@@ -7,14 +7,14 @@ from redis import Redis
 
 from holdfast_lab.peers import trial_environment
 from holdfast_lab.peers.stores import REDIS
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.tasks import dramatiq_app
 
 
 class Dramatiq:
     """Actors in `dramatiq`, results in a second database of the same Redis."""
 
-    about = About(
+    about = SystemDescription(
         title="Dramatiq",
         version=version("dramatiq"),
         settings="`dramatiq --processes 1 --threads 8`, prefetch 2 per thread (default), no call for many: a loop of "

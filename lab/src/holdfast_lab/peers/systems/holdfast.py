@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast import __version__
 from holdfast_lab.measure.processes import holdfast_server, module
 from holdfast_lab.peers import trial_environment
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -21,7 +21,7 @@ _AFTER_A_KILL = "handed to another worker as soon as the connection of the kille
 class HoldfastDirectory:
     """Jobs in a directory that the producer's process serves to the workers over a Unix socket."""
 
-    about = About(
+    about = SystemDescription(
         title="Holdfast, directory",
         version=__version__,
         settings=f'`Holdfast("./jobs")`, the producer serves it; `holdfast worker -A`, {_SETTINGS}',
@@ -72,7 +72,7 @@ class HoldfastDirectory:
 class HoldfastServer(HoldfastDirectory):
     """Jobs on a server, a process of its own."""
 
-    about = About(
+    about = SystemDescription(
         title="Holdfast, server",
         version=__version__,
         settings=f"`holdfast server`; `holdfast worker -A`, {_SETTINGS}",

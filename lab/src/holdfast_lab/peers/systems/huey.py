@@ -5,7 +5,7 @@ from importlib.metadata import version
 from types import ModuleType
 
 from holdfast_lab.peers.stores import REDIS
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.tasks import huey_app, huey_tuned_app
 
 _SETTINGS = "no prefetch, no call for many: `task.map` sends one by one, results in a hash of the same Redis"
@@ -15,7 +15,7 @@ _POLL_S = 0.001
 class Huey:
     """Tasks in `huey_consumer`; callers poll for results."""
 
-    about = About(
+    about = SystemDescription(
         title="Huey",
         version=version("huey"),
         settings=f"`huey_consumer --workers 8 --worker-type thread`, {_SETTINGS}, `Result.get(blocking=True)` polling "
@@ -56,7 +56,7 @@ class Huey:
 class HueyTuned(Huey):
     """The same, for latency: callers are notified, see `tasks.huey_tuned_app`."""
 
-    about = About(
+    about = SystemDescription(
         title="Huey, tuned",
         version=version("huey"),
         settings="`huey_consumer --workers 8 --worker-type thread --no-periodic --scheduler-interval 60`, "

@@ -11,7 +11,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType,
 from holdfast_lab.measure.processes import module
 from holdfast_lab.peers import stores, trial_environment
 from holdfast_lab.peers.raw_job import NOTHING, nothing_with, pauses
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.tasks.nats_worker import AHEAD, AWAITED_RESULTS, JOBS, RESULT, WORKERS, result_subject
 
 _JOB = "jobs"
@@ -22,7 +22,7 @@ _RESULT_S = 60
 class NatsJetStream:
     """Jobs in a work-queue stream, results in a second stream; both in files."""
 
-    about = About(
+    about = SystemDescription(
         title="NATS JetStream, raw",
         version=f"{stores.version(stores.NATS)} (nats-py {version('nats-py')})",
         settings="work-queue stream in files; a minimal worker of ours over a durable pull consumer, "

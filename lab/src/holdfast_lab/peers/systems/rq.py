@@ -9,7 +9,7 @@ from rq import Queue
 from holdfast.errors import DeadlineExceededError
 from holdfast_lab.peers import trial_environment, work
 from holdfast_lab.peers.stores import REDIS
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 
 _SETTINGS = (
     "one job at a time, no prefetch, bulk by `Queue.enqueue_many`, results in streams of the same Redis, "
@@ -20,7 +20,7 @@ _SETTINGS = (
 class Rq:
     """Functions in `rq worker`."""
 
-    about = About(
+    about = SystemDescription(
         title="RQ",
         version=version("rq"),
         settings=f"`rq worker` (a fork for each job), {_SETTINGS}",
@@ -67,7 +67,7 @@ class Rq:
 class RqSimple(Rq):
     """Functions in `rq worker` without a fork for each job."""
 
-    about = About(
+    about = SystemDescription(
         title="RQ, SimpleWorker",
         version=version("rq"),
         settings=f"`rq worker --worker-class rq.SimpleWorker` (no forks), {_SETTINGS}",

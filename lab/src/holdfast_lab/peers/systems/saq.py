@@ -7,7 +7,7 @@ from importlib.metadata import version
 from saq import Status
 
 from holdfast_lab.peers.stores import REDIS
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.tasks import saq_app
 
 _POLL_S = 0.001
@@ -16,7 +16,7 @@ _POLL_S = 0.001
 class Saq:
     """Coroutines in `saq`."""
 
-    about = About(
+    about = SystemDescription(
         title="SAQ",
         version=version("saq"),
         settings="`saq`, 10 at a time (default), coroutines, no prefetch, no call for many: `enqueue` 20 at a time "

@@ -10,7 +10,7 @@ from redis import Redis
 
 from holdfast_lab.peers import trial_environment
 from holdfast_lab.peers.stores import REDIS
-from holdfast_lab.peers.system import About
+from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.tasks import taskiq_app
 
 _LANES = 20
@@ -20,7 +20,7 @@ _CHECK_S = 0.001
 class Taskiq:
     """Coroutines in `taskiq worker`, over the stream broker, which acknowledges."""
 
-    about = About(
+    about = SystemDescription(
         title="taskiq",
         version=f"{version('taskiq')} (taskiq-redis {version('taskiq-redis')})",
         settings="`taskiq worker --workers 1`, 100 at a time (default), coroutines, `RedisStreamBroker` reading 100 at "

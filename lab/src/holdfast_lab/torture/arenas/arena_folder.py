@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from holdfast_lab.measure.processes import default_environment
-from holdfast_lab.torture.arenas.expected_exits import Deaths
-from holdfast_lab.torture.arenas.restarted_program import HOLDFAST, KeptProgram, Part
+from holdfast_lab.torture.arenas.expected_exits import ExpectedExits
+from holdfast_lab.torture.arenas.restarted_program import HOLDFAST, ProgramSpec, RestartedProgram
 from holdfast_lab.torture.faults.clock_file import FileClock
 from holdfast_lab.torture.faults.disks import SmallDisk
 from holdfast_lab.torture.jobs import RECORDS
@@ -21,7 +21,7 @@ Wrap = Callable[[Sequence[str]], Sequence[str]]
 _DISK_BYTES = 768 << 20
 
 
-class Grounds:
+class ArenaFolder:
     """The folder of one arena; its creator must call `close`."""
 
     def __init__(self, folder: Path, app: str, *, has_small_disk: bool) -> None:
@@ -33,7 +33,7 @@ class Grounds:
         self.records = self.folder / "records"
         for path in (self.data, self.logs, self.records):
             path.mkdir(parents=True, exist_ok=True)
-        self.deaths = Deaths()
+        self.expected_exits = ExpectedExits()
         self.clock = FileClock(self.folder / "clock")
         self.disk = SmallDisk(self.data, _DISK_BYTES) if has_small_disk else None
         self._is_open = True
@@ -44,11 +44,11 @@ class Grounds:
 
     def program(
         self, role: str, name: str, arguments: Sequence[str], wrap: Wrap = list, *, may_refuse: bool = False
-    ) -> KeptProgram:
+    ) -> RestartedProgram:
         """Creates a program that the arena starts itself; it logs to a file with its name."""
-        part = Part(role, name, wrap([*HOLDFAST, *arguments]), may_refuse)
+        part = ProgramSpec(role, name, wrap([*HOLDFAST, *arguments]), may_refuse)
         log = self.logs / f"{name}.log"
-        return KeptProgram(part, environment=self.environment(), log=log, deaths=self.deaths)
+        return RestartedProgram(part, environment=self.environment(), log=log, expected_exits=self.expected_exits)
 
     def close(self) -> None:
         """Copies the data from the small disk to the large one and unmounts the small one; idempotent."""

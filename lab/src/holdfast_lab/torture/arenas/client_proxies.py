@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast_lab.torture.faults.proxy import TcpProxy
-from holdfast_lab.torture.ports import Harm
+from holdfast_lab.torture.ports import ProxyEffects
 
 
-class Roads:
+class ClientProxies:
     """Forwards each place to its own target; implements the port `Proxy`."""
 
     def __init__(self, places: Sequence[str]) -> None:
@@ -61,7 +61,7 @@ class Roads:
         for proxy in self._proxies:
             proxy.cut()
 
-    def harm(self) -> Harm:
+    def effects(self) -> ProxyEffects:
         """The sum of the effects of all proxies so far."""
-        counts = [msgspec.structs.astuple(proxy.harm()) for proxy in self._proxies]
-        return Harm(*map(sum, zip(*counts, strict=True)))
+        counts = [msgspec.structs.astuple(proxy.effects()) for proxy in self._proxies]
+        return ProxyEffects(*map(sum, zip(*counts, strict=True)))

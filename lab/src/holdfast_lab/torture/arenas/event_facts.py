@@ -76,7 +76,7 @@ class EventFacts:
 
     def _created(self, row: NewJob, template: Template, at_ms: int, schedule: str = "") -> None:
         self._number += 1
-        job = self._ledger.book.jobs.get(row.id)
+        job = self._ledger.state.jobs.get(row.id)
         if job is None:
             self._jobs.append(DamageFact(f"{self._store} has forgotten a job that is not old", row.id))
             return

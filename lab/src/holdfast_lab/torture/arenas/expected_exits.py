@@ -1,7 +1,7 @@
 """Expected exits: processes that faults kill. The exit of any other process is a finding."""
 
 
-class Deaths:
+class ExpectedExits:
     """Faults register the processes that they kill; an observer of an exit checks whether it was registered."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from holdfast.topologies.microservices.state import envelopes, records, waiting_
 from holdfast_lab.history.records import DamageFact, JobFact, Record
 from holdfast_lab.torture.arenas.archive import Archives
 from holdfast_lab.torture.arenas.options import HEARTBEAT_MS, SLOTS, WORKER_TIMEOUT_MS, options_of
-from holdfast_lab.torture.arenas.owner_journals import Owned, read_owner
+from holdfast_lab.torture.arenas.owner_journals import OwnerJournal, read_owner
 from holdfast_lab.torture.arenas.record_facts import RecordFacts
 from holdfast_lab.torture.arenas.up_arena import ArenaPlan, UpArena
 from holdfast_lab.torture.jobs import run_of
@@ -76,15 +76,15 @@ def _read(data: Path, archives: Archives) -> list[Record]:
     return [*facts.records(), *(DamageFact(text) for text in damage), *_differences(facts, stored, waiting)]
 
 
-def _run_in(stored: Owned[envelopes.Envelopes], job: JobRecord) -> str:
+def _run_in(stored: OwnerJournal[envelopes.Envelopes], job: JobRecord) -> str:
     envelope = stored.machine.find(job.id)
     return run_of(envelope.output) if envelope is not None and envelope.output else ""
 
 
 def _differences(
     facts: RecordFacts,
-    stored: Owned[envelopes.Envelopes],
-    waiting: Owned[waiting_jobs.WaitingJobs],
+    stored: OwnerJournal[envelopes.Envelopes],
+    waiting: OwnerJournal[waiting_jobs.WaitingJobs],
 ) -> list[Record]:
     """Returns contradictions between the owners, once every job has ended."""
     found: list[Record] = []

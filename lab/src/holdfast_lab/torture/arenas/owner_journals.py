@@ -7,14 +7,14 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import Frame, JournalConfig
-from holdfast.topologies.microservices.services.owner_journal import Machine, RecoveredOwner, split
+from holdfast.topologies.microservices.services.owner_journal import RecoveredOwner, StateMachine, split
 from holdfast_lab.torture.arenas.ledger_facts import FAR_FUTURE_MS, copy_of, whole_journal
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=StateMachine)
 
 
 @dataclass(frozen=True)
-class Owned(Generic[M]):
+class OwnerJournal(Generic[M]):
     """The state that the owner would start from, the events in order, and the damage found."""
 
     machine: M
@@ -22,7 +22,7 @@ class Owned(Generic[M]):
     damage: list[str]
 
 
-def read_owner(directory: Path, archive: Path, new: Callable[[], M], digest_version: int) -> Owned[M]:
+def read_owner(directory: Path, archive: Path, new: Callable[[], M], digest_version: int) -> OwnerJournal[M]:
     """Reads a directory and its archive; raises the error that would keep the owner from starting."""
     machine, config = new(), JournalConfig(digest_version=digest_version)
     with copy_of(directory) as copy:
@@ -31,10 +31,10 @@ def read_owner(directory: Path, archive: Path, new: Callable[[], M], digest_vers
         frames = whole_journal(copy, archive)
     events = [machine.decode(data) for frame in frames for data in split(frame.body)[1]]
     damage = _replayed(new(), machine, frames)
-    return Owned(machine, events, [f"{directory.name}: {text}" for text in damage])
+    return OwnerJournal(machine, events, [f"{directory.name}: {text}" for text in damage])
 
 
-def _replayed(whole: Machine, machine: Machine, frames: list[Frame]) -> Iterator[str]:
+def _replayed(whole: StateMachine, machine: StateMachine, frames: list[Frame]) -> Iterator[str]:
     """Yields a difference between a replay of the whole journal and its stored digests, or the owner's start state."""
     for frame in frames:
         for data in split(frame.body)[1]:

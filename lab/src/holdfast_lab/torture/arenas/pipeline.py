@@ -11,16 +11,16 @@ from pathlib import Path
 from holdfast_lab.history.records import Record
 from holdfast_lab.measure.reserved_ports import Ports, port_of
 from holdfast_lab.torture.arenas import pipeline_facts
-from holdfast_lab.torture.arenas.arena_folder import Grounds
-from holdfast_lab.torture.arenas.client_proxies import Roads
+from holdfast_lab.torture.arenas.arena_folder import ArenaFolder
+from holdfast_lab.torture.arenas.client_proxies import ClientProxies
 from holdfast_lab.torture.arenas.clocks import ShortClock
 from holdfast_lab.torture.arenas.database_clock import DatabaseClock
 from holdfast_lab.torture.arenas.engine_log import EngineLog
 from holdfast_lab.torture.arenas.options import LEASE_MS, LOGGING, SLOTS, options_of
 from holdfast_lab.torture.arenas.own_arena import OwnArena
 from holdfast_lab.torture.arenas.postgres_engine import PostgresEngine
-from holdfast_lab.torture.arenas.programs import Company
-from holdfast_lab.torture.arenas.restarted_program import KeptProgram
+from holdfast_lab.torture.arenas.programs import ArenaPrograms
+from holdfast_lab.torture.arenas.restarted_program import RestartedProgram
 from holdfast_lab.torture.ports import ArenaClock, Disk, Engine, Proxy
 
 #: The roles of each stage, and the number of processes of each role.
@@ -52,44 +52,44 @@ class PipelineArena(OwnArena):
     has_schedules = True
 
     def __init__(self, folder: Path, app: str) -> None:
-        self._grounds = Grounds(folder, app, has_small_disk=False)
-        self.folder = self._grounds.folder
-        self._directory = self._grounds.data / "postgres"
-        self._log = EngineLog(self._grounds.logs / "engines.txt")
-        self._postgres = PostgresEngine(self._directory, self._grounds.deaths)
+        self._arena_folder = ArenaFolder(folder, app, has_small_disk=False)
+        self.folder = self._arena_folder.folder
+        self._directory = self._arena_folder.data / "postgres"
+        self._log = EngineLog(self._arena_folder.logs / "engines.txt")
+        self._postgres = PostgresEngine(self._directory, self._arena_folder.expected_exits)
         self.engines: Sequence[Engine] = [self._postgres]
         roles = {role: count for stage in _STAGES for role, count in stage.items()}
         self._held = Ports(sum(roles.values()) + 3)
         places = iter(self._held.addresses)
         self._places = {role: [next(places) for _ in range(count)] for role, count in roles.items()}
         self._grpc = next(places)
-        self._roads = Roads(list(places))
-        self.grpc, self.http = self._roads.places
-        self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
-        self._clock = DatabaseClock(self._grounds.clock)
+        self._proxies = ClientProxies(list(places))
+        self.grpc, self.http = self._proxies.places
+        self.proxies: Mapping[str, Proxy] = {"clients": self._proxies}
+        self._clock = DatabaseClock(self._arena_folder.clock)
         self.clock: ArenaClock | None = ShortClock(self._clock)
         self.disk: Disk | None = None
         stages = [[self._program(role, index) for role in stage for index in range(stage[role])] for stage in _STAGES]
-        self._company = Company(self._grounds.deaths, *stages, may_refuse=True)
+        self._programs = ArenaPrograms(self._arena_folder.expected_exits, *stages, may_refuse=True)
 
-    def _program(self, role: str, index: int) -> KeptProgram:
+    def _program(self, role: str, index: int) -> RestartedProgram:
         words = {name: ",".join(map(port_of, places)) for name, places in self._places.items()}
         more = {"index": index, "grpc": port_of(self._grpc), "slots": SLOTS, "lease_ms": LEASE_MS}
         command, *options = _COMMANDS[role].format(**words, **more).split()
-        app = ["--app", self._grounds.app] if role == "worker" else []
+        app = ["--app", self._arena_folder.app] if role == "worker" else []
         port = port_of(self._places[role][index])
         arguments = ["pipeline", command, "--port", port, *options, *app, *options_of(LOGGING)]
-        return self._grounds.program(role, f"{role}-{index}", arguments, may_refuse=True)
+        return self._arena_folder.program(role, f"{role}-{index}", arguments, may_refuse=True)
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
         self._log.open()
         url = await self._postgres.start()
         self._clock.connect(url)
-        for program in self._company.programs:
+        for program in self._programs.programs:
             program.tell(HOLDFAST_DATABASE=url, **_QUICK)
-        await self._roads.open([self._grpc, *self._places["gateway"]])
-        await self._company.start()
+        await self._proxies.open([self._grpc, *self._places["gateway"]])
+        await self._programs.start()
 
     def strange(self) -> list[str]:
         """Returns problems that no fault explains."""
@@ -102,8 +102,8 @@ class PipelineArena(OwnArena):
             ends.callback(self._log.close)
             ends.push_async_callback(self._postgres.stop)
             ends.callback(self._held.close)
-            ends.push_async_callback(self._roads.close)
-            ends.push_async_callback(self._company.stop)
+            ends.push_async_callback(self._proxies.close)
+            ends.push_async_callback(self._programs.stop)
             await self._clock.close()
 
     def facts(self) -> list[Record]:

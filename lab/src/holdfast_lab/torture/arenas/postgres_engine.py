@@ -10,7 +10,7 @@ import psycopg
 
 from holdfast.process.private_postgres import PrivatePostgres
 from holdfast_lab.measure.process_tree import argv, tree
-from holdfast_lab.torture.arenas.expected_exits import Deaths
+from holdfast_lab.torture.arenas.expected_exits import ExpectedExits
 from holdfast_lab.torture.ports import NotNowError
 
 _LOOK_S = 0.05
@@ -27,9 +27,9 @@ class PostgresEngine:
 
     name = "postgres"
 
-    def __init__(self, directory: Path, deaths: Deaths) -> None:
+    def __init__(self, directory: Path, expected_exits: ExpectedExits) -> None:
         self._server = PrivatePostgres(directory, _SETTINGS)
-        self._deaths = deaths
+        self._expected_exits = expected_exits
         self._known = 0
 
     async def start(self) -> str:
@@ -51,7 +51,7 @@ class PostgresEngine:
     async def crash(self) -> None:
         """Crashes the server as `pg_ctl stop -m immediate` does; returns once it answers again."""
         old = self._server.pid
-        self._deaths.expect(old)
+        self._expected_exits.expect(old)
         self._server.crash()
         async with asyncio.timeout(_BACK_S):
             while self._server.pid == old or not await asyncio.to_thread(self._answers):  # noqa: ASYNC110 - no notification
@@ -77,7 +77,7 @@ class PostgresEngine:
     def notice(self) -> None:
         """Records an exit if the server was replaced unexpectedly."""
         if self._known and self._server.pid != self._known:
-            self._deaths.ended(self.name, self._known, -1)
+            self._expected_exits.ended(self.name, self._known, -1)
             self._known = self._server.pid
 
     def _answers(self) -> bool:

@@ -7,21 +7,23 @@ import signal
 from collections.abc import Sequence
 
 from holdfast_lab.measure.process_tree import argv, tree
-from holdfast_lab.torture.arenas.expected_exits import Deaths
+from holdfast_lab.torture.arenas.expected_exits import ExpectedExits
 from holdfast_lab.torture.arenas.logs import Log
-from holdfast_lab.torture.arenas.restarted_program import KeptProgram
+from holdfast_lab.torture.arenas.restarted_program import RestartedProgram
 
 #: Time limit for descendants to end after their parent.
 _LEAVE_S = 10.0
 _LOOK_S = 0.05
 
 
-class Company:
+class ArenaPrograms:
     """All programs of an arena; `strange` returns the problems of any of them."""
 
-    def __init__(self, deaths: Deaths, *stages: Sequence[KeptProgram], may_refuse: bool = False) -> None:
+    def __init__(
+        self, expected_exits: ExpectedExits, *stages: Sequence[RestartedProgram], may_refuse: bool = False
+    ) -> None:
         """`may_refuse` allows programs to exit at start because their engine is down."""
-        self._deaths = deaths
+        self._expected_exits = expected_exits
         self._may_refuse = may_refuse
         self._stages = stages
         self.programs = [program for stage in stages for program in stage]
@@ -32,7 +34,7 @@ class Company:
         for stage in self._stages:
             await asyncio.gather(*(program.start() for program in stage))
 
-    def log(self, program: KeptProgram) -> Log:
+    def log(self, program: RestartedProgram) -> Log:
         """Returns the log of a program, read up to now."""
         found = self._logs[program.log]
         found.read()
@@ -44,7 +46,7 @@ class Company:
 
     def strange(self) -> list[str]:
         """Returns unexpected log lines, bugs, and programs that exited unexpectedly."""
-        lines = list(self._deaths.strange)
+        lines = list(self._expected_exits.strange)
         for log in self._logs.values():
             log.read()
             lines += log.strange
@@ -57,7 +59,7 @@ class Company:
         family = {pid: argv(pid) for program in self.programs if program.pid() for pid in tree(program.pid())}
         for stage in reversed(self._stages):
             for troubles in await asyncio.gather(*(program.stop() for program in stage)):
-                self._deaths.strange += troubles
+                self._expected_exits.strange += troubles
         await self._see_off(family)
 
     async def _see_off(self, family: dict[int, list[str]]) -> None:
@@ -71,6 +73,8 @@ class Company:
                 while left():  # noqa: ASYNC110 - these are not child processes: their end sends no notification
                     await asyncio.sleep(_LOOK_S)
         for pid in left():
-            self._deaths.strange.append(f"stayed after the end and had to be killed: {' '.join(family[pid][:8])}")
+            self._expected_exits.strange.append(
+                f"stayed after the end and had to be killed: {' '.join(family[pid][:8])}"
+            )
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from holdfast.core.events import Created, Retired
 from holdfast.core.lifecycle import LEGAL, QUEUED, RUNNING, TERMINAL, State
 from holdfast.core.model import JobRecord, NewJob, Template
-from holdfast.topologies.microservices.state.record_events import Deleted, Moved, RecordEvent, Spends
+from holdfast.topologies.microservices.state.record_events import Deleted, Moved, RecordEvent, SpentBudget
 from holdfast.topologies.microservices.state.records import Records
 from holdfast_lab.history.records import EndFact, GrantFact, JobFact, Record
 from holdfast_lab.torture.arenas.job_facts import job_fact
@@ -68,7 +68,7 @@ class RecordFacts:
             self._last_token = self._tokens[event.job_id] = event.token
             self._moves.append(GrantFact(event.job_id, event.token, self._place, self._store, event.at_ms))
         elif event.state in TERMINAL:
-            token = 0 if event.spends == Spends.LOSS else event.token
+            token = 0 if event.spends == SpentBudget.LOSS else event.token
             self._moves.append(EndFact(event.job_id, event.state, token, self._place))
 
     def _wrong(self, event: Moved) -> Iterator[str]:

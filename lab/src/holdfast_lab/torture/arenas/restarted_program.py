@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ExitCode, FailedPreconditionError
-from holdfast.process.kept_process import ready_line
+from holdfast.process.supervised_process import ready_line
 from holdfast_lab.measure.process_tree import argv
 from holdfast_lab.measure.processes import spawned
-from holdfast_lab.torture.arenas.expected_exits import Deaths
+from holdfast_lab.torture.arenas.expected_exits import ExpectedExits
 
 HOLDFAST = (sys.executable, "-P", "-m", "holdfast")
 #: Makes the program end with its parent.
@@ -34,7 +34,7 @@ _WORDS_BYTES = 400
 
 
 @dataclass(frozen=True)
-class Part:
+class ProgramSpec:
     """The role, name and command of a program.
 
     A program that `may_refuse` may exit at start because another process is down; it is started again until that
@@ -47,16 +47,18 @@ class Part:
     may_refuse: bool = False
 
 
-class KeptProgram:
+class RestartedProgram:
     """One program and its replacements; implements the port `ArenaProcess`."""
 
-    def __init__(self, part: Part, *, environment: Mapping[str, str], log: Path, deaths: Deaths) -> None:
+    def __init__(
+        self, part: ProgramSpec, *, environment: Mapping[str, str], log: Path, expected_exits: ExpectedExits
+    ) -> None:
         self.role = part.role
         self.name = part.name
         self._part = part
         self._environment = dict(environment)
         self.log = log
-        self._deaths = deaths
+        self._expected_exits = expected_exits
         self._process: asyncio.subprocess.Process | None = None
         self._line: dict[str, Any] | None = None
         self._was_ready = asyncio.Event()
@@ -108,7 +110,9 @@ class KeptProgram:
             return [f"{self.name} did not end within {STOP_S:g} s of TERM and had to be killed"]
         status = process.returncode
         # A process that does not handle TERM yet is ended by the signal.
-        is_fine = status == 0 or (is_starting and status == -signal.SIGTERM) or self._deaths.is_expected(process.pid)
+        is_fine = (
+            status == 0 or (is_starting and status == -signal.SIGTERM) or self._expected_exits.is_expected(process.pid)
+        )
         return [] if is_fine else [f"{self.name} ended with {status} after TERM"]
 
     async def _keep(self) -> None:
@@ -123,7 +127,7 @@ class KeptProgram:
             if self._stopping.is_set():
                 return
             if not (self._part.may_refuse and not was_ready and status == ExitCode.UNREACHABLE):
-                self._deaths.ended(self.name, process.pid, status, self._last_words() if status > 0 else "")
+                self._expected_exits.ended(self.name, process.pid, status, self._last_words() if status > 0 else "")
             if not self._was_ready.is_set():
                 return
             await asyncio.sleep(_RESTART_S)

@@ -13,11 +13,11 @@ from holdfast_lab.history.records import Record
 from holdfast_lab.measure.process_tree import argv
 from holdfast_lab.measure.reserved_ports import Ports, port_of
 from holdfast_lab.torture.arenas.archive import Archives
-from holdfast_lab.torture.arenas.arena_folder import Grounds
-from holdfast_lab.torture.arenas.client_proxies import Roads
+from holdfast_lab.torture.arenas.arena_folder import ArenaFolder
+from holdfast_lab.torture.arenas.client_proxies import ClientProxies
 from holdfast_lab.torture.arenas.options import LOGGING, UNLIMITED, options_of
-from holdfast_lab.torture.arenas.programs import Company
-from holdfast_lab.torture.arenas.restarted_program import KeptProgram
+from holdfast_lab.torture.arenas.programs import ArenaPrograms
+from holdfast_lab.torture.arenas.restarted_program import RestartedProgram
 from holdfast_lab.torture.ports import ArenaClock, ArenaProcess, Disk, Engine, Proxy
 
 #: Maps the words after `holdfast` to a role and a name; None for other processes.
@@ -46,7 +46,7 @@ class ArenaPlan:
     results_apart: bool = False
 
 
-class Seat:
+class UpProcess:
     """A process that `up` supervises; implements the port `ArenaProcess`."""
 
     def __init__(self, arena: "UpArena", role: str, name: str) -> None:
@@ -71,33 +71,33 @@ class UpArena:
         self._plan = plan
         self.topology, self.keeps, self.has_schedules = plan.topology, plan.keeps, plan.has_schedules
         self.results_apart = plan.results_apart
-        self._grounds = Grounds(folder, app, has_small_disk=not plan.is_thrifty)
-        self.folder = self._grounds.folder
+        self._arena_folder = ArenaFolder(folder, app, has_small_disk=not plan.is_thrifty)
+        self.folder = self._arena_folder.folder
         self._ports = Ports(plan.ports + plan.doors + 2)
-        served, roads = self._ports.addresses[: plan.ports + 1], self._ports.addresses[plan.ports + 1 :]
+        served, proxies = self._ports.addresses[: plan.ports + 1], self._ports.addresses[plan.ports + 1 :]
         self._doors = [*served[: plan.doors], served[-1]]
-        self._roads = Roads(roads)
-        self.grpc, self.http = ",".join(self._roads.places[:-1]), self._roads.places[-1]
-        self.proxies: Mapping[str, Proxy] = {"clients": self._roads}
+        self._proxies = ClientProxies(proxies)
+        self.grpc, self.http = ",".join(self._proxies.places[:-1]), self._proxies.places[-1]
+        self.proxies: Mapping[str, Proxy] = {"clients": self._proxies}
         self.engines: Sequence[Engine] = ()
-        self.clock: ArenaClock | None = self._grounds.clock
-        self.disk: Disk | None = self._grounds.disk
+        self.clock: ArenaClock | None = self._arena_folder.clock
+        self.disk: Disk | None = self._arena_folder.disk
         arguments = [
-            *("up", "--topology", plan.topology, "--data", str(self._grounds.data), "--app", app),
+            *("up", "--topology", plan.topology, "--data", str(self._arena_folder.data), "--app", app),
             *("--port", port_of(served[0]), "--http-port", port_of(served[-1])),
             *plan.arguments,
             *options_of(UNLIMITED, LOGGING),
         ]
-        self._up: KeptProgram = self._grounds.program("supervisor", "up", arguments)
-        self._company = Company(self._grounds.deaths, [self._up])
-        self._seats: list[ArenaProcess] = [Seat(self, role, name) for role, name in plan.seats]
-        self._archives = Archives(self._grounds.archive)
+        self._up: RestartedProgram = self._arena_folder.program("supervisor", "up", arguments)
+        self._programs = ArenaPrograms(self._arena_folder.expected_exits, [self._up])
+        self._seats: list[ArenaProcess] = [UpProcess(self, role, name) for role, name in plan.seats]
+        self._archives = Archives(self._arena_folder.archive)
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
-        await self._roads.open(self._doors)
-        await self._company.start()
-        self._archives.open({name: self._grounds.data / name for name in self._plan.journals})
+        await self._proxies.open(self._doors)
+        await self._programs.start()
+        self._archives.open({name: self._arena_folder.data / name for name in self._plan.journals})
         assert self.seated().keys() == set(self._plan.seats), "the children of `up` are not the expected ones"
 
     def processes(self) -> list[ArenaProcess]:
@@ -116,34 +116,34 @@ class UpArena:
 
     def ready(self) -> set[int]:
         """Returns the pids of all processes that were ever ready."""
-        return {line["pid"] for line in self._company.log(self._up).of("role_ready")}
+        return {line["pid"] for line in self._programs.log(self._up).of("role_ready")}
 
     def expect(self, pid: int) -> None:
         """Registers a process that a fault is about to kill."""
-        self._grounds.deaths.expect(pid)
+        self._arena_folder.expected_exits.expect(pid)
 
     def no_room(self) -> int:
         """Returns how many requests were refused because the disk was full."""
-        return self._company.no_room()
+        return self._programs.no_room()
 
     def strange(self) -> list[str]:
         """Returns problems that no fault explains."""
-        dead = self._company.log(self._up).of("role_died")
-        alone = [line for line in dead if not self._grounds.deaths.is_expected(line["pid"])]
-        return [*self._company.strange(), *(f"{line['role']} ended by itself with {line['status']}" for line in alone)]
+        dead = self._programs.log(self._up).of("role_died")
+        alone = [line for line in dead if not self._arena_folder.expected_exits.is_expected(line["pid"])]
+        return [*self._programs.strange(), *(f"{line['role']} ended by itself with {line['status']}" for line in alone)]
 
     async def stop(self) -> None:
         """Stops all processes; keeps the data of the small disk."""
         async with AsyncExitStack() as ends:  # run every step, even if others fail
-            ends.callback(self._grounds.close)
+            ends.callback(self._arena_folder.close)
             ends.callback(self._ports.close)
-            ends.push_async_callback(self._roads.close)
+            ends.push_async_callback(self._proxies.close)
             ends.push_async_callback(self._archives.close)
-            await self._company.stop()
+            await self._programs.stop()
 
     def facts(self) -> list[Record]:
         """Reads the facts from the data."""
-        return self._plan.read(self._grounds.data, self._archives)
+        return self._plan.read(self._arena_folder.data, self._archives)
 
     def trimmed(self) -> int:
         """Returns how many journal segments were removed by their owners."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from holdfast_lab.measure.process_tree import argv, tree
-from holdfast_lab.torture.arenas.expected_exits import Deaths
+from holdfast_lab.torture.arenas.expected_exits import ExpectedExits
 
 SERVERS = 3
 
@@ -13,11 +13,11 @@ SERVERS = 3
 class ServerEngine:
     """One server; implements the port `Engine`."""
 
-    def __init__(self, ensemble: PrivateZooKeeper, index: int, deaths: Deaths) -> None:
+    def __init__(self, ensemble: PrivateZooKeeper, index: int, expected_exits: ExpectedExits) -> None:
         self.name = f"zookeeper-{index + 1}"
         self._ensemble = ensemble
         self._index = index
-        self._deaths = deaths
+        self._expected_exits = expected_exits
         self._changing = asyncio.Lock()
         self._known = 0
 
@@ -28,7 +28,7 @@ class ServerEngine:
     async def crash(self) -> None:
         """Kills the server with SIGKILL and starts it again; returns once it serves."""
         async with self._changing:
-            self._deaths.expect(self._pid)
+            self._expected_exits.expect(self._pid)
             await asyncio.to_thread(self._ensemble.kill, self._index)
             self._ensemble.start_server(self._index)
             await asyncio.to_thread(self._ensemble.serving, self._index)
@@ -41,7 +41,7 @@ class ServerEngine:
     def notice(self) -> None:
         """Records an exit if the server was replaced unexpectedly."""
         if self._known and not self._changing.locked() and self._pid != self._known:
-            self._deaths.ended(self.name, self._known, -1)
+            self._expected_exits.ended(self.name, self._known, -1)
             self._known = self._pid
 
     def end(self) -> None:
@@ -57,9 +57,9 @@ class ServerEngine:
 class EnsembleEngines:
     """All servers of the ensemble; they start and stop together."""
 
-    def __init__(self, directory: Path, deaths: Deaths) -> None:
+    def __init__(self, directory: Path, expected_exits: ExpectedExits) -> None:
         self._ensemble = PrivateZooKeeper(directory, SERVERS)
-        self.servers = [ServerEngine(self._ensemble, index, deaths) for index in range(SERVERS)]
+        self.servers = [ServerEngine(self._ensemble, index, expected_exits) for index in range(SERVERS)]
 
     async def start(self) -> str:
         """Starts the servers; returns the hosts once every server serves."""

@@ -46,7 +46,7 @@ class Descriptors:
             raise NotNowError("no process is running")
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        crowd, seconds = _Crowd(place), some_time(draw)
+        crowd, seconds = _IdleConnections(place), some_time(draw)
         try:
             await crowd.gather(limit + _BEYOND)
             await felt(lambda: crowd.turned_away + _exhausted(arena), 0, seconds, "the idle connections")
@@ -57,7 +57,7 @@ class Descriptors:
         return f"{limit + _BEYOND} idle connections for {interface}, {turned_away} rejected, {seconds:.1f} s"
 
 
-class _Crowd:
+class _IdleConnections:
     """Idle connections."""
 
     def __init__(self, place: str) -> None:

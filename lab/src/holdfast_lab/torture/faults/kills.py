@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from holdfast_lab.torture.faults import wait_until
-from holdfast_lab.torture.faults.targets import Held, OfProcesses, called, living, one, turn
+from holdfast_lab.torture.faults.targets import Pidfds, ProcessFault, called, living, one, turn
 from holdfast_lab.torture.ports import Arena, ArenaProcess, NotNowError
 
 #: How long to wait for a successor; a longer absence is left to the checker.
@@ -19,7 +19,7 @@ _AGAIN_MAX = 3
 _TWO_ROLES = 0.3
 
 
-class KillFault(OfProcesses):
+class KillFault(ProcessFault):
     """SIGKILL of one process."""
 
     kind = "kill"
@@ -33,7 +33,7 @@ class KillFault(OfProcesses):
         return called(victim)
 
 
-class KillStarting(OfProcesses):
+class KillStarting(ProcessFault):
     """SIGKILL of one process, and of its successors while they start."""
 
     kind = "kill-starting"
@@ -55,7 +55,7 @@ class KillStarting(OfProcesses):
         return f"{called(victim)}, {killed} times"
 
 
-class KillMany(OfProcesses):
+class KillMany(ProcessFault):
     """SIGKILL of all processes of one or two roles at once."""
 
     kind = "kill-many"
@@ -76,7 +76,7 @@ class KillMany(OfProcesses):
 async def kill(arena: Arena, victims: Sequence[ArenaProcess]) -> list[ArenaProcess]:
     """Kills processes; returns those that it hit, once they are gone. Raises `NotNowError` if none was running."""
     pids = {pid: victim for victim in victims if (pid := victim.pid())}
-    with Held(pids) as held:
+    with Pidfds(pids) as held:
         for pid in pids:
             arena.expect(pid)
         hit = [pids[pid] for pid in held.send(signal.SIGKILL)]

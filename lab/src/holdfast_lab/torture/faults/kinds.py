@@ -9,7 +9,7 @@ from holdfast_lab.torture.faults.network_faults import BAD_ROADS, Cut, Delay, Re
 from holdfast_lab.torture.faults.partitions import Partition
 from holdfast_lab.torture.faults.pauses import EngineAway, EngineCrash, EngineStop, Stop
 from holdfast_lab.torture.faults.restarts import ClockRestart
-from holdfast_lab.torture.faults.targets import Aimed
+from holdfast_lab.torture.faults.targets import TargetedFault
 from holdfast_lab.torture.ports import Fault
 
 _ALL: tuple[Fault, ...] = (
@@ -32,5 +32,5 @@ def fault_of(name: str) -> Fault:
     fault = FAULTS[kind]
     if not aim:
         return fault
-    assert isinstance(fault, Aimed), f"{kind} cannot be aimed"
+    assert isinstance(fault, TargetedFault), f"{kind} cannot be aimed"
     return fault.at(aim)

@@ -5,14 +5,14 @@ import socket
 import struct
 from dataclasses import dataclass, field
 
-from holdfast_lab.torture.ports import Harm
+from holdfast_lab.torture.ports import ProxyEffects
 
 #: SO_LINGER on, with a timeout of 0: closing discards unsent data and resets the connection.
 _NO_LINGERING = struct.pack("ii", 1, 0)
 
 
 @dataclass(slots=True)
-class Weather:
+class LinkCondition:
     """The condition that a proxy and all its connections share."""
 
     delay_s: float = 0.0
@@ -42,7 +42,7 @@ class Traffic:
     resets: int = 0
     #: Connections for which the target did not listen.
     refused: int = 0
-    harm: Harm = field(default_factory=Harm)
+    effects: ProxyEffects = field(default_factory=ProxyEffects)
     bugs: list[BaseException] = field(default_factory=list)
 
 

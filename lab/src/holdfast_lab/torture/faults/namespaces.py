@@ -43,7 +43,10 @@ class _Side:
 
 
 class Namespace:
-    """A new namespace is connected; implements the port `Island`. As a context manager it leaves nothing behind."""
+    """A new namespace is connected.
+
+    It implements the port `NetworkNamespace`; as a context manager it leaves nothing behind.
+    """
 
     def __init__(self) -> None:
         """Raises `OSError` for the reasons that `lacking` returns."""

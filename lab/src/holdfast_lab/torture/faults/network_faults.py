@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from holdfast_lab.torture.faults.targets import SECONDS_MAX, SECONDS_MIN, some_time
 from holdfast_lab.torture.faults.wait_until import felt
-from holdfast_lab.torture.ports import Arena, Harm, NotNowError, Proxy
+from holdfast_lab.torture.ports import Arena, NotNowError, Proxy, ProxyEffects
 
 _DELAY_S = (0.005, 1.5)
 #: Clients that were cut off reconnect within this time.
@@ -25,14 +25,14 @@ _WORKERS = "workers"
 
 
 @dataclass(slots=True)
-class BadRoad:
+class ProxyFault:
     """One way to disturb a proxy, and how to undo it."""
 
     kind: str
     spoil: Callable[[Proxy], None]
     mend: Callable[[Proxy], None]
     #: Counts its effects.
-    harm: Callable[[Harm], int]
+    effects: Callable[[ProxyEffects], int]
     #: Whether it affects only new connections.
     needs_new: bool = False
     #: Whether it leaves connections on which no data arrives.
@@ -42,24 +42,24 @@ class BadRoad:
 
     def lacking(self, arena: Arena) -> str:
         """Returns the reason why it cannot be fired, or an empty string."""
-        return no_proxies(arena) or ("" if self._roads(arena) else f"only {self.spares} connect through a proxy")
+        return no_proxies(arena) or ("" if self._proxies(arena) else f"only {self.spares} connect through a proxy")
 
-    def _roads(self, arena: Arena) -> list[str]:
+    def _proxies(self, arena: Arena) -> list[str]:
         return sorted(set(arena.proxies) - {self.spares})
 
     async def fire(self, arena: Arena, draw: random.Random) -> str:
         """Fires the fault; returns the proxy and the duration."""
-        name = draw.choice(self._roads(arena))
+        name = draw.choice(self._proxies(arena))
         proxy = arena.proxies[name]
         seconds = some_time(draw, _NEW_S if self.needs_new else SECONDS_MIN, SECONDS_MAX)
         # The ends must notice dead connections themselves; in half of the cases they are reset instead.
         is_cut_afterwards = self.leaves_deaf and draw.random() < _CUT_AFTERWARDS
-        before = self.harm(proxy.harm())
+        before = self.effects(proxy.effects())
         try:
             self.spoil(proxy)
             if self.needs_new:
                 proxy.cut()
-            await felt(lambda: self.harm(proxy.harm()), before, seconds, _road(name))
+            await felt(lambda: self.effects(proxy.effects()), before, seconds, _road(name))
         finally:
             self.mend(proxy)
             if is_cut_afterwards:
@@ -67,7 +67,7 @@ class BadRoad:
         return f"{_road(name)}, {seconds:.1f} s"
 
 
-class _OfRoads:
+class _AnyProxyFault:
     """A fault that works on any proxy."""
 
     def lacking(self, arena: Arena) -> str:
@@ -75,7 +75,7 @@ class _OfRoads:
         return no_proxies(arena)
 
 
-class Delay(_OfRoads):
+class Delay(_AnyProxyFault):
     """Delays all traffic of a proxy for a while."""
 
     kind = "delay"
@@ -85,16 +85,16 @@ class Delay(_OfRoads):
         name = draw.choice(sorted(arena.proxies))
         proxy = arena.proxies[name]
         delay_s, seconds = some_time(draw, *_DELAY_S), some_time(draw)
-        before = proxy.harm().late_bytes
+        before = proxy.effects().late_bytes
         try:
             proxy.delay(delay_s)
-            await felt(lambda: proxy.harm().late_bytes, before, seconds, _road(name))
+            await felt(lambda: proxy.effects().late_bytes, before, seconds, _road(name))
         finally:
             proxy.delay(0.0)
         return f"{_road(name)}, {delay_s * 1_000:.0f} ms each way for {seconds:.1f} s"
 
 
-class Cut(_OfRoads):
+class Cut(_AnyProxyFault):
     """Resets all connections of a proxy, a few times."""
 
     kind = "cut"
@@ -103,13 +103,13 @@ class Cut(_OfRoads):
         """Fires the fault; returns the proxy, the number of resets, and the number of connections."""
         name = draw.choice(sorted(arena.proxies))
         proxy = arena.proxies[name]
-        before = proxy.harm().cut
+        before = proxy.effects().cut
         times = draw.randint(1, _CUTS_MAX)
         proxy.cut()
         for _ in range(times - 1):
             await asyncio.sleep(draw.random() * _PAUSE_S_MAX)
             proxy.cut()
-        if not (count := proxy.harm().cut - before):
+        if not (count := proxy.effects().cut - before):
             raise NotNowError(f"{_road(name)}: no open connections")
         return f"{_road(name)}, {times} times, {count} connections"
 
@@ -129,10 +129,10 @@ class Resets:
         times = draw.randint(*_RESETS)
         hits = count = 0
         for _ in range(times):
-            before = proxy.harm().cut
+            before = proxy.effects().cut
             proxy.cut()
-            count += proxy.harm().cut - before
-            hits += proxy.harm().cut > before
+            count += proxy.effects().cut - before
+            hits += proxy.effects().cut > before
             await asyncio.sleep(draw.uniform(*_BETWEEN_S))
         if hits < _RESETS[0]:
             raise NotNowError(f"{_road(_WORKERS)}: {hits} of {times} resets found a connection")
@@ -152,30 +152,30 @@ def _swallow(*, towards_server: bool = False, towards_client: bool = False) -> C
     return lambda proxy: proxy.swallow(towards_server=towards_server, towards_client=towards_client)
 
 
-def _swallowed(harm: Harm) -> int:
-    return harm.swallowed_bytes
+def _swallowed(effects: ProxyEffects) -> int:
+    return effects.swallowed_bytes
 
 
 BAD_ROADS = (
-    BadRoad(
+    ProxyFault(
         "cut-after-send",
         spoil=lambda proxy: proxy.cut_after_send(is_on=True),
         mend=lambda proxy: proxy.cut_after_send(is_on=False),
-        harm=lambda harm: harm.unanswered,
+        effects=lambda effects: effects.unanswered,
     ),
-    BadRoad(
+    ProxyFault(
         "duplicate",
         spoil=lambda proxy: proxy.duplicate(is_on=True),
         mend=lambda proxy: proxy.duplicate(is_on=False),
-        harm=lambda harm: harm.doubled_bytes,
+        effects=lambda effects: effects.doubled_bytes,
         needs_new=True,
         # A duplicated session means two workers with one id; the product ends the first of them, as documented.
         spares="workers",
     ),
-    BadRoad(
-        "swallow-to-server", spoil=_swallow(towards_server=True), mend=_swallow(), harm=_swallowed, leaves_deaf=True
+    ProxyFault(
+        "swallow-to-server", spoil=_swallow(towards_server=True), mend=_swallow(), effects=_swallowed, leaves_deaf=True
     ),
-    BadRoad(
-        "swallow-to-client", spoil=_swallow(towards_client=True), mend=_swallow(), harm=_swallowed, leaves_deaf=True
+    ProxyFault(
+        "swallow-to-client", spoil=_swallow(towards_client=True), mend=_swallow(), effects=_swallowed, leaves_deaf=True
     ),
 )

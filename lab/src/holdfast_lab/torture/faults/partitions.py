@@ -6,7 +6,7 @@ import random
 from holdfast_lab.torture.faults import namespaces
 from holdfast_lab.torture.faults.targets import some_time
 from holdfast_lab.torture.faults.wait_until import felt
-from holdfast_lab.torture.ports import Arena, NotNowError, WithIslands
+from holdfast_lab.torture.ports import Arena, NamespacedArena, NotNowError
 
 
 class Partition:
@@ -18,13 +18,13 @@ class Partition:
         """Returns the reason why it cannot be fired, or an empty string."""
         if reason := namespaces.lacking():
             return reason
-        if not isinstance(arena, WithIslands) or not arena.islands:
+        if not isinstance(arena, NamespacedArena) or not arena.islands:
             return f"no process of {arena.topology} has its own network namespace"
         return ""
 
     async def fire(self, arena: Arena, draw: random.Random) -> str:
         """Fires the fault; returns the process, the order of directions, and the durations."""
-        assert isinstance(arena, WithIslands), "see lacking"
+        assert isinstance(arena, NamespacedArena), "see lacking"
         name = draw.choice(sorted(arena.islands))
         island = arena.islands[name]
         is_server_first = draw.random() < 1 / 2

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 
-from holdfast_lab.torture.faults.targets import Aimed, Held, OfProcesses, called, one, some_time
+from holdfast_lab.torture.faults.targets import Pidfds, ProcessFault, TargetedFault, called, one, some_time
 from holdfast_lab.torture.ports import Arena, Engine, Hideable, NotNowError
 
 #: Longer than any lease, session or heartbeat of an arena.
@@ -25,7 +25,7 @@ _AWAY_S = (6.0, 10.0)
 _GUARDING = 'read -r over || kill -CONT "$@"'
 
 
-class Stop(OfProcesses):
+class Stop(ProcessFault):
     """SIGSTOP of one process, and SIGCONT later."""
 
     def __init__(self, kind: str, seconds: tuple[float, float]) -> None:
@@ -51,7 +51,7 @@ class Stop(OfProcesses):
         return f"{called(victim)}, {seconds:.1f} s"
 
 
-class OfEngines(Aimed):
+class EngineFault(TargetedFault):
     """A fault of the arena's engines."""
 
     def lacking(self, arena: Arena) -> str:
@@ -59,7 +59,7 @@ class OfEngines(Aimed):
         return "" if arena.engines else f"{arena.topology} has no engine"
 
 
-class EngineStop(OfEngines):
+class EngineStop(EngineFault):
     """SIGSTOP of all processes of an engine, and SIGCONT later."""
 
     kind = "engine-stop"
@@ -73,7 +73,7 @@ class EngineStop(OfEngines):
         return f"{engine.name}, {seconds:.1f} s"
 
 
-class EngineCrash(OfEngines):
+class EngineCrash(EngineFault):
     """An engine crashes as by a power cut, and restarts."""
 
     kind = "engine-crash"
@@ -94,7 +94,7 @@ class EngineCrash(OfEngines):
 @asynccontextmanager
 async def stopped(pids: Sequence[int], name: str) -> AsyncIterator[None]:
     """Stops the processes while the block runs; raises `NotNowError` if none was running."""
-    with Held(pid for pid in pids if pid) as held, _guarded(held.pids):
+    with Pidfds(pid for pid in pids if pid) as held, _guarded(held.pids):
         try:
             if not held.send(signal.SIGSTOP):
                 raise NotNowError(f"{name}: not running")
@@ -117,7 +117,7 @@ def _guarded(pids: Sequence[int]) -> Iterator[None]:
                 guard.stdin.write(b"over\n")
 
 
-class EngineAway(OfEngines):
+class EngineAway(EngineFault):
     """Connections to an engine are cut, and new ones are refused for a while."""
 
     kind = "engine-away"

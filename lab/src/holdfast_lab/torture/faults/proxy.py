@@ -4,9 +4,9 @@ import asyncio
 from functools import partial
 from typing import Self
 
-from holdfast_lab.torture.faults.link_condition import Traffic, Weather, reset
-from holdfast_lab.torture.faults.proxy_connection import Ends, Road
-from holdfast_lab.torture.ports import Harm
+from holdfast_lab.torture.faults.link_condition import LinkCondition, Traffic, reset
+from holdfast_lab.torture.faults.proxy_connection import Ends, ProxyConnection
+from holdfast_lab.torture.ports import ProxyEffects
 
 _LIMIT_BYTES = 1 << 16
 
@@ -19,8 +19,8 @@ class TcpProxy:
         self.address = ""
         self.traffic = Traffic()
         self._upstream = (upstream_host, upstream_port)
-        self._weather = Weather()
-        self._roads: set[Road] = set()
+        self._condition = LinkCondition()
+        self._connections: set[ProxyConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -41,7 +41,7 @@ class TcpProxy:
     @property
     def connections(self) -> int:
         """The number of open connections."""
-        return len(self._roads)
+        return len(self._connections)
 
     async def close(self) -> None:
         """Stops listening and resets the remaining connections; raises the first internal error, if any."""
@@ -57,36 +57,36 @@ class TcpProxy:
 
     def delay(self, seconds: float) -> None:
         """Delays every byte by this time, both ways; 0 ends the delay."""
-        self._weather.delay_s = seconds
+        self._condition.delay_s = seconds
 
     def cut_after_send(self, *, is_on: bool) -> None:
         """Delivers requests, and resets the connection before any response arrives."""
-        self._weather.is_cutting_answers = is_on
+        self._condition.is_cutting_answers = is_on
 
     def duplicate(self, *, is_on: bool) -> None:
         """Delivers the bytes of new connections twice; when turned off, existing duplicates end too."""
-        self._weather.is_doubling = is_on
+        self._condition.is_doubling = is_on
         if not is_on:
-            for road in tuple(self._roads):
-                road.leave_twin()
+            for connection in tuple(self._connections):
+                connection.leave_twin()
 
     def swallow(self, *, towards_server: bool, towards_client: bool) -> None:
         """Drops the bytes of a direction while connections stay open; both False ends it for new connections."""
-        self._weather.is_swallowing_to_server = towards_server
-        self._weather.is_swallowing_to_client = towards_client
-        if not self._weather.is_swallowing:
-            for road in tuple(self._roads):
-                road.mended()
+        self._condition.is_swallowing_to_server = towards_server
+        self._condition.is_swallowing_to_client = towards_client
+        if not self._condition.is_swallowing:
+            for connection in tuple(self._connections):
+                connection.mended()
 
     def cut(self) -> None:
         """Resets all open connections."""
-        self.traffic.harm.cut += len(self._roads)
-        for road in tuple(self._roads):
-            road.cut()
+        self.traffic.effects.cut += len(self._connections)
+        for connection in tuple(self._connections):
+            connection.cut()
 
-    def harm(self) -> Harm:
+    def effects(self) -> ProxyEffects:
         """The effects so far."""
-        return self.traffic.harm
+        return self.traffic.effects
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.traffic.connections += 1
@@ -105,7 +105,7 @@ class TcpProxy:
         server = twin = None
         try:
             server = await self._reach()
-            if self._weather.is_doubling:
+            if self._condition.is_doubling:
                 twin = await self._reach()
                 self.traffic.doubled += 1
         except OSError:
@@ -120,12 +120,12 @@ class TcpProxy:
                 if ends is not None:
                     reset(ends[1])
             raise
-        road = Road(client, server, twin, self._weather, self.traffic)
-        self._roads.add(road)
+        connection = ProxyConnection(client, server, twin, self._condition, self.traffic)
+        self._connections.add(connection)
         try:
-            await road.run()
+            await connection.run()
         finally:
-            self._roads.discard(road)
+            self._connections.discard(connection)
 
     async def _reach(self) -> Ends:
         return await asyncio.open_connection(*self._upstream, limit=_LIMIT_BYTES)

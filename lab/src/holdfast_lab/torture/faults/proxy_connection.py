@@ -9,8 +9,8 @@
 import asyncio
 from contextlib import suppress
 
-from holdfast_lab.torture.faults.link_condition import Traffic, Weather, reset
-from holdfast_lab.torture.faults.reply_detector import Answers
+from holdfast_lab.torture.faults.link_condition import LinkCondition, Traffic, reset
+from holdfast_lab.torture.faults.reply_detector import ReplyDetector
 
 _CHUNK_BYTES = 1 << 16
 #: Limit of chunks in transit: when it is reached, nothing more is read.
@@ -21,7 +21,7 @@ _TWIN_BUFFER_BYTES_MAX = 1 << 20
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class _Way:
+class _Direction:
     """One direction of a connection."""
 
     def __init__(self, *, is_towards_server: bool, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -33,16 +33,18 @@ class _Way:
         self.has_hole = False
 
 
-class Road:
+class ProxyConnection:
     """Forwards between two ends under the current condition, until both have ended or it is cut."""
 
-    def __init__(self, client: Ends, server: Ends, twin: Ends | None, weather: Weather, traffic: Traffic) -> None:
-        self._weather = weather
+    def __init__(
+        self, client: Ends, server: Ends, twin: Ends | None, condition: LinkCondition, traffic: Traffic
+    ) -> None:
+        self._condition = condition
         self._traffic = traffic
-        self._out = _Way(is_towards_server=True, source=client[0], sink=server[1])
-        self._back = _Way(is_towards_server=False, source=server[0], sink=client[1])
+        self._out = _Direction(is_towards_server=True, source=client[0], sink=server[1])
+        self._back = _Direction(is_towards_server=False, source=server[0], sink=client[1])
         self._twin = twin
-        self._answers = Answers()
+        self._answers = ReplyDetector()
         self._is_over = asyncio.Event()
         self._has_silent_end = False
 
@@ -91,7 +93,7 @@ class Road:
         finally:
             self._is_over.set()
 
-    async def _read(self, way: _Way) -> None:
+    async def _read(self, way: _Direction) -> None:
         loop = asyncio.get_running_loop()
         is_open = True
         while is_open:
@@ -102,11 +104,11 @@ class Road:
                 return
             is_open = bool(said)
             self._traffic.bytes_said += len(said)
-            if self._weather.delay_s:
-                self._traffic.harm.late_bytes += len(said)
-            await way.carried.put((loop.time() + self._weather.delay_s, said))
+            if self._condition.delay_s:
+                self._traffic.effects.late_bytes += len(said)
+            await way.carried.put((loop.time() + self._condition.delay_s, said))
 
-    async def _carry(self, way: _Way) -> None:
+    async def _carry(self, way: _Direction) -> None:
         loop = asyncio.get_running_loop()
         is_open = True
         while is_open:
@@ -121,24 +123,24 @@ class Road:
                 self._lose(way)
                 return
 
-    async def _deliver(self, way: _Way, said: bytes) -> None:
+    async def _deliver(self, way: _Direction, said: bytes) -> None:
         if self._is_swallowed(way):
             way.has_hole = True
             self._has_silent_end = self._has_silent_end or not said
-            self._traffic.harm.swallowed_bytes += len(said)
+            self._traffic.effects.swallowed_bytes += len(said)
             if not said:
                 await self._is_over.wait()
             return
-        if way.has_hole or (self._has_hole and not self._weather.is_swallowing):
+        if way.has_hole or (self._has_hole and not self._condition.is_swallowing):
             self.cut()
             return
         is_answer = not way.is_towards_server and bool(said) and self._answers.are_in(said)
-        if is_answer and self._weather.is_cutting_answers:
+        if is_answer and self._condition.is_cutting_answers:
             self._cut_answer()
             return
         await self._hand_over(way, said)
 
-    async def _hand_over(self, way: _Way, said: bytes) -> None:
+    async def _hand_over(self, way: _Direction, said: bytes) -> None:
         if way.is_towards_server:
             self._traffic.bytes_to_server += len(said)
             self._tell_twin(said)
@@ -150,15 +152,15 @@ class Road:
         elif way.sink.can_write_eof():
             way.sink.write_eof()
 
-    def _is_swallowed(self, way: _Way) -> bool:
-        weather = self._weather
-        return weather.is_swallowing_to_server if way.is_towards_server else weather.is_swallowing_to_client
+    def _is_swallowed(self, way: _Direction) -> bool:
+        condition = self._condition
+        return condition.is_swallowing_to_server if way.is_towards_server else condition.is_swallowing_to_client
 
     @property
     def _has_hole(self) -> bool:
         return self._out.has_hole or self._back.has_hole
 
-    def _lose(self, way: _Way) -> None:
+    def _lose(self, way: _Direction) -> None:
         """Handles the loss of one end: resets the other, unless this direction is dropped."""
         if self._is_swallowed(way):
             self._has_silent_end = True
@@ -168,7 +170,7 @@ class Road:
     def _cut_answer(self) -> None:
         """Delivers all requests, and resets the client's connection without a response."""
         self._traffic.resets += 1
-        self._traffic.harm.unanswered += 1
+        self._traffic.effects.unanswered += 1
         while not self._out.carried.empty():
             self._out.sink.write(self._out.carried.get_nowait()[1])
         reset(self._back.sink)
@@ -183,7 +185,7 @@ class Road:
             self._twin = None
             reset(writer)
         elif said:
-            self._traffic.harm.doubled_bytes += len(said)
+            self._traffic.effects.doubled_bytes += len(said)
             writer.write(said)
         else:
             writer.write_eof()

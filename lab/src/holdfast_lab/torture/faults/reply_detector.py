@@ -8,7 +8,7 @@ _HEAD_BYTES = 9
 _DATA, _HEADERS, _SETTINGS = 0x0, 0x1, 0x4
 
 
-class Answers:
+class ReplyDetector:
     """Follows the data from a server on one connection, from its first byte on."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ import random
 import signal
 
 from holdfast_lab.torture.faults.machine_faults import ClockStep, keepers
-from holdfast_lab.torture.faults.targets import Held, OfProcesses, called, some_time
+from holdfast_lab.torture.faults.targets import Pidfds, ProcessFault, called, some_time
 from holdfast_lab.torture.faults.wait_until import until
 from holdfast_lab.torture.ports import Arena, NotNowError
 
@@ -16,7 +16,7 @@ _STOP_S = 45.0
 _START_S = 45.0
 
 
-class ClockRestart(OfProcesses):
+class ClockRestart(ProcessFault):
     """Stops a process with a journal by TERM, sets the clock, and lets its successor start under it."""
 
     kind = "clock-restart"
@@ -35,7 +35,7 @@ class ClockRestart(OfProcesses):
             raise NotNowError("no process with a journal is ready")
         victim, step_ms, seconds = draw.choice(candidates), draw.choice(STEPS_MS), some_time(draw)
         pid = victim.pid()
-        with Held([pid]) as held:
+        with Pidfds([pid]) as held:
             arena.expect(pid)
             if not held.send(signal.SIGTERM):
                 raise NotNowError(f"{called(victim)}: not running")

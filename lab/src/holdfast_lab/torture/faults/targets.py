@@ -27,7 +27,7 @@ def some_time(draw: random.Random, least: float = SECONDS_MIN, most: float = SEC
     return least + (most - least) * float(draw.random()) ** 3
 
 
-class Held:
+class Pidfds:
     """Pidfds of processes, open while the block runs."""
 
     def __init__(self, pids: Iterable[int]) -> None:
@@ -109,7 +109,7 @@ def called(process: ArenaProcess) -> str:
     return f"{process.role} {process.name}"
 
 
-class Aimed:
+class TargetedFault:
     """A fault that can be aimed at one role, or at one engine."""
 
     kind: str
@@ -123,7 +123,7 @@ class Aimed:
         return aimed
 
 
-class OfProcesses(Aimed):
+class ProcessFault(TargetedFault):
     """A fault that sends signals to the arena's processes."""
 
     def lacking(self, arena: Arena) -> str:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from holdfast_lab.history.files import Writer, now_us
-from holdfast_lab.history.records import TERMINAL, Answered, Asked, Lost, Refused, Seen, Wanted
+from holdfast_lab.history.records import TERMINAL, Answered, Asked, JobSnapshot, JobSpec, Lost, Refused
 from holdfast_lab.torture.load.interfaces import (
     DEADLINE_S,
     JobOrder,
@@ -39,7 +39,7 @@ class CallTally(msgspec.Struct):
     strange: list[str] = msgspec.field(default_factory=list)
 
 
-class Notebook:
+class CallLog:
     """The records of one client; `call` is a name as in `Run.calls`."""
 
     def __init__(self, client: str, via: str, writer: Writer, tally: CallTally) -> None:
@@ -61,7 +61,9 @@ class Notebook:
                 self._tally.acknowledged_us = now_us()
         return told
 
-    async def look(self, call: str, job_id: str, asked: Awaitable[Seen], wait_s: float = 0.0) -> Seen | None:
+    async def look(
+        self, call: str, job_id: str, asked: Awaitable[JobSnapshot], wait_s: float = 0.0
+    ) -> JobSnapshot | None:
         """Returns a job as shown; None if the call was refused; state 0 if there is no result yet."""
         op = self._ask(call, asked, job_id=job_id, deadline_s=DEADLINE_S + wait_s)
         seen = await self._outcome(call, op, asked)
@@ -96,7 +98,7 @@ class Notebook:
             self._writer.write(Answered(now_us(), op))
         return is_done
 
-    def ended(self, seen: Seen) -> bool:
+    def ended(self, seen: JobSnapshot) -> bool:
         """Whether a job has ended; counts it if so. Called only until it returns True."""
         if seen.state not in TERMINAL:
             return False
@@ -108,7 +110,7 @@ class Notebook:
         self,
         call: str,
         asked: Awaitable[object],
-        wanted: Sequence[Wanted] = (),
+        wanted: Sequence[JobSpec] = (),
         job_id: str = "",
         deadline_s: float = DEADLINE_S,
     ) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from holdfast_lab.history.records import QUEUED, Seen
-from holdfast_lab.torture.load.call_log import Notebook
-from holdfast_lab.torture.load.interfaces import Face, JobOrder, LostError, SubmitReply
-from holdfast_lab.torture.load.random_orders import PAUSED_QUEUE, QUEUES, Drawer
+from holdfast_lab.history.records import QUEUED, JobSnapshot
+from holdfast_lab.torture.load.call_log import CallLog
+from holdfast_lab.torture.load.interfaces import JobOrder, LoadInterface, LostError, SubmitReply
+from holdfast_lab.torture.load.random_orders import PAUSED_QUEUE, QUEUES, OrderGenerator
 
 #: Jobs of one client that it has not seen ended.
 OPEN_MAX = 30
@@ -30,7 +30,7 @@ _LOOKS_MAX = 100
 
 
 Deed = Callable[[], Awaitable[object]]
-Other = tuple[Face, Notebook]
+Other = tuple[LoadInterface, CallLog]
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -45,15 +45,22 @@ class TortureClient:
     """`run` until stopped, then `settle`; `known` has every id that it received."""
 
     def __init__(
-        self, name: str, face: Face, drawer: Drawer, book: Notebook, options: Options, *, other: Other | None = None
+        self,
+        name: str,
+        interface: LoadInterface,
+        order_generator: OrderGenerator,
+        log: CallLog,
+        options: Options,
+        *,
+        other: Other | None = None,
     ) -> None:
         """`other` is another interface, which it sometimes uses for repeats."""
         self.name = name
         self._other = other
-        self._face = face
-        self._drawer = drawer
-        self._draw = drawer.draw
-        self._book = book
+        self._interface = interface
+        self._order_generator = order_generator
+        self._draw = order_generator.draw
+        self._log = log
         self._options = options
         #: Every id that it received, and whether it has seen that job ended.
         self.known: dict[str, bool] = {}
@@ -131,24 +138,26 @@ class TortureClient:
         """Submits every remembered order under its key again; each response must name the same job."""
         for order in self._keyed:
             with contextlib.suppress(LostError):
-                await self._book.submit([order], self._face.submit([order]))
+                await self._log.submit([order], self._interface.submit([order]))
 
     async def look_again(self, job_id: str) -> None:
         """Reads one job over this interface, at the end of the run."""
-        await self._book.look("get", job_id, self._face.get(job_id))
-        if self._face.via == "http":
-            await self._book.look("result", job_id, self._face.result(job_id))
+        await self._log.look("get", job_id, self._interface.get(job_id))
+        if self._interface.via == "http":
+            await self._log.look("result", job_id, self._interface.result(job_id))
 
     async def close(self) -> None:
         """Closes its connections."""
-        await self._face.close()
+        await self._interface.close()
         if self._other is not None:
             await self._other[0].close()
 
     # -- submits
 
     async def _submit(self) -> None:
-        await self._ask_for(self._drawer.orders(has_ids=self._face.has_ids, has_options=self._face.has_options))
+        await self._ask_for(
+            self._order_generator.orders(has_ids=self._interface.has_ids, has_options=self._interface.has_options)
+        )
 
     async def _submit_again(self) -> None:
         """Repeats a submit, sometimes over the other interface."""
@@ -158,9 +167,9 @@ class TortureClient:
 
     async def _ask_for(self, orders: list[JobOrder], other: Other | None = None) -> None:
         is_again = all(order.is_repeatable for order in orders)
-        face, book = other or (self._face, self._book)
+        interface, log = other or (self._interface, self._log)
         try:
-            told = await book.submit(orders, face.submit(orders))
+            told = await log.submit(orders, interface.submit(orders))
         except LostError:
             if is_again:
                 self._unknown.append(orders)
@@ -187,8 +196,8 @@ class TortureClient:
     async def _other_under_key(self) -> None:
         """Submits other content under a used key; if it is not refused, the checker finds that in the records."""
         if self._keyed:
-            order = self._drawer.other_under(self._draw.choice(self._keyed))
-            told = await self._book.submit([order], self._face.submit([order]))
+            order = self._order_generator.other_under(self._draw.choice(self._keyed))
+            told = await self._log.submit([order], self._interface.submit([order]))
             for job_id in told.ids if told else ():
                 if job_id:
                     self.known.setdefault(job_id, False)
@@ -201,15 +210,15 @@ class TortureClient:
         job_id = self._open[0] if self._draw.random() < 0.7 else self._draw.choice(self._open)  # noqa: PLR2004 - a share
         if self._draw.random() < 0.5:  # noqa: PLR2004 - a share
             wait_s = 0.5 if len(self._open) >= OPEN_MAX else 0.0
-            seen = await self._book.look("result", job_id, self._face.result(job_id, wait_s), wait_s)
+            seen = await self._log.look("result", job_id, self._interface.result(job_id, wait_s), wait_s)
         else:
-            seen = await self._book.look("get", job_id, self._face.get(job_id))
+            seen = await self._log.look("get", job_id, self._interface.get(job_id))
         self._note(job_id, seen)
 
-    def _note(self, job_id: str, seen: Seen | None) -> None:
+    def _note(self, job_id: str, seen: JobSnapshot | None) -> None:
         if seen is None:  # refused, such as "not found": left to the checker, as reading again does not help
             self._open.remove(job_id)
-        elif not self.known[job_id] and self._book.ended(seen):
+        elif not self.known[job_id] and self._log.ended(seen):
             self.known[job_id] = True
             self._open.remove(job_id)
             self._ended.append(job_id)
@@ -222,15 +231,15 @@ class TortureClient:
         if self._ended:
             job_id = self._draw.choice(self._ended)
             if self._draw.random() < 0.5:  # noqa: PLR2004 - a share
-                await self._book.look("result", job_id, self._face.result(job_id))
+                await self._log.look("result", job_id, self._interface.result(job_id))
             else:
-                await self._book.look("get", job_id, self._face.get(job_id))
+                await self._log.look("get", job_id, self._interface.get(job_id))
 
     async def _list(self) -> None:
         queue = self._draw.choice(QUEUES)
         cursor = ""
         for _ in range(self._draw.randint(1, _PAGES_MAX)):
-            page = await self._book.page(self._face.list(queue, cursor, _PAGE))
+            page = await self._log.page(self._interface.list(queue, cursor, _PAGE))
             if page is None or not page.cursor:
                 return
             cursor = page.cursor
@@ -240,30 +249,30 @@ class TortureClient:
     async def _cancel(self) -> None:
         if self._open:
             job_id = self._open[-1] if self._draw.random() < 0.7 else self._draw.choice(self._open)  # noqa: PLR2004
-            seen = await self._book.look("cancel", job_id, self._face.cancel(job_id))
+            seen = await self._log.look("cancel", job_id, self._interface.cancel(job_id))
             if seen is not None:
                 self._note(job_id, seen)
                 if seen.state == QUEUED:  # accepted, and not done yet: it must not run unless it has begun
-                    self._note(job_id, await self._book.look("get", job_id, self._face.get(job_id)))
+                    self._note(job_id, await self._log.look("get", job_id, self._interface.get(job_id)))
 
     async def _cancel_waiting(self) -> None:
         """Cancels a delayed job before it can begin, if the interface has delays: that ends it at once."""
-        if not self._face.has_options:
+        if not self._interface.has_options:
             return
-        order = self._drawer.waiting()
-        told = await self._book.submit([order], self._face.submit([order]))
+        order = self._order_generator.waiting()
+        told = await self._log.submit([order], self._interface.submit([order]))
         if told is not None and told.ids[0]:
             job_id = told.ids[0]
             self._take([order], told)
-            seen = await self._book.look("cancel", job_id, self._face.cancel(job_id))
+            seen = await self._log.look("cancel", job_id, self._interface.cancel(job_id))
             if seen is not None:
                 self._note(job_id, seen)
 
     async def _retry(self) -> None:
         if self._ended:
             job_id = self._draw.choice(self._ended)
-            key = self._drawer.key_beside(job_id)
-            new_id = await self._book.retry(job_id, self._face.retry(job_id, key))
+            key = self._order_generator.key_beside(job_id)
+            new_id = await self._log.retry(job_id, self._interface.retry(job_id, key))
             if new_id is not None and new_id not in self.known:
                 self.known[new_id] = False
                 self._open.append(new_id)
@@ -271,10 +280,10 @@ class TortureClient:
     async def _pause(self) -> None:
         """Pauses the queue for a moment; if a call gets no response, until a resume succeeds."""
         self._is_paused = True  # also after a refusal: some of several nodes may have paused
-        if await self._book.do("pause", self._face.set_paused(PAUSED_QUEUE, is_paused=True), 0):
+        if await self._log.do("pause", self._interface.set_paused(PAUSED_QUEUE, is_paused=True), 0):
             await asyncio.sleep(self._draw.random() * _PAUSED_S)
         await self._resume()
 
     async def _resume(self) -> None:
-        if await self._book.do("resume", self._face.set_paused(PAUSED_QUEUE, is_paused=False), 0):
+        if await self._log.do("resume", self._interface.set_paused(PAUSED_QUEUE, is_paused=False), 0):
             self._is_paused = False

@@ -11,15 +11,15 @@ import msgspec
 
 from holdfast_lab.history.files import Writer, now_us
 from holdfast_lab.history.records import Schedule
-from holdfast_lab.torture.load.call_log import CallTally, Notebook
+from holdfast_lab.torture.load.call_log import CallLog, CallTally
 from holdfast_lab.torture.load.client import Options, TortureClient
-from holdfast_lab.torture.load.frozen_interface import FrozenFace
+from holdfast_lab.torture.load.frozen_interface import FrozenInterface
 from holdfast_lab.torture.load.grpc_calls import Channels, owner_of
-from holdfast_lab.torture.load.grpc_interface import GrpcFace
-from holdfast_lab.torture.load.http_interface import HttpFace
-from holdfast_lab.torture.load.interfaces import Face, LostError, RefusedError
-from holdfast_lab.torture.load.random_orders import Drawer
-from holdfast_lab.torture.load.schedule_load import Ticking
+from holdfast_lab.torture.load.grpc_interface import GrpcInterface
+from holdfast_lab.torture.load.http_interface import HttpInterface
+from holdfast_lab.torture.load.interfaces import LoadInterface, LostError, RefusedError
+from holdfast_lab.torture.load.random_orders import OrderGenerator
+from holdfast_lab.torture.load.schedule_load import ScheduleLoad
 from holdfast_lab.torture.task_group import together
 
 #: The interfaces of the clients, in turn.
@@ -33,7 +33,7 @@ _AGAIN_S = 0.5
 _HTTP_WAIT_S = 10.0
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class LoadConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The addresses, the options of the clients, and the folder of the records."""
 
     grpc: str
@@ -49,7 +49,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 class TortureLoad:
     """Call `begin`, `run`, `settle`, `look_again`, `close`, in this order."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: LoadConfig) -> None:
         self._place = place
         self.tally = CallTally()
         #: Calls that the topology does not support, and why.
@@ -59,7 +59,7 @@ class TortureLoad:
         self.calls = ["submit", "get", "result", "cancel", "list", "retry"]
         self._writers: list[Writer] = []
         self._clients: list[TortureClient] = []
-        self._ticking: Ticking | None = None
+        self._schedule_load: ScheduleLoad | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
@@ -80,55 +80,55 @@ class TortureLoad:
             self._clients.append(self._client(f"{kind}-{number}", kind, has_pause=not number and "pause" in self.calls))
         if self._place.has_schedules and "schedules" not in missing:
             self.calls.append("schedule")
-            self._ticking = Ticking(
+            self._schedule_load = ScheduleLoad(
                 Channels(self._place.grpc),
-                self._book("ticking", "grpc"),
+                self._log("ticking", "grpc"),
                 has_true_clocks=self._place.has_true_clocks,
             )
-            await self._ticking.set()
+            await self._schedule_load.set()
         else:
             self.left_out["schedule"] = missing.get("schedules", "this topology has no schedules")
 
     async def _missing(self) -> dict[str, str]:
         """Returns the missing capabilities; repeats the request, because the front may not be ready yet."""
-        face = HttpFace(self._place.http)
+        interface = HttpInterface(self._place.http)
         end_s = time.monotonic() + _HTTP_WAIT_S
         try:
             while True:
                 try:
-                    return dict(await face.capabilities())
+                    return dict(await interface.capabilities())
                 except LostError:
                     if time.monotonic() > end_s:
                         raise
                     await asyncio.sleep(_AGAIN_S)
         finally:
-            await face.close()
+            await interface.close()
 
     def _client(self, name: str, kind: str, *, has_pause: bool = False, is_reader: bool = False) -> TortureClient:
-        face = self._face(kind)
+        interface = self._interface(kind)
         nodes = len(self._place.grpc.split(","))
-        drawer = Drawer(self._place.seed, name, lambda key: owner_of(key, nodes))
+        order_generator = OrderGenerator(self._place.seed, name, lambda key: owner_of(key, nodes))
         options = Options(has_retry=kind != "frozen", has_pause=has_pause)
         other = None if is_reader else _OTHERS.get(kind)
         return TortureClient(
             name,
-            face,
-            drawer,
-            self._book(name, face.via),
+            interface,
+            order_generator,
+            self._log(name, interface.via),
             options,
-            other=(self._face(other), self._book(f"{name}-again", other)) if other else None,
+            other=(self._interface(other), self._log(f"{name}-again", other)) if other else None,
         )
 
-    def _face(self, kind: str) -> Face:
+    def _interface(self, kind: str) -> LoadInterface:
         if kind == "http":
-            return HttpFace(self._place.http)
+            return HttpInterface(self._place.http)
         channels = Channels(self._place.grpc)
-        return FrozenFace(channels) if kind == "frozen" else GrpcFace(channels)
+        return FrozenInterface(channels) if kind == "frozen" else GrpcInterface(channels)
 
-    def _book(self, name: str, via: str) -> Notebook:
+    def _log(self, name: str, via: str) -> CallLog:
         writer = Writer(self._place.folder / f"client-{name}.jsonl")
         self._writers.append(writer)
-        return Notebook(name, via, writer, self.tally)
+        return CallLog(name, via, writer, self.tally)
 
     def run(self) -> None:
         """Starts the clients as tasks."""
@@ -150,8 +150,8 @@ class TortureLoad:
             await asyncio.gather(*self._tasks)
             if any(not self.tally.answered[call] for call in self.calls):
                 await together(client.every_deed(giving_up) for client in self._clients)
-            if self._ticking is not None:
-                await self._ticking.pause(giving_up)
+            if self._schedule_load is not None:
+                await self._schedule_load.pause(giving_up)
             await together(client.settle(giving_up) for client in self._clients)
             return await self._until_none_is_open(giving_up)
         finally:
@@ -159,18 +159,18 @@ class TortureLoad:
 
     async def _until_none_is_open(self, giving_up: asyncio.Event) -> int:
         """Includes jobs whose ids no client received; checks at least once, to set `left`."""
-        face = GrpcFace(Channels(self._place.grpc))
+        interface = GrpcInterface(Channels(self._place.grpc))
         try:
             while True:
                 with suppress(LostError, RefusedError):
-                    self.left = await face.open_jobs()
+                    self.left = await interface.open_jobs()
                     if not self.left and not giving_up.is_set():
                         return now_us()
                 if giving_up.is_set():
                     return 0
                 await asyncio.sleep(_AGAIN_S)
         finally:
-            await face.close()
+            await interface.close()
 
     async def look_again(self) -> int:
         """Submits known keys again, and reads every known job over gRPC and HTTP; returns the number of responses."""
@@ -198,7 +198,7 @@ class TortureLoad:
 
     def schedules(self) -> list[Schedule]:
         """Returns the schedules whose ticks are checked."""
-        return self._ticking.judged() if self._ticking else []
+        return self._schedule_load.judged() if self._schedule_load else []
 
     async def close(self) -> None:
         """Ends everything that still runs; safe at any time."""
@@ -208,8 +208,8 @@ class TortureLoad:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for client in self._clients:
             await client.close()
-        if self._ticking is not None:
-            await self._ticking.close()
+        if self._schedule_load is not None:
+            await self._schedule_load.close()
         for writer in self._writers:
             writer.close()
         self._writers.clear()

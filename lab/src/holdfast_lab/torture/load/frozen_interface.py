@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from holdfast.proto import taskqueue_public_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2_grpc as rpc
-from holdfast_lab.history.records import Seen
+from holdfast_lab.history.records import JobSnapshot
 from holdfast_lab.torture.jobs import run_of
 from holdfast_lab.torture.load.grpc_calls import Channels, called
 from holdfast_lab.torture.load.interfaces import JobOrder, Page, RefusedError, SubmitReply
 
 
-class FrozenFace:
+class FrozenInterface:
     """The connection of one client."""
 
     via = "grpc"
@@ -38,26 +38,26 @@ class FrozenFace:
         reply = await called(self._stubs[node].SubmitJob, request)
         return SubmitReply([reply.job_id])
 
-    async def get(self, job_id: str) -> Seen:
+    async def get(self, job_id: str) -> JobSnapshot:
         """Reads the status."""
         reply = await called(self._owner(job_id).GetJobStatus, pb.GetJobStatusRequest(job_id=job_id))
         # The contract has no number of attempts; for a waiting job the start time shows whether there was one.
         attempts = int(reply.status == pb.QUEUED and reply.started_at_ms > 0)
-        return Seen(job_id, int(reply.status), attempts=attempts, reason=reply.failure_reason)
+        return JobSnapshot(job_id, int(reply.status), attempts=attempts, reason=reply.failure_reason)
 
-    async def result(self, job_id: str, wait_s: float = 0.0) -> Seen:
+    async def result(self, job_id: str, wait_s: float = 0.0) -> JobSnapshot:
         """Reads the output, once the job has ended; does not wait."""
         del wait_s
         reply = await called(self._owner(job_id).GetJobResult, pb.GetJobResultRequest(job_id=job_id))
         if not reply.result_ready:
-            return Seen(job_id, 0)
-        return Seen(job_id, int(reply.terminal_status), run=run_of(reply.output_bytes))
+            return JobSnapshot(job_id, 0)
+        return JobSnapshot(job_id, int(reply.terminal_status), run=run_of(reply.output_bytes))
 
-    async def cancel(self, job_id: str) -> Seen:
+    async def cancel(self, job_id: str) -> JobSnapshot:
         """Cancels the job; returns its state afterwards."""
         request = pb.CancelJobRequest(job_id=job_id, reason="torture")
         reply = await called(self._owner(job_id).CancelJob, request)
-        return Seen(job_id, int(reply.current_status))
+        return JobSnapshot(job_id, int(reply.current_status))
 
     async def retry(self, job_id: str, key: str) -> str:
         """Refuses: the contract has no such call."""
@@ -70,7 +70,7 @@ class FrozenFace:
         request = pb.ListJobsRequest(page=pb.PageRequest(page_size=size, page_token=rest))
         reply = await called(self._stubs[int(node)].ListJobs, request)
         cursor = f"{node}/{reply.page.next_page_token}" if reply.page.next_page_token else ""
-        return Page([Seen(job.job_id, int(job.status)) for job in reply.jobs], cursor)
+        return Page([JobSnapshot(job.job_id, int(job.status)) for job in reply.jobs], cursor)
 
     async def set_paused(self, queue: str, *, is_paused: bool) -> None:
         """Refuses: the contract has no such call."""

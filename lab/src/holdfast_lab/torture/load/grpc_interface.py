@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public
-from holdfast_lab.history.records import Seen
+from holdfast_lab.history.records import JobSnapshot
 from holdfast_lab.torture.jobs import payload_of, run_of
 from holdfast_lab.torture.load.grpc_calls import UNKNOWN, Channels, called
 from holdfast_lab.torture.load.interfaces import BACKOFF_MS, JobOrder, Page, SubmitReply
@@ -14,7 +14,7 @@ from holdfast_lab.torture.load.interfaces import BACKOFF_MS, JobOrder, Page, Sub
 _UNKNOWN = frozenset(code.value for code in UNKNOWN)
 
 
-class GrpcFace:
+class GrpcInterface:
     """The connection of one client; the caller makes sure that all jobs of a batch belong to one node."""
 
     via = "grpc"
@@ -36,21 +36,21 @@ class GrpcFace:
         refusals = {one.index: one.reason or one.code for one in reply.refusals if one.code not in _UNKNOWN}
         return SubmitReply(list(reply.job_ids), refusals, list(reply.existing))
 
-    async def get(self, job_id: str) -> Seen:
+    async def get(self, job_id: str) -> JobSnapshot:
         """Reads the job with its output."""
         request = pb.GetJobRequest(job_id=job_id, with_output=True)
         return seen_of(await called(self._owner(job_id).GetJob, request))
 
-    async def result(self, job_id: str, wait_s: float = 0.0) -> Seen:
+    async def result(self, job_id: str, wait_s: float = 0.0) -> JobSnapshot:
         """Same as `get`: this interface has one call for both."""
         del wait_s
         return await self.get(job_id)
 
-    async def cancel(self, job_id: str) -> Seen:
+    async def cancel(self, job_id: str) -> JobSnapshot:
         """Cancels the job; returns its state afterwards."""
         request = public.CancelJobRequest(job_id=job_id, reason="torture")
         reply = await called(self._owner(job_id).CancelJob, request)
-        return Seen(job_id, int(reply.current_status))
+        return JobSnapshot(job_id, int(reply.current_status))
 
     async def retry(self, job_id: str, key: str) -> str:
         """Retries at the node that owns the job."""
@@ -97,9 +97,9 @@ class GrpcFace:
         await self.channels.close()
 
 
-def seen_of(job: pb.Job) -> Seen:
+def seen_of(job: pb.Job) -> JobSnapshot:
     """Converts a job of a response."""
-    return Seen(
+    return JobSnapshot(
         job.id,
         int(job.status),
         job.labels.get("name", ""),

@@ -12,7 +12,7 @@ _HEAD_BYTES_MAX = 64 * 1024
 _BODY_BYTES_MAX = 16 * 1024 * 1024
 
 
-class HttpAnswer(msgspec.Struct, frozen=True):
+class HttpReply(msgspec.Struct, frozen=True):
     """A status, the headers in lower case, and the JSON of the body."""
 
     status: int
@@ -20,7 +20,7 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     body: Any
 
 
-class HttpLine:
+class HttpConnection:
     """Connects on demand, and reconnects after an error."""
 
     def __init__(self, address: str) -> None:
@@ -36,7 +36,7 @@ class HttpLine:
         body: object = None,
         headers: Mapping[str, str] | None = None,
         deadline_s: float = DEADLINE_S,
-    ) -> HttpAnswer:
+    ) -> HttpReply:
         """Returns the response, whatever its status; raises `LostError` if there is none."""
         is_over = False
         try:
@@ -53,7 +53,7 @@ class HttpLine:
             if not is_over:
                 self._drop()
 
-    async def _exchange(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> HttpAnswer:
+    async def _exchange(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> HttpReply:
         if self._streams is None or self._streams[1].is_closing():
             self._streams = await asyncio.open_connection(self._host, self._port, limit=_HEAD_BYTES_MAX)
         reader, writer = self._streams
@@ -72,9 +72,9 @@ class HttpLine:
         if told.get("connection", "").lower() == "close":
             self._drop()
         try:
-            return HttpAnswer(status, told, msgspec.json.decode(text) if text else None)
+            return HttpReply(status, told, msgspec.json.decode(text) if text else None)
         except msgspec.DecodeError:
-            return HttpAnswer(status, told, None)
+            return HttpReply(status, told, None)
 
     def _drop(self) -> None:
         if self._streams is not None:

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast_lab.history.records import CANCELED, DONE, FAILED, QUEUED, RUNNING, Seen
+from holdfast_lab.history.records import CANCELED, DONE, FAILED, QUEUED, RUNNING, JobSnapshot
 from holdfast_lab.torture.jobs import run_of
 from holdfast_lab.torture.load.grpc_calls import ALLOWED, UNKNOWN
-from holdfast_lab.torture.load.http_connection import HttpAnswer, HttpLine
+from holdfast_lab.torture.load.http_connection import HttpConnection, HttpReply
 from holdfast_lab.torture.load.interfaces import (
     BACKOFF_MS,
     DEADLINE_S,
@@ -28,7 +28,7 @@ _ALLOWED = frozenset(code.value for code in ALLOWED)
 _JOBS = "/api/v1/jobs"
 
 
-class HttpFace:
+class HttpInterface:
     """The connection of one client."""
 
     via = "http"
@@ -36,7 +36,7 @@ class HttpFace:
     has_options = True
 
     def __init__(self, address: str) -> None:
-        self._line = HttpLine(address)
+        self._line = HttpConnection(address)
 
     async def submit(self, orders: Sequence[JobOrder]) -> SubmitReply:
         """Submits one job, with an Idempotency-Key if it has a key, or several as a batch."""
@@ -51,23 +51,23 @@ class HttpFace:
         existing = [index for index, row in rows if row.get("existing")]
         return SubmitReply([row.get("id", "") for _, row in rows], refusals, existing)
 
-    async def get(self, job_id: str) -> Seen:
+    async def get(self, job_id: str) -> JobSnapshot:
         """Reads the job without its output."""
         return _seen(await self._asked("GET", f"{_JOBS}/{job_id}"))
 
-    async def result(self, job_id: str, wait_s: float = 0.0) -> Seen:
+    async def result(self, job_id: str, wait_s: float = 0.0) -> JobSnapshot:
         """Reads the result, if the job ends within `wait_s`."""
         path = f"{_JOBS}/{job_id}/result" + (f"?wait_s={wait_s:g}" if wait_s else "")
         body = await self._asked("GET", path, deadline_s=DEADLINE_S + wait_s)
         if not body["ready"]:
-            return Seen(job_id, 0)
+            return JobSnapshot(job_id, 0)
         run = run_of(base64.b64decode(body["output_base64"])) if body["output_base64"] else ""
-        return Seen(job_id, _STATES[body["status"]], run=run, reason=body["failure_reason"])
+        return JobSnapshot(job_id, _STATES[body["status"]], run=run, reason=body["failure_reason"])
 
-    async def cancel(self, job_id: str) -> Seen:
+    async def cancel(self, job_id: str) -> JobSnapshot:
         """Cancels the job; returns its state afterwards."""
         body = await self._asked("POST", f"{_JOBS}/{job_id}/cancel", {"reason": "torture"})
-        return Seen(job_id, _STATES[body["status"]])
+        return JobSnapshot(job_id, _STATES[body["status"]])
 
     async def retry(self, job_id: str, key: str) -> str:
         """Retries the job; returns the id of the new one."""
@@ -104,7 +104,7 @@ class HttpFace:
         await self._line.close()
 
 
-def _read(answer: HttpAnswer) -> Any:  # noqa: ANN401 - JSON of many shapes
+def _read(answer: HttpReply) -> Any:  # noqa: ANN401 - JSON of many shapes
     """Returns the body of a success; `RefusedError` if nothing was done, `LostError` if the outcome is unknown."""
     is_good = 200 <= answer.status < 300  # noqa: PLR2004 - the successes of HTTP
     if is_good and isinstance(answer.body, dict):
@@ -136,8 +136,8 @@ def _body(order: JobOrder, key: str) -> dict[str, object]:
     return body
 
 
-def _seen(job: dict[str, Any]) -> Seen:
-    return Seen(
+def _seen(job: dict[str, Any]) -> JobSnapshot:
+    return JobSnapshot(
         job["id"],
         _STATES[job["status"]],
         job["labels"].get("name", ""),

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast_lab.history.records import Seen, Wanted
+from holdfast_lab.history.records import JobSnapshot, JobSpec
 from holdfast_lab.torture.jobs import Task
 
 #: Deadline of a call.
@@ -17,7 +17,7 @@ BACKOFF_MS = 100
 class JobOrder(msgspec.Struct, frozen=True):
     """One job to submit, with its instructions."""
 
-    wanted: Wanted
+    wanted: JobSpec
     task: Task
 
     @property
@@ -42,7 +42,7 @@ class SubmitReply(msgspec.Struct, frozen=True):
 class Page(msgspec.Struct, frozen=True):
     """Some jobs, and the cursor of the next page; an empty cursor is the end."""
 
-    seen: list[Seen]
+    seen: list[JobSnapshot]
     cursor: str = ""
 
 
@@ -68,7 +68,7 @@ class StrangeError(LostError):
     """A response that is not in the contract: the outcome is unknown, and the response is a finding."""
 
 
-class Face(Protocol):
+class LoadInterface(Protocol):
     """One interface; every method may raise `RefusedError` or `LostError`, and ends soon after its deadline."""
 
     #: The name in the records: grpc or http.
@@ -81,15 +81,15 @@ class Face(Protocol):
         """Submits these jobs as one request."""
         ...
 
-    async def get(self, job_id: str) -> Seen:
+    async def get(self, job_id: str) -> JobSnapshot:
         """Returns the job as shown."""
         ...
 
-    async def result(self, job_id: str, wait_s: float = 0.0) -> Seen:
+    async def result(self, job_id: str, wait_s: float = 0.0) -> JobSnapshot:
         """Returns the result, if the job has ended; may wait for it if the interface can."""
         ...
 
-    async def cancel(self, job_id: str) -> Seen:
+    async def cancel(self, job_id: str) -> JobSnapshot:
         """Cancels the job; returns its state afterwards."""
         ...
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast import limits
-from holdfast_lab.history.records import Wanted
+from holdfast_lab.history.records import JobSpec
 from holdfast_lab.torture.jobs import POISON, WORK, Task
 from holdfast_lab.torture.load.interfaces import JobOrder
 
@@ -31,7 +31,7 @@ _LONG_MS = (2_000, 6_000)
 Owner = Callable[[str], int]
 
 
-class Drawer:
+class OrderGenerator:
     """Draws the orders of one client."""
 
     def __init__(self, seed: int, client: str, owner: Owner = lambda key: 0) -> None:  # noqa: ARG005 - one node has all
@@ -66,7 +66,7 @@ class Drawer:
     def waiting(self) -> JobOrder:
         """Draws a job that is not due for some seconds."""
         name, delay_ms = self._waiting.name(), self._waiting.draw.randint(2_000, 5_000)
-        return _with_digest(Wanted(name, type=WORK, priority=limits.PRIORITY_DEFAULT, delay_ms=delay_ms), Task())
+        return _with_digest(JobSpec(name, type=WORK, priority=limits.PRIORITY_DEFAULT, delay_ms=delay_ms), Task())
 
     def other_under(self, used: JobOrder) -> JobOrder:
         """Draws other content under a used key."""
@@ -113,7 +113,7 @@ class _Stream:
         kind = draw.choices((WORK, "failing", POISON), (20, 2, 1))[0]
         attempts = draw.randint(2, _ATTEMPTS_MAX)
         fails = draw.randint(1, attempts - 1) if kind == "failing" else attempts if kind == POISON else 0
-        wanted = Wanted(
+        wanted = JobSpec(
             self.name(),
             type=POISON if kind == POISON else WORK,
             queue=queue,
@@ -126,11 +126,11 @@ class _Stream:
 
     def frozen(self) -> JobOrder:
         """Draws an order that the frozen contract supports."""
-        wanted = Wanted(self.name(), type=FROZEN_TYPE, priority=limits.PRIORITY_DEFAULT, max_attempts=1)
+        wanted = JobSpec(self.name(), type=FROZEN_TYPE, priority=limits.PRIORITY_DEFAULT, max_attempts=1)
         return _with_digest(wanted, Task(self.draw.randint(0, 50), 0, self.draw.choice((0, 100))))
 
 
-def _with_digest(wanted: Wanted, task: Task) -> JobOrder:
+def _with_digest(wanted: JobSpec, task: Task) -> JobOrder:
     """Adds a digest of the content, by which orders are compared."""
     content = msgspec.json.encode([wanted, task])
     digest = hashlib.sha256(content).hexdigest()[:12]

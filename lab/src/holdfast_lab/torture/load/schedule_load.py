@@ -6,7 +6,7 @@ from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
 from holdfast_lab.history.records import Schedule
 from holdfast_lab.torture.jobs import TICK
-from holdfast_lab.torture.load.call_log import Notebook
+from holdfast_lab.torture.load.call_log import CallLog
 from holdfast_lab.torture.load.grpc_calls import Channels, called
 from holdfast_lab.torture.load.interfaces import LostError
 
@@ -15,15 +15,15 @@ _EVERY_MS = 1_000
 _AGAIN_S = 0.2
 
 
-class Ticking:
+class ScheduleLoad:
     """Creates the schedule, and pauses it at the end."""
 
-    def __init__(self, channels: Channels, book: Notebook, *, has_true_clocks: bool) -> None:
+    def __init__(self, channels: Channels, log: CallLog, *, has_true_clocks: bool) -> None:
         """If clocks are set ahead, only the latest missed tick is fired, not those of days."""
         self._catch_up = "all" if has_true_clocks else "latest"
         self._channels = channels
         self._stub = channels.stubs(rpc.ScheduleServiceStub)[channels.owner(NAME)]
-        self._book = book
+        self._log = log
         self._first_ms = 0
         self._last_ms = 0
 
@@ -41,7 +41,7 @@ class Ticking:
         async def ask() -> None:
             made.append(await called(self._stub.SetSchedule, spec))
 
-        await self._book.do("schedule", ask())
+        await self._log.do("schedule", ask())
         self._first_ms = made[0].next_at_ms if made else 0
 
     async def pause(self, stopping: asyncio.Event) -> None:
@@ -55,7 +55,7 @@ class Ticking:
                 )
 
             try:
-                await self._book.do("schedule", ask())
+                await self._log.do("schedule", ask())
             except LostError:
                 await asyncio.sleep(_AGAIN_S)
                 continue

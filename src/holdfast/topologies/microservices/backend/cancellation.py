@@ -16,7 +16,7 @@ from holdfast.topologies.microservices.backend.owner_clients import Owners
 _ACTOR = "gateway"
 
 
-class Canceling:
+class Cancellation:
     """One cancel. If a step fails, a repeated cancel or the sweep does the rest."""
 
     def __init__(self, owners: Owners, job_id: str, reason: str) -> None:

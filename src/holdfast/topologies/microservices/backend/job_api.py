@@ -17,14 +17,14 @@ from holdfast.core.outcomes import delay_text, end_text, result_summary
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
 from holdfast.observe.logs import get_logger
-from holdfast.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
+from holdfast.ports import Explanation, JobDraft, JobQuery, JobView, Page, ResultView, SearchPage
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
 from holdfast.server.internal_messages import extra_of, job_view, made, summary_view, template_of
-from holdfast.topologies.microservices.backend.cancellation import Canceling
+from holdfast.topologies.microservices.backend.cancellation import Cancellation
 from holdfast.topologies.microservices.backend.owner_clients import Owners
-from holdfast.topologies.microservices.backend.submission import InFlight, OwnerSubmission, check_submission
+from holdfast.topologies.microservices.backend.submission import OwnerSubmission, SubmissionsInFlight, check_submission
 
 #: Pauses between reads of a job while a client waits for it: short at first, then longer.
 _POLL_MS_MIN, _POLL_MS_MAX, _POLL_FACTOR = 20, 200, 1.5
@@ -48,7 +48,7 @@ class ServiceJobs:
         self._owners = owners
         self._now_ms = now_ms or system_clock().wall_ms
         self._sleep = sleep
-        self._in_flight = InFlight()
+        self._in_flight = SubmissionsInFlight()
         self._begun: set[asyncio.Task[Any]] = set()
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
@@ -63,7 +63,7 @@ class ServiceJobs:
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Cancels the job; completed even if the client is gone."""
-        return await self._to_its_end(Canceling(self._owners, job_id, reason).run())
+        return await self._to_its_end(Cancellation(self._owners, job_id, reason).run())
 
     async def _to_its_end(self, steps: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(steps)
@@ -107,7 +107,7 @@ class ServiceJobs:
         reply = await self._owners.job.records(request)
         return Page([summary_view(job) for job in reply.jobs], bool(reply.page.next_page_token))
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Returns one part of the owner's search."""
         if size < 1:
             message = f"the size of a part must be at least 1, got {size}"
@@ -128,7 +128,7 @@ class ServiceJobs:
             search=search,
         )
         reply = await self._owners.job.records(request)
-        return Found([job_view(record) for record in reply.records], reply.next_cursor)
+        return SearchPage([job_view(record) for record in reply.records], reply.next_cursor)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
         """Polls the record, and yields the job when it has changed; changes between two polls are merged."""

@@ -24,7 +24,7 @@ from holdfast.topologies.microservices.backend.owner_clients import Owners
 _ENQUEUES_MAX = 32
 
 
-class InFlight:
+class SubmissionsInFlight:
     """The keys of submissions in progress in this gateway, whose outcome is not known yet."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class OwnerSubmission:
         self._created_ms = 0
         self._room = asyncio.Semaphore(_ENQUEUES_MAX)
 
-    async def run(self, in_flight: InFlight) -> Submitted:
+    async def run(self, in_flight: SubmissionsInFlight) -> Submitted:
         """Submits all drafts; returns once every outcome is known."""
         mine = in_flight.enter(frozenset(filter(None, map(_key, self._drafts))))
         try:

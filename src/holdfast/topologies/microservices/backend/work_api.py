@@ -5,7 +5,7 @@ from holdfast.topologies.microservices.backend.coordinator_client import Coordin
 from holdfast.topologies.microservices.backend.owner_clients import Metadata
 from holdfast.topologies.microservices.backend.worker_session import UnarySession
 from holdfast.topologies.microservices.grpc_channel import open_channel
-from holdfast.worker.introduction import check_names
+from holdfast.worker.introduction_checks import check_names
 
 
 class UnaryWork:

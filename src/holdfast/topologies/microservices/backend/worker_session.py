@@ -18,14 +18,14 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.server.internal_messages import assignment_of, report_request
 from holdfast.topologies.microservices import MICROSERVICES
 from holdfast.topologies.microservices.backend.coordinator_client import CoordinatorCalls, NoAnswerError
-from holdfast.worker.polling_session import KeptSession
+from holdfast.worker.polling_session import PollingSession
 
 #: Maximum numbers of concurrent calls of each kind.
 _FETCHES_MAX = 16
 _REPORTS_MAX = 16
 
 
-class UnarySession(KeptSession):
+class UnarySession(PollingSession):
     """One session, which `start` opens. Fetches and reports run as tasks of the session."""
 
     def __init__(self, calls: CoordinatorCalls, introduction: Introduction, heartbeat_ms: int = 0) -> None:
@@ -47,10 +47,10 @@ class UnarySession(KeptSession):
         answer = await self._calls.heartbeat(held, is_arriving=True)
         self._lease_s = answer.lease_ms / 1_000
         for token, job_id in held.items():
-            self._holding.add(token, job_id, sent_s + self._lease_s, is_delivered=True)
+            self._held_leases.add(token, job_id, sent_s + self._lease_s, is_delivered=True)
         beat_ms = answer.next_heartbeat_in_ms
-        self._news.lease_ms = answer.lease_ms
-        self._news.heartbeat_ms = min(self._heartbeat_ms or beat_ms, beat_ms)
+        self._pending.lease_ms = answer.lease_ms
+        self._pending.heartbeat_ms = min(self._heartbeat_ms or beat_ms, beat_ms)
         self._take(answer, held, sent_s)
         self._filling = self._spawn(self._fill())
 
@@ -76,8 +76,8 @@ class UnarySession(KeptSession):
     async def release(self, tokens: Collection[int]) -> None:
         """Hands leases back at once; if the message is lost, later heartbeats do not name them."""
         self._refuse_if_over()
-        jobs = self._holding.named()
-        await self._beat({token: jobs[token] for token in self._holding.drop(tokens)})
+        jobs = self._held_leases.named()
+        await self._beat({token: jobs[token] for token in self._held_leases.drop(tokens)})
 
     async def drain(self) -> None:
         """Stops fetching; `is_drained` follows once no fetch is in progress."""
@@ -105,8 +105,8 @@ class UnarySession(KeptSession):
 
     async def _leave(self, *, is_orderly: bool) -> None:
         """Sends the goodbye: after a drain all leases are handed back without a loss, else only undelivered ones."""
-        named = self._holding.named()
-        released = named if is_orderly else self._holding.undelivered()
+        named = self._held_leases.named()
+        released = named if is_orderly else self._held_leases.undelivered()
         running = {token: job_id for token, job_id in named.items() if token not in released}
         try:
             await self._calls.heartbeat(running, released=released, is_leaving=True)
@@ -131,7 +131,7 @@ class UnarySession(KeptSession):
             width = min(2 * width, _FETCHES_MAX) if len(granted) == asked else 1
             if len(granted) < asked and not self._is_draining:
                 await self._pause(max(answer.retry_after_ms for answer in answers))
-        self._news.is_drained = True
+        self._pending.is_drained = True
         self._heard.set()
 
     async def _fetch(self) -> pb.FetchWorkResponse:
@@ -145,14 +145,14 @@ class UnarySession(KeptSession):
         else:
             self._hit("fetch")
             if answer.assigned:
-                self._holding.add(answer.token, answer.job_id, sent_s + self._lease_s, is_delivered=False)
+                self._held_leases.add(answer.token, answer.job_id, sent_s + self._lease_s, is_delivered=False)
                 self._watch_time()
             return answer
         return pb.FetchWorkResponse(retry_after_ms=limits.FETCH_RETRY_MS_DEFAULT)
 
     def _deliver(self, granted: list[pb.FetchWorkResponse]) -> None:
         if granted:
-            self._news.leases += map(assignment_of, granted)
+            self._pending.leases += map(assignment_of, granted)
             self._heard.set()
 
     async def _pause(self, hint_ms: int) -> None:
@@ -183,13 +183,13 @@ class UnarySession(KeptSession):
         self._hit("report")
         if not answer.accepted:
             self._log.info("report_refused", job_id=row.job_id, token=row.token, reason=answer.reason)
-        self._holding.drop([row.token])
+        self._held_leases.drop([row.token])
         self._acknowledge(report_id, 1)
 
     # -- heartbeats
 
     async def _beat(self, released: dict[int, str]) -> None:
-        running, sent_s = self._holding.named(), time.monotonic()
+        running, sent_s = self._held_leases.named(), time.monotonic()
         try:
             answer = await self._calls.heartbeat(running, released=released)
         except NoAnswerError as error:
@@ -205,9 +205,9 @@ class UnarySession(KeptSession):
         self._hit("heartbeat")
         self._lease_s = answer.lease_ms / 1_000
         revoked = [lease.token for lease in answer.revoked]
-        self._holding.extend(set(running).difference(revoked), sent_s + self._lease_s)
+        self._held_leases.extend(set(running).difference(revoked), sent_s + self._lease_s)
         self._revoke(revoked)
-        self._news.cancels += self._holding.of_jobs(answer.cancel)
+        self._pending.cancels += self._held_leases.of_jobs(answer.cancel)
         self._heard.set()
         self._watch_time()
 

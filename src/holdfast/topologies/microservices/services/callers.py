@@ -85,7 +85,7 @@ def credential(token: str) -> tuple[tuple[str, str], ...]:
     return ((METADATA_KEY, f"Bearer {token}"),) if token else ()
 
 
-class Callers(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not generic at run time
+class CallerInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not generic at run time
     """Refuses calls without the right. It would refuse every call without hashes; such a service does not use it."""
 
     def __init__(self, hashes: Mapping[str, Sequence[str]]) -> None:

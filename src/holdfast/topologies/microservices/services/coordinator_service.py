@@ -16,7 +16,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.model import Now
 from holdfast.core.workers import WorkerRegistry, beat_ms
 from holdfast.errors import AbortedError, HoldfastError
-from holdfast.ledger.command_clock import Timekeeper
+from holdfast.ledger.command_clock import CommandClock
 from holdfast.ledger.ports import Clock
 from holdfast.observe.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
@@ -31,10 +31,10 @@ from holdfast.topologies.microservices.services.dispatch import JobDispatcher, w
 from holdfast.topologies.microservices.services.environment import CoordinatorEnvironment, hashes_of
 from holdfast.topologies.microservices.services.heartbeats import HeartbeatReply, Heartbeats
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
-from holdfast.topologies.microservices.services.jobs_in_flight import Underway
-from holdfast.topologies.microservices.services.lease_reconciler import Rounds
+from holdfast.topologies.microservices.services.jobs_in_flight import JobsInFlight
+from holdfast.topologies.microservices.services.lease_reconciler import LeaseReconciler
 from holdfast.topologies.microservices.services.lease_table import LeaseTable
-from holdfast.topologies.microservices.services.outcomes import Settler
+from holdfast.topologies.microservices.services.outcomes import OutcomeWriter
 from holdfast.topologies.microservices.services.queue_sweeper import Sweeper, SweepTimer
 from holdfast.topologies.microservices.services.reports import OutcomeReports
 from holdfast.topologies.microservices.services.roles import GRACE_S, Fatal, full_name
@@ -61,7 +61,7 @@ class WorkCoordinator:
 
     def __init__(self, owners: Owners, terms: WorkTerms, clock: Clock) -> None:
         self.terms = terms
-        self._time = Timekeeper(clock, 0)
+        self._time = CommandClock(clock, 0)
         self._tasks: set[asyncio.Task[object]] = set()
         self._background: dict[str, asyncio.Task[None]] = {}
         self._failing: set[str] = set()
@@ -71,13 +71,15 @@ class WorkCoordinator:
         self._incarnations: dict[str, int] = {}
         self._sweeps = SweepTimer(terms.heartbeat_ms)
         self.table = LeaseTable(terms.worker_timeout_ms)
-        underway = Underway()
-        self._settler = Settler(owners, self.table, underway, self.now)
-        self._dispatcher = JobDispatcher(owners, self.table, self._settler, underway, self.now, self._sweeps.hint)
-        self._reporter = OutcomeReports(self.table, self._settler, self.now, terms.output_bytes_max)
-        self._rounds = Rounds(owners, self.table, self.now)
-        self._sweeper = Sweeper(owners, self._settler, self._dispatcher, underway, self.now)
-        self._heartbeats = Heartbeats(self.table, self._settler, self._rounds, self.now, self._see_to_leases)
+        in_flight = JobsInFlight()
+        self._outcome_writer = OutcomeWriter(owners, self.table, in_flight, self.now)
+        self._dispatcher = JobDispatcher(
+            owners, self.table, self._outcome_writer, in_flight, self.now, self._sweeps.hint
+        )
+        self._reporter = OutcomeReports(self.table, self._outcome_writer, self.now, terms.output_bytes_max)
+        self._reconciler = LeaseReconciler(owners, self.table, self.now)
+        self._sweeper = Sweeper(owners, self._outcome_writer, self._dispatcher, in_flight, self.now)
+        self._heartbeats = Heartbeats(self.table, self._outcome_writer, self._reconciler, self.now, self._see_to_leases)
 
     def now(self) -> Now:
         """Returns the current time; the time between two calls counts as served, up to a maximum."""
@@ -165,7 +167,7 @@ class WorkCoordinator:
             self._begin(f"stray {job_id}", self._dispatcher.look_after, job_id)
         if self._round_ms is None or now.served_ms - self._round_ms >= self.terms.heartbeat_ms:
             self._round_ms = now.served_ms
-            self._begin("round", self._rounds.fresh)
+            self._begin("round", self._reconciler.fresh)
         if self._sweeps.is_due(now):
             self._begin("sweep", self._sweep)
 
@@ -181,7 +183,7 @@ class WorkCoordinator:
         served_ms = self.now().served_ms
         for lease in self.table.over():
             if lease.retry_ms <= served_ms and not lease.lock.locked():
-                self._begin(f"lease {lease.job_id}", self._settler.take_back, lease)
+                self._begin(f"lease {lease.job_id}", self._outcome_writer.take_back, lease)
         return [task for name, task in self._background.items() if name.startswith("lease ")]
 
     def _begin(self, name: str, work: Work, *arguments: object) -> None:
@@ -212,7 +214,7 @@ class WorkCoordinator:
 
     async def stop(self) -> None:
         """Cancels all tasks; the next process finds and finishes their work."""
-        tasks = [*self._tasks, *self._rounds.tasks()]
+        tasks = [*self._tasks, *self._reconciler.tasks()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -23,9 +23,9 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto.enums import job_status
 from holdfast.server.grpc.work_service import fetch_hint_ms
 from holdfast.topologies.microservices.backend.owner_clients import Owners
-from holdfast.topologies.microservices.services.jobs_in_flight import Underway
+from holdfast.topologies.microservices.services.jobs_in_flight import JobsInFlight
 from holdfast.topologies.microservices.services.lease_table import NOBODY, NOT_RUNNING, HeldJob, LeaseTable
-from holdfast.topologies.microservices.services.outcomes import ACTOR, Settler
+from holdfast.topologies.microservices.services.outcomes import ACTOR, OutcomeWriter
 
 #: A fetch that has dequeued this many already moved jobs tells its worker to fetch again.
 _LOST_GUARDS_MAX = 8
@@ -48,15 +48,15 @@ class JobDispatcher:
         self,
         owners: Owners,
         table: LeaseTable,
-        settler: Settler,
-        underway: Underway,
+        outcome_writer: OutcomeWriter,
+        in_flight: JobsInFlight,
         now: Callable[[], Now],
         on_empty: Callable[[], None],
     ) -> None:
         self._owners = owners
         self._table = table
-        self._settler = settler
-        self._underway = underway
+        self._outcome_writer = outcome_writer
+        self._in_flight = in_flight
         self._now = now
         self._on_empty = on_empty
         #: Dequeued jobs whose move had no reply.
@@ -75,7 +75,7 @@ class JobDispatcher:
             if not found.found:
                 self._on_empty()
                 return nothing()
-            with self._underway.holding(found.job_id):
+            with self._in_flight.holding(found.job_id):
                 work = await self._hand_out(found.job_id, worker)
             if work is not None:
                 return work
@@ -83,7 +83,7 @@ class JobDispatcher:
 
     async def _dequeue(self, request: pb.DequeueJobRequest) -> pb.DequeueJobResponse:
         try:
-            return await self._underway.dequeue(self._owners.queue.dequeue(request))
+            return await self._in_flight.dequeue(self._owners.queue.dequeue(request))
         except HoldfastError:
             self.is_in_doubt = True
             self._on_empty()
@@ -101,7 +101,7 @@ class JobDispatcher:
         if lease is None:
             return None
         try:
-            record = await self._settler.record(job_id, without_payload=False)
+            record = await self._outcome_writer.record(job_id, without_payload=False)
         except HoldfastError:
             self.give_back(lease)
             raise
@@ -148,10 +148,10 @@ class JobDispatcher:
     async def _rescue(self, job_id: str, worker: str) -> None:
         """Enqueues a job once if it is still QUEUED although its move was refused; leaves any other alone."""
         try:
-            record = await self._settler.record(job_id)
+            record = await self._outcome_writer.record(job_id)
             if record is None or record.summary.status != job_status(QUEUED):
                 return
-            await self._settler.enqueue(record)
+            await self._outcome_writer.enqueue(record)
         except HoldfastError:
             self.strays.add(job_id)
             raise
@@ -176,7 +176,7 @@ class JobDispatcher:
 
     async def _end_canceled(self, lease: HeldJob, record: pb.GetJobRecordResponse) -> None:
         try:
-            await self._settler.end_canceled(lease, record)
+            await self._outcome_writer.end_canceled(lease, record)
         except HoldfastError:
             self.give_back(lease)  # which also ends it as CANCELED
             raise
@@ -204,12 +204,12 @@ class JobDispatcher:
         self.strays.discard(job_id)
 
     async def _find(self, job_id: str) -> None:
-        with self._underway.holding(job_id):
-            record = await self._settler.record(job_id)
+        with self._in_flight.holding(job_id):
+            record = await self._outcome_writer.record(job_id)
             if record is None:
                 return
             if record.summary.status == job_status(QUEUED):
-                await self._settler.enqueue(record)
+                await self._outcome_writer.enqueue(record)
             elif record.summary.status == job_status(RUNNING):
                 lease = self._table.adopt(record, self._now())
                 if lease.token == record.token and not lease.is_confirmed:
@@ -220,7 +220,7 @@ class JobDispatcher:
     async def end_queued(self, record: pb.GetJobRecordResponse) -> None:
         """Ends a waiting job with a cancel request: takes it like any other job, but does not hand it out."""
         job_id = record.summary.job_id
-        with self._underway.holding(job_id):
+        with self._in_flight.holding(job_id):
             lease = await self.take(job_id, NOBODY)
             if lease is not None:
                 await self._end_canceled(lease, record)

@@ -17,7 +17,7 @@ from holdfast.core.model import Now
 from holdfast.errors import Code, HoldfastError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto.enums import job_status
-from holdfast.topologies.microservices.services.lease_reconciler import Rounds
+from holdfast.topologies.microservices.services.lease_reconciler import LeaseReconciler
 from holdfast.topologies.microservices.services.lease_table import (
     LEFT,
     NOT_RUNNING,
@@ -26,7 +26,7 @@ from holdfast.topologies.microservices.services.lease_table import (
     LeaseTable,
     LeaseVerdict,
 )
-from holdfast.topologies.microservices.services.outcomes import Settler
+from holdfast.topologies.microservices.services.outcomes import OutcomeWriter
 
 #: A grant younger than this may still be on its way to a worker whose heartbeat does not name it.
 FETCH_GRACE_MS = 2_000
@@ -52,14 +52,14 @@ class Heartbeats:
     def __init__(
         self,
         table: LeaseTable,
-        settler: Settler,
-        rounds: Rounds,
+        outcome_writer: OutcomeWriter,
+        reconciler: LeaseReconciler,
         now: Callable[[], Now],
         see_to: Callable[[], Iterable[asyncio.Task[None]]],
     ) -> None:
         self._table = table
-        self._settler = settler
-        self._rounds = rounds
+        self._outcome_writer = outcome_writer
+        self._reconciler = reconciler
         self._now = now
         self._see_to = see_to
 
@@ -70,9 +70,9 @@ class Heartbeats:
             named = [(job.job_id, job.token) for job in request.running.jobs]
         missing = self._table.extend(worker, None if named is None else dict(named), self._now())
         if request.is_arriving:
-            await self._rounds.fresh()
+            await self._reconciler.fresh()
             missing = self._table.extend(worker, None if named is None else dict(named), self._now())
-        elif not self._rounds.is_walked or (self._rounds.is_short and self._table.of_worker(worker)):
+        elif not self._reconciler.is_walked or (self._reconciler.is_short and self._table.of_worker(worker)):
             await self._look_around()
         revoked = await self._look_up(worker, named or ())
         await self._release(worker, [(job.job_id, job.token) for job in request.released])
@@ -112,7 +112,7 @@ class Heartbeats:
         if known is not None and (known.verdict or 0 < token <= known.token):
             return self._table.held_by(worker, job_id, token) is not None
         try:
-            record = await self._settler.record(job_id)
+            record = await self._outcome_writer.record(job_id)
         except HoldfastError as error:
             # The worker may have it, and its next heartbeat is checked again; an invalid id belongs to no job.
             return error.code is not Code.INVALID_ARGUMENT
@@ -133,7 +133,7 @@ class Heartbeats:
 
     async def _look_around(self) -> None:
         """Starts a round, so that the reply includes every earlier cancel if the job service answers quickly."""
-        looking = asyncio.ensure_future(self._rounds.fresh())
+        looking = asyncio.ensure_future(self._reconciler.fresh())
         await asyncio.wait([looking], timeout=_PATIENCE_S)
         if looking.done():
             looking.exception()  # retrieve the exception; the next round tries again

@@ -10,7 +10,7 @@ from holdfast.server.grpc.listener import bind, port_of, server_options
 from holdfast.server.grpc.message_counters import counters
 from holdfast.server.grpc.open_calls import OpenServer
 from holdfast.server.grpc.request_decoder import TolerantServer, UnknownMethods
-from holdfast.topologies.microservices.services.callers import Callers
+from holdfast.topologies.microservices.services.callers import CallerInterceptor
 
 
 class ServiceServer:
@@ -19,8 +19,8 @@ class ServiceServer:
     def __init__(self, name: str, hashes: Mapping[str, Sequence[str]]) -> None:
         """`name` is the full name of the service; without `hashes` callers are not authenticated."""
         self._name = name
-        # `Callers` comes first, so that refused calls are not counted.
-        interceptors = (*((Callers(hashes),) if hashes else ()), *counters())
+        # `CallerInterceptor` comes first, so that refused calls are not counted.
+        interceptors = (*((CallerInterceptor(hashes),) if hashes else ()), *counters())
         self._connections = ConnectionTable()
         options = server_options(self._connections.connections_max)
         self._server = grpc.aio.server(interceptors=interceptors, options=options)

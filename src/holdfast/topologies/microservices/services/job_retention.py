@@ -8,7 +8,7 @@ import asyncio
 from holdfast.core.commands import Evict
 from holdfast.core.retention import wait_ms
 from holdfast.errors import HoldfastError, ResourceExhaustedError
-from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
+from holdfast.topologies.microservices.services.owner import OwnerDecision, StateOwner
 from holdfast.topologies.microservices.state.records import Records
 
 #: Maximum wait of the timer, because the wall clock may jump meanwhile.
@@ -17,11 +17,11 @@ _RECHECK_MS = 60_000
 _STARVED_MS = 1_000
 
 
-class Forgetting:
+class RecordCleaner:
     """Removes finished records, one pass at a time; every method runs on the loop's thread."""
 
-    def __init__(self, keeper: Keeper, records: Records, retention: Evict) -> None:
-        self._keeper = keeper
+    def __init__(self, state_owner: StateOwner, records: Records, retention: Evict) -> None:
+        self._state_owner = state_owner
         self._records = records
         self._retention = retention
         self._timer: asyncio.TimerHandle | None = None
@@ -36,7 +36,7 @@ class Forgetting:
 
     def _wait_ms(self) -> int | None:
         """Returns the time until a finished record must be removed; None if there is none."""
-        wait = wait_ms(self._records.book.finished, self._retention, self._keeper.now_ms())
+        wait = wait_ms(self._records.state.finished, self._retention, self._state_owner.now_ms())
         return None if wait is None else max(0, wait)
 
     def _sleep(self, wait_ms: int) -> None:
@@ -53,7 +53,7 @@ class Forgetting:
 
     async def _forget(self) -> None:
         try:
-            await self._keeper.act(self._decide)
+            await self._state_owner.act(self._decide)
         except ResourceExhaustedError:
             self._task = None
             self._sleep(_STARVED_MS)

@@ -9,7 +9,7 @@ from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.server.grpc.public_service import checked_page, checked_sort
 from holdfast.server.request_checks import checked_size, checked_states
 from holdfast.topologies.microservices.services.job_views import record_message, summary_message
-from holdfast.topologies.microservices.services.owner import Keeper
+from holdfast.topologies.microservices.services.owner import StateOwner
 from holdfast.topologies.microservices.state.records import Records
 
 #: Maximum number of slices that one page of a search reads.
@@ -23,8 +23,8 @@ _Part = tuple[list[pb.GetJobRecordResponse], Place | None]
 class JobListing:
     """Lists and searches records; every reply contains durable data only."""
 
-    def __init__(self, keeper: Keeper, records: Records) -> None:
-        self._keeper = keeper
+    def __init__(self, state_owner: StateOwner, records: Records) -> None:
+        self._state_owner = state_owner
         self._records = records
 
     async def page(self, request: pb.ListJobRecordsRequest) -> pb.ListJobRecordsResponse:
@@ -39,7 +39,7 @@ class JobListing:
                 jobs=[summary_message(job) for job in jobs], page=public_pb.PageResponse(next_page_token=token)
             )
 
-        return await self._keeper.read(query)
+        return await self._state_owner.read(query)
 
     async def search(self, request: pb.ListJobRecordsRequest) -> pb.ListJobRecordsResponse:
         """Returns matching jobs and a cursor; a page may be short, or even empty, although more jobs follow."""
@@ -82,4 +82,4 @@ class JobListing:
                     return part, (job.created_ms, job.id)
             return part, place
 
-        return await self._keeper.read(read)
+        return await self._state_owner.read(read)

@@ -28,12 +28,18 @@ from holdfast.server.request_checks import checked_id, checked_name
 from holdfast.topologies.microservices.services.environment import JobEnvironment, hashes_of
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.job_log import log_cancel_requested, log_created, log_deleted, log_moved
-from holdfast.topologies.microservices.services.job_retention import Forgetting
+from holdfast.topologies.microservices.services.job_retention import RecordCleaner
 from holdfast.topologies.microservices.services.job_search import JobListing
 from holdfast.topologies.microservices.services.job_views import record_message
-from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
-from holdfast.topologies.microservices.services.roles import Host, KeptService, Service, full_name, opened
-from holdfast.topologies.microservices.state.record_events import CreateReply, Decided, Move, MoveReply, Spends
+from holdfast.topologies.microservices.services.owner import OwnerDecision, StateOwner
+from holdfast.topologies.microservices.services.roles import Host, OwnerService, Service, full_name, opened
+from holdfast.topologies.microservices.state.record_events import (
+    CreateReply,
+    Move,
+    MoveReply,
+    RecordDecision,
+    SpentBudget,
+)
 from holdfast.topologies.microservices.state.records import Records
 
 RETENTION = Evict(limits.RETAIN_MS_DEFAULT, limits.RETAIN_JOBS_DEFAULT, limits.RETAIN_BYTES_DEFAULT)
@@ -45,15 +51,15 @@ class JobService(rpc.JobInternalServiceServicer):
     """The six methods on records, which docs/contract.md defines."""
 
     def __init__(
-        self, keeper: Keeper, records: Records, *, retention: Evict = RETENTION, mint_ids: Mint | None = None
+        self, state_owner: StateOwner, records: Records, *, retention: Evict = RETENTION, mint_ids: Mint | None = None
     ) -> None:
         """`keeper` must be that of these records."""
-        self._keeper = keeper
+        self._state_owner = state_owner
         self._records = records
-        self._listing = JobListing(keeper, records)
-        self._forgetting = Forgetting(keeper, records, retention)
+        self._listing = JobListing(state_owner, records)
+        self._cleaner = RecordCleaner(state_owner, records, retention)
         self._mint = mint_ids or random_minter()
-        self._forgetting.look()
+        self._cleaner.look()
 
     @answered
     async def CreateJob(self, request: pb.CreateJobRequest, context: Context) -> pb.CreateJobResponse:
@@ -67,7 +73,7 @@ class JobService(rpc.JobInternalServiceServicer):
             decided = self._records.create(template, new, now_ms, is_id_given=bool(draft.id))
             return _verdict(decided, lambda reply: log_created(reply, template), spare=_SPARE_BYTES)
 
-        reply: CreateReply = await self._keeper.act(decide)
+        reply: CreateReply = await self._state_owner.act(decide)
         return pb.CreateJobResponse(
             job_id=reply.job_id,
             status=job_status(reply.state),
@@ -87,7 +93,7 @@ class JobService(rpc.JobInternalServiceServicer):
             decided = self._records.delete(job_id, expected, now_ms)
             return _verdict(decided, lambda reply: log_deleted(request, reply))
 
-        reply: MoveReply = await self._keeper.act(decide)
+        reply: MoveReply = await self._state_owner.act(decide)
         if not reply.applied:
             log_deleted(request, reply)
         return pb.DeleteJobIfStatusResponse(deleted=reply.applied, current_status=job_status(reply.state))
@@ -101,7 +107,7 @@ class JobService(rpc.JobInternalServiceServicer):
             job = self._records.job(job_id)
             return None if job is None else record_message(self._records, job, has_payload=has_payload)
 
-        found = await self._keeper.read(query)
+        found = await self._state_owner.read(query)
         if found is None:
             raise unknown_job(job_id).error()
         return found
@@ -123,9 +129,9 @@ class JobService(rpc.JobInternalServiceServicer):
         def told(reply: MoveReply) -> None:
             log_moved(request, reply)
             if reply.state in TERMINAL:
-                self._forgetting.look()
+                self._cleaner.look()
 
-        reply: MoveReply = await self._keeper.act(lambda now_ms: _verdict(self._records.move(move, now_ms), told))
+        reply: MoveReply = await self._state_owner.act(lambda now_ms: _verdict(self._records.move(move, now_ms), told))
         if not reply.applied:
             log_moved(request, reply)
         return pb.TransitionJobStatusResponse(
@@ -146,16 +152,16 @@ class JobService(rpc.JobInternalServiceServicer):
             decided = self._records.request_cancel(job_id, reason, now_ms)
             return _verdict(decided, lambda reply: log_cancel_requested(request, reply))
 
-        reply: MoveReply = await self._keeper.act(decide)
+        reply: MoveReply = await self._state_owner.act(decide)
         return pb.SetCancelRequestedResponse(applied=reply.applied, current_status=job_status(reply.state))
 
 
 def move_of(request: pb.TransitionJobStatusRequest) -> Move:
     """Returns the move of a request; checks everything that does not depend on the record."""
     try:
-        spends = Spends(request.spends)
+        spends = SpentBudget(request.spends)
     except ValueError:
-        names = ", ".join(known.name for known in Spends)
+        names = ", ".join(known.name for known in SpentBudget)
         message = f"spends must be one of {names}, got {request.spends}"
         raise InvalidArgumentError(message, reason="SPENDS_INVALID") from None
     worker = request.worker_id
@@ -180,7 +186,9 @@ def _state(what: str, status: int) -> State:
         raise InvalidArgumentError(f"{what} must be one of {names}, got {status}", reason="STATUS_INVALID") from None
 
 
-def _verdict(decided: Decided | Refusal, told: Callable[[Any], None], *, spare: int = 0) -> OwnerDecision | Refusal:
+def _verdict(
+    decided: RecordDecision | Refusal, told: Callable[[Any], None], *, spare: int = 0
+) -> OwnerDecision | Refusal:
     """Returns the decision for the keeper; `told` receives the reply once the event, if any, is durable."""
     if isinstance(decided, Refusal):
         return decided
@@ -191,7 +199,7 @@ def open_job(environment: JobEnvironment, data: Path | None, host: Host) -> Serv
     """Opens the job service: the records of jobs."""
     # On disk, request ids are kept as long as their jobs; their number is limited only in memory.
     machine = Records(0 if data else environment.dedup_keys_max, environment.memory_bytes)
-    keeper = opened(machine, data and data / "job", host)
+    state_owner = opened(machine, data and data / "job", host)
     server = ServiceServer(full_name("JobInternalService"), hashes_of(environment))
     retention = msgspec.structs.replace(
         RETENTION,
@@ -200,5 +208,5 @@ def open_job(environment: JobEnvironment, data: Path | None, host: Host) -> Serv
         # Finished jobs take at most half of the memory, so that there is space for new ones.
         retain_bytes=min(RETENTION.retain_bytes, environment.memory_bytes // 2),
     )
-    rpc.add_JobInternalServiceServicer_to_server(JobService(keeper, machine, retention=retention), server.handlers)
-    return KeptService(server, environment.port, keeper)
+    rpc.add_JobInternalServiceServicer_to_server(JobService(state_owner, machine, retention=retention), server.handlers)
+    return OwnerService(server, environment.port, state_owner)

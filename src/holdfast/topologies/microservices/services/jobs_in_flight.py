@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from holdfast.proto import taskqueue_internal_pb2 as pb
 
 
-class Underway:
+class JobsInFlight:
     """Jobs between two steps of this process, and dequeues without a reply yet."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.services.lease_table import NOBODY, NOT_RUNNING, LeaseTable
 
 
-class Rounds:
+class LeaseReconciler:
     """Runs one round at a time; a caller that needs the current state waits for a round that begins after its call."""
 
     def __init__(self, owners: Owners, table: LeaseTable, now: Callable[[], Now]) -> None:

@@ -21,7 +21,7 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto.enums import job_status
 from holdfast.server.internal_messages import enqueue_again, template_of
 from holdfast.topologies.microservices.backend.owner_clients import Owners
-from holdfast.topologies.microservices.services.jobs_in_flight import Underway
+from holdfast.topologies.microservices.services.jobs_in_flight import JobsInFlight
 from holdfast.topologies.microservices.services.lease_table import RETURNED, HeldJob, LeaseTable
 
 ACTOR = "coordinator"
@@ -54,13 +54,13 @@ class TriedRecord:
         self.cancel_reason: str = record.cancel_reason
 
 
-class Settler:
+class OutcomeWriter:
     """Ends and returns jobs, for reports, lost leases and cancels."""
 
-    def __init__(self, owners: Owners, table: LeaseTable, underway: Underway, now: Callable[[], Now]) -> None:
+    def __init__(self, owners: Owners, table: LeaseTable, in_flight: JobsInFlight, now: Callable[[], Now]) -> None:
         self._owners = owners
         self._table = table
-        self._underway = underway
+        self._in_flight = in_flight
         self._now = now
 
     async def record(self, job_id: str, *, without_payload: bool = True) -> pb.GetJobRecordResponse | None:
@@ -148,7 +148,7 @@ class Settler:
 
     async def try_again(self, lease: HeldJob, result: Result) -> str:
         """Queues a failed job for its retry; returns the reason if it could not, or an empty string."""
-        with self._underway.holding(lease.job_id):
+        with self._in_flight.holding(lease.job_id):
             moved = await self._move(
                 lease,
                 QUEUED,
@@ -169,7 +169,7 @@ class Settler:
         """Settles the job of a lease that is over; tried again later if an owner is unavailable."""
         async with lease.lock:
             if lease in self._table:
-                with self._underway.holding(lease.job_id):
+                with self._in_flight.holding(lease.job_id):
                     await self._guarded(lease, self._settle(lease))
 
     async def _guarded(self, lease: HeldJob, step: Awaitable[None]) -> None:

@@ -30,18 +30,18 @@ from holdfast.ledger.clock_log import log_doubts
 from holdfast.ledger.group_commit import NO_SPACE, CommitConfig, Done, GroupCommit
 from holdfast.ledger.log_clock import LogClock, leave_marks, read_mark
 from holdfast.ledger.ports import Clock, SyncThread
-from holdfast.ledger.snapshot_keeper import KeeperConfig, Maker, SnapshotKeeper
+from holdfast.ledger.snapshot_keeper import Builder, KeeperConfig, SnapshotKeeper
 from holdfast.observe.logs import get_logger
 from holdfast.process.helper_process import HelperProcess
 from holdfast.process.private_paths import prepare_directory
 from holdfast.topologies.microservices.services.owner_journal import (
     EVENT_BYTES,
     FRAME_BYTES,
-    Machine,
     RecoveredOwner,
+    StateMachine,
     join,
 )
-from holdfast.topologies.microservices.services.owner_snapshots import ReplayMaker
+from holdfast.topologies.microservices.services.owner_snapshots import ReplayBuilder
 
 T = TypeVar("T")
 Fatal = Callable[[BaseException], None]
@@ -72,7 +72,7 @@ class OwnerDecision(msgspec.Struct, frozen=True):
 Decide = Callable[[int], OwnerDecision | Refusal]
 
 
-class OwnerWorld(msgspec.Struct, frozen=True):
+class OwnerPorts(msgspec.Struct, frozen=True):
     """The environment of a keeper; `sync` writes the journal, `aside` deletes files."""
 
     clock: Clock
@@ -82,23 +82,23 @@ class OwnerWorld(msgspec.Struct, frozen=True):
     fatal: Fatal
 
 
-class Keeper:
+class StateOwner:
     """The single writer of one machine. Created by `open`; every method runs on the loop's thread."""
 
     def __init__(
         self,
-        machine: Machine,
+        machine: StateMachine,
         journal: FileJournal | MemoryJournal,
-        world: OwnerWorld,
+        ports: OwnerPorts,
         log_clock: LogClock,
         helper: HelperProcess | None = None,
     ) -> None:
         self.machine = machine
         self._journal = journal
-        self._world = world
+        self._ports = ports
         self._log_clock = log_clock
         log_doubts(log_clock)
-        self.commit = GroupCommit(journal, world.sync, AsyncioScheduler(world.loop), self, CommitConfig())
+        self.commit = GroupCommit(journal, ports.sync, AsyncioScheduler(ports.loop), self, CommitConfig())
         #: Owners decide every command at once, so none is queued.
         self.queued = 0
         self._is_flush_due = False
@@ -109,7 +109,7 @@ class Keeper:
     @classmethod
     def open(
         cls,
-        machine: Machine,
+        machine: StateMachine,
         data: Path | None,
         *,
         clock: Clock,
@@ -123,17 +123,17 @@ class Keeper:
         `command` makes a snapshot in a helper process; without it, a thread of this process makes snapshots.
         """
         if data is None:
-            nowhere = _Here()
-            world = OwnerWorld(clock, loop, nowhere, nowhere, fatal)
+            nowhere = _InlineThread()
+            ports = OwnerPorts(clock, loop, nowhere, nowhere, fatal)
             journal = MemoryJournal(cluster_id=secrets.token_bytes(16), keeps_frames=False)
-            return cls(machine, journal, world, LogClock(clock, 0))
+            return cls(machine, journal, ports, LogClock(clock, 0))
         prepare_directory(data)
         disk = OsDisk(data)
         helper = HelperProcess(loop, lambda: command, disk.descriptors) if command else None
         return cls.on_disk(
             machine,
             disk,
-            world=lambda: OwnerWorld(clock, loop, SyncingThread(loop), SyncingThread(loop), fatal),
+            ports=lambda: OwnerPorts(clock, loop, SyncingThread(loop), SyncingThread(loop), fatal),
             now_ms=clock.wall_ms(),
             snapshots=snapshots,
             maker=helper,
@@ -142,27 +142,27 @@ class Keeper:
     @classmethod
     def on_disk(
         cls,
-        machine: Machine,
+        machine: StateMachine,
         disk: Disk,
         *,
-        world: Callable[[], OwnerWorld],
+        ports: Callable[[], OwnerPorts],
         now_ms: int,
         snapshots: KeeperConfig = SNAPSHOTS,
-        maker: Maker | None = None,
+        maker: Builder | None = None,
     ) -> Self:
         """Does the same on any disk; `world` is called once the state has been recovered."""
         config = JournalConfig(segment_bytes=snapshots.snapshot_bytes, digest_version=DIGEST_VERSION)
         recovered = RecoveredOwner.of(machine, disk, config, now_ms=now_ms, new_cluster_id=secrets.token_bytes(16))
         for warning in recovered.warnings:
             get_logger().warning("recovery", message=warning)
-        around = world()
+        around = ports()
         log_clock = LogClock(around.clock, recovered.last_ms, previous=read_mark(disk))
         leave_marks(disk, log_clock)
         helper = maker if isinstance(maker, HelperProcess) else None
-        keeper = cls(machine, recovered.journal, around, log_clock, helper)
-        maker = maker or ReplayMaker(machine, disk, around.aside, keeper.commit.fail)
-        SnapshotKeeper(keeper.commit, recovered.journal, disk, maker, around.aside, snapshots)
-        return keeper
+        state_owner = cls(machine, recovered.journal, around, log_clock, helper)
+        maker = maker or ReplayBuilder(machine, disk, around.aside, state_owner.commit.fail)
+        SnapshotKeeper(state_owner.commit, recovered.journal, disk, maker, around.aside, snapshots)
+        return state_owner
 
     @property
     def position(self) -> int:
@@ -205,7 +205,7 @@ class Keeper:
         self._note_idle()
         await self._idle.wait()
         self._state = "closed"
-        for thread in (self._world.sync, self._world.aside):
+        for thread in (self._ports.sync, self._ports.aside):
             if isinstance(thread, SyncingThread):
                 thread.close()
         self._journal.close()
@@ -225,7 +225,7 @@ class Keeper:
     @property
     def served_ms(self) -> int:
         """A time that only goes forward."""
-        return self._world.clock.steady_ms()
+        return self._ports.clock.steady_ms()
 
     def _refuse_unless_serving(self) -> None:
         if not self.is_serving:
@@ -257,11 +257,11 @@ class Keeper:
         """Returns when everything that was applied so far is durable; calls `told` before that."""
         if self.commit.position == self.commit.synced:
             return
-        synced = self._world.loop.create_future()
+        synced = self._ports.loop.create_future()
 
         def done(failure: object) -> None:
             if told is not None and failure is None:
-                self._world.loop.call_soon(told)
+                self._ports.loop.call_soon(told)
             if synced.done():  # the caller no longer waits
                 return
             if isinstance(failure, Refusal):
@@ -272,7 +272,7 @@ class Keeper:
         self.commit.answer(done, None)
         if not self._is_flush_due:
             self._is_flush_due = True
-            self._world.loop.call_soon(self._flush)
+            self._ports.loop.call_soon(self._flush)
         await synced
 
     def _flush(self) -> None:
@@ -294,7 +294,7 @@ class Keeper:
     def on_failed(self, error: BaseException, unanswered: list[Done]) -> None:
         """Calls `fatal`, and refuses every waiting caller."""
         self._state = "failed"
-        self._world.fatal(error)
+        self._ports.fatal(error)
         for done in unanswered:
             done(FAILED)
         self._note_idle()
@@ -304,7 +304,7 @@ class Keeper:
             self._idle.set()
 
 
-class _Here:
+class _InlineThread:
     """Runs work at once, for a journal in memory."""
 
     def run(self, work: Callable[[], int], done: Callable[[int | BaseException], None], *, is_lone: bool) -> None:

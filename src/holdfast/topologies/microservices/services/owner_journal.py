@@ -34,7 +34,7 @@ FRAME_BYTES = FRAME_OVERHEAD + _TIME.size
 EVENT_BYTES = _SIZE.size
 
 
-class Machine(Protocol):
+class StateMachine(Protocol):
     """The state of one owner: pure, and changed only by `apply`."""
 
     @property
@@ -63,7 +63,7 @@ class Machine(Protocol):
         """Changes the state; cannot fail."""
         ...
 
-    def empty(self) -> "Machine":
+    def empty(self) -> "StateMachine":
         """Returns another machine of this kind, without any event."""
         ...
 
@@ -109,7 +109,9 @@ class RecoveredOwner(msgspec.Struct):
     warnings: list[str]
 
     @classmethod
-    def of(cls, machine: Machine, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes) -> Self:
+    def of(
+        cls, machine: StateMachine, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes
+    ) -> Self:
         """Opens the journal and rebuilds the state; a `JournalError` says what to do, and then nothing was changed."""
         restored = RestoredOwner([])
 
@@ -144,7 +146,7 @@ class RestoredOwner(msgspec.Struct):
     link: int | None = None
     last_ms: int = 0
 
-    def begin(self, machine: Machine, disk: Disk) -> None:
+    def begin(self, machine: StateMachine, disk: Disk) -> None:
         """Loads the newest intact snapshot into the machine."""
         for position in reversed(list_snapshots(disk)):
             try:
@@ -160,7 +162,7 @@ class RestoredOwner(msgspec.Struct):
             return
 
 
-def read_into(machine: Machine, disk: Disk, reader: JournalReader, progress: Callable[[int, int], None]) -> int:
+def read_into(machine: StateMachine, disk: Disk, reader: JournalReader, progress: Callable[[int, int], None]) -> int:
     """Replays all data of a directory, possibly of another process, into a machine; returns its log time."""
     restored = RestoredOwner([])
     restored.begin(machine, disk)
@@ -171,7 +173,7 @@ def read_into(machine: Machine, disk: Disk, reader: JournalReader, progress: Cal
     return last_ms
 
 
-def _restore(machine: Machine, disk: Disk, header: SnapshotHeader) -> None:
+def _restore(machine: StateMachine, disk: Disk, header: SnapshotHeader) -> None:
     machine.rehash(header.digest_version)
     try:
         machine.restore(read_snapshot(disk, header.position))
@@ -186,7 +188,7 @@ def _restore(machine: Machine, disk: Disk, header: SnapshotHeader) -> None:
         raise ReplayDivergedError(what, found=machine.digest, written=header.digest)
 
 
-def replay_frame(machine: Machine, frame: Frame) -> int:
+def replay_frame(machine: StateMachine, frame: Frame) -> int:
     """Applies one frame and compares the digest; returns its log time."""
     machine.rehash(frame.digest_version)
     try:

@@ -16,12 +16,12 @@ from holdfast.journal.disk import Disk
 from holdfast.journal.new_journal import Origin, begin
 from holdfast.journal.pins import pin
 from holdfast.journal.reader import JournalReader
-from holdfast.topologies.microservices.services.owner_journal import Machine, read_into
+from holdfast.topologies.microservices.services.owner_journal import StateMachine, read_into
 from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
-from holdfast.topologies.microservices.state.record_events import Decided, Move
+from holdfast.topologies.microservices.state.record_events import Move, RecordDecision
 
 #: The empty machine of each owner, by directory name.
-OWNERS: dict[str, Callable[[], Machine]] = {
+OWNERS: dict[str, Callable[[], StateMachine]] = {
     "job": records.Records,
     "queue": lambda: waiting_jobs.WaitingJobs(limits.AGING_MS_DEFAULT),
     "result": lambda: envelopes.Envelopes(envelopes.EnvelopeRetention.beyond()),
@@ -31,7 +31,7 @@ OWNERS: dict[str, Callable[[], Machine]] = {
 class OwnerState(msgspec.Struct, frozen=True):
     """A machine into which all data of a directory was replayed."""
 
-    machine: Machine
+    machine: StateMachine
     position: int
     last_ms: int
 
@@ -44,7 +44,7 @@ class OwnerState(msgspec.Struct, frozen=True):
         """Returns the number of entries, by state if they have one."""
         machine = self.machine
         if isinstance(machine, records.Records):
-            counted = {state.name: machine.book.listing.count([state]) for state in State}
+            counted = {state.name: machine.state.listing.count([state]) for state in State}
             return {name: count for name, count in counted.items() if count}
         if isinstance(machine, waiting_jobs.WaitingJobs):
             return {"WAITING": len(machine)}
@@ -70,12 +70,12 @@ def owner_state(
 def restore_owner(state: OwnerState, target: Disk, *, now_ms: int, cluster_id: bytes, epoch: int) -> int:
     """Starts a journal in an empty directory with this state; returns the number of jobs that were running."""
     machine, at_ms = state.machine, max(now_ms, state.last_ms)
-    token = machine.book.next_token if isinstance(machine, records.Records) else 0
+    token = machine.state.next_token if isinstance(machine, records.Records) else 0
     origin = Origin.at(at_ms, cluster_id=cluster_id, position=state.position, token=token, epoch=epoch)
     ended = 0
     if isinstance(machine, records.Records):
         ended = _end_grants(machine, at_ms)
-        machine.book.next_token = origin.floor + 1
+        machine.state.next_token = origin.floor + 1
     begin(
         target,
         origin,
@@ -89,10 +89,10 @@ def restore_owner(state: OwnerState, target: Disk, *, now_ms: int, cluster_id: b
 
 def _end_grants(machine: records.Records, now_ms: int) -> int:
     """Moves every running job to QUEUED, without counting a failure or a loss."""
-    running = [job.id for job in machine.book.jobs.values() if job.state == RUNNING]
+    running = [job.id for job in machine.state.jobs.values() if job.state == RUNNING]
     for job_id in running:
         decided = machine.move(Move(job_id, State(RUNNING), State(QUEUED), reason="restored"), now_ms)
-        assert isinstance(decided, Decided)
+        assert isinstance(decided, RecordDecision)
         assert decided.event is not None
         machine.apply(decided.event)
     return len(running)

@@ -16,13 +16,15 @@ from holdfast.journal.snapshot import SnapshotHeader, write_snapshot
 from holdfast.journal.whole_write import remove_if_present
 from holdfast.ledger.ports import SyncThread
 from holdfast.observe.logs import get_logger
-from holdfast.topologies.microservices.services.owner_journal import Machine, RestoredOwner, replay_frame
+from holdfast.topologies.microservices.services.owner_journal import RestoredOwner, StateMachine, replay_frame
 
 
-class ReplayMaker:
+class ReplayBuilder:
     """Makes snapshots on a thread of this process, for disks that no other process can read."""
 
-    def __init__(self, machine: Machine, disk: Disk, aside: SyncThread, fatal: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, machine: StateMachine, disk: Disk, aside: SyncThread, fatal: Callable[[BaseException], None]
+    ) -> None:
         """`fatal` is called with an error that is a bug."""
         self._machine = machine
         self._disk = disk
@@ -44,7 +46,7 @@ class ReplayMaker:
         self._aside.run(lambda: take_snapshot(self._machine.empty(), self._disk), made, is_lone=False)
 
 
-def take_snapshot(machine: Machine, disk: Disk) -> int:
+def take_snapshot(machine: StateMachine, disk: Disk) -> int:
     """Replays all sealed segments into an empty machine and writes its image.
 
     Returns the position of the snapshot, or 0 if there is nothing new.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast import limits
 from holdfast.core.commands import Refusal
-from holdfast.core.lane_order import Wanted
+from holdfast.core.lane_order import RouteFilter
 from holdfast.core.model import SIM_TYPE
 from holdfast.errors import InvalidArgumentError
 from holdfast.proto import taskqueue_internal_pb2 as pb
@@ -20,17 +20,17 @@ from holdfast.server.grpc.status import Context, answered
 from holdfast.server.request_checks import checked_id, checked_name, checked_new_id
 from holdfast.topologies.microservices.services.environment import QueueEnvironment, hashes_of
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
-from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
-from holdfast.topologies.microservices.services.roles import Host, KeptService, Service, full_name, opened
+from holdfast.topologies.microservices.services.owner import OwnerDecision, StateOwner
+from holdfast.topologies.microservices.services.roles import Host, OwnerService, Service, full_name, opened
 from holdfast.topologies.microservices.state.waiting_jobs import WaitingJobs, WaitingTicket
 
 
 class QueueService(rpc.QueueInternalServiceServicer):
     """The three methods on waiting jobs, which docs/contract.md defines."""
 
-    def __init__(self, keeper: Keeper, line: WaitingJobs) -> None:
+    def __init__(self, state_owner: StateOwner, line: WaitingJobs) -> None:
         """`keeper` must be that of this line."""
-        self._keeper = keeper
+        self._state_owner = state_owner
         self._line = line
 
     @answered
@@ -44,7 +44,7 @@ class QueueService(rpc.QueueInternalServiceServicer):
                 return event
             return OwnerDecision(event, pb.EnqueueJobResponse(accepted=True, existing=event is None))
 
-        reply: pb.EnqueueJobResponse = await self._keeper.act(decide)
+        reply: pb.EnqueueJobResponse = await self._state_owner.act(decide)
         return reply
 
     @answered
@@ -57,7 +57,7 @@ class QueueService(rpc.QueueInternalServiceServicer):
             event = self._line.decide_dequeue(worker, wanted, now_ms)
             return OwnerDecision(event, pb.DequeueJobResponse(found=bool(event), job_id=event.job_id if event else ""))
 
-        reply: pb.DequeueJobResponse = await self._keeper.act(decide)
+        reply: pb.DequeueJobResponse = await self._state_owner.act(decide)
         return reply
 
     @answered
@@ -71,7 +71,7 @@ class QueueService(rpc.QueueInternalServiceServicer):
             event = self._line.decide_remove(job_id, now_ms)
             return OwnerDecision(event, pb.RemoveJobIfPresentResponse(removed=event is not None))
 
-        reply: pb.RemoveJobIfPresentResponse = await self._keeper.act(decide)
+        reply: pb.RemoveJobIfPresentResponse = await self._state_owner.act(decide)
         return reply
 
 
@@ -99,7 +99,7 @@ def _checked_time(what: str, at_ms: int) -> int:
     return at_ms
 
 
-def wanted_of(wanted: pb.Wanted) -> Wanted:
+def wanted_of(wanted: pb.Wanted) -> RouteFilter:
     """Returns the validated routes and queues of a worker; nothing without a route."""
     if len(wanted.routes) * max(1, len(wanted.queues)) > limits.LANES_MAX:
         raise InvalidArgumentError(
@@ -109,13 +109,13 @@ def wanted_of(wanted: pb.Wanted) -> Wanted:
         )
     routes = frozenset(checked_name("route", name, reason="ROUTE_INVALID") for name in wanted.routes)
     queues = frozenset(checked_name("queue", name, reason="QUEUE_NAME_INVALID") for name in wanted.queues)
-    return Wanted(routes, queues)
+    return RouteFilter(routes, queues)
 
 
 def open_queue(environment: QueueEnvironment, data: Path | None, host: Host) -> Service:
     """Opens the queue service: the jobs that wait."""
     machine = WaitingJobs(limits.AGING_MS_DEFAULT)
-    keeper = opened(machine, data and data / "queue", host)
+    state_owner = opened(machine, data and data / "queue", host)
     server = ServiceServer(full_name("QueueInternalService"), hashes_of(environment))
-    rpc.add_QueueInternalServiceServicer_to_server(QueueService(keeper, machine), server.handlers)
-    return KeptService(server, environment.port, keeper)
+    rpc.add_QueueInternalServiceServicer_to_server(QueueService(state_owner, machine), server.handlers)
+    return OwnerService(server, environment.port, state_owner)

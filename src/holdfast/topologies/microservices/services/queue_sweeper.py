@@ -22,8 +22,8 @@ from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.services.dispatch import JobDispatcher
-from holdfast.topologies.microservices.services.jobs_in_flight import Underway
-from holdfast.topologies.microservices.services.outcomes import Settler
+from holdfast.topologies.microservices.services.jobs_in_flight import JobsInFlight
+from holdfast.topologies.microservices.services.outcomes import OutcomeWriter
 
 #: Records younger than this may be on their way to the queue.
 SETTLED_MS = 2_000
@@ -37,12 +37,17 @@ class Sweeper:
     """Walks the QUEUED records, in parts."""
 
     def __init__(
-        self, owners: Owners, settler: Settler, dispatcher: JobDispatcher, underway: Underway, now: Callable[[], Now]
+        self,
+        owners: Owners,
+        outcome_writer: OutcomeWriter,
+        dispatcher: JobDispatcher,
+        in_flight: JobsInFlight,
+        now: Callable[[], Now],
     ) -> None:
         self._owners = owners
-        self._settler = settler
+        self._outcome_writer = outcome_writer
         self._dispatcher = dispatcher
-        self._underway = underway
+        self._in_flight = in_flight
         self._now = now
         #: The cursor of the walk, and the creation time before which it reads records: those that existed for a while
         #: when the walk began.
@@ -54,7 +59,7 @@ class Sweeper:
         if self._dispatcher.is_in_doubt:  # the missing job was next in the queue, so it is among the oldest
             self._dispatcher.is_in_doubt = False
             self._cursor = ""
-        with self._underway.watch() as seen:
+        with self._in_flight.watch() as seen:
             for _ in range(_PAGES_MAX):
                 now_ms = self._now().log_ms
                 if not self._cursor:
@@ -89,10 +94,10 @@ class Sweeper:
         if record.summary.cancel_requested:
             await self._dispatcher.end_queued(record)
             return True
-        if await self._settler.enqueue(record):
+        if await self._outcome_writer.enqueue(record):
             return False
         # It was in no queue. If it was dequeued since the listing, that was correct, and the new entry is removed.
-        await self._underway.dequeues_answered()
+        await self._in_flight.dequeues_answered()
         job_id = record.summary.job_id
         if job_id in seen:
             await self._owners.queue.remove(pb.RemoveJobIfPresentRequest(job_id=job_id))

@@ -16,15 +16,17 @@ from holdfast.errors import InvalidArgumentError, NotFoundError
 from holdfast.observe.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.topologies.microservices.services.lease_table import EXPIRED, HeldJob, LeaseTable
-from holdfast.topologies.microservices.services.outcomes import Settler, TriedRecord
+from holdfast.topologies.microservices.services.outcomes import OutcomeWriter, TriedRecord
 
 
 class OutcomeReports:
     """Applies the outcomes of attempts. A job whose output is larger than `output_bytes_max` fails."""
 
-    def __init__(self, table: LeaseTable, settler: Settler, now: Callable[[], Now], output_bytes_max: int) -> None:
+    def __init__(
+        self, table: LeaseTable, outcome_writer: OutcomeWriter, now: Callable[[], Now], output_bytes_max: int
+    ) -> None:
         self._table = table
-        self._settler = settler
+        self._outcome_writer = outcome_writer
         self._now = now
         self._output_bytes_max = min(output_bytes_max, limits.OUTPUT_BYTES_MAX)
 
@@ -47,20 +49,20 @@ class OutcomeReports:
         lease = self._table.get(row.job_id)
         record: pb.GetJobRecordResponse | None = None
         if lease is None or row.token > lease.token:
-            record = await self._settler.record(row.job_id)
+            record = await self._outcome_writer.record(row.job_id)
             refused, lease = self._adopted(record, row)
             if lease is None:
                 return refused
         async with lease.lock:
             refused = self._refused(lease, worker, row)
             if refused == "GONE":  # the lease ended while this report waited for the lock
-                record = await self._settler.record(row.job_id)
+                record = await self._outcome_writer.record(row.job_id)
                 return self._adopted(record, row)[0] or "STALE_TOKEN"
             if refused:
                 return refused
             # A success needs no record, and is by far the most common outcome.
             if record is None and row.state != DONE:
-                record = await self._settler.record(row.job_id)
+                record = await self._outcome_writer.record(row.job_id)
             return await self._settle(lease, row, record or pb.GetJobRecordResponse())
 
     def _adopted(self, record: pb.GetJobRecordResponse | None, row: ReportRow) -> tuple[str, HeldJob | None]:
@@ -93,8 +95,8 @@ class OutcomeReports:
         )
         try:
             if result.state == QUEUED:
-                return await self._settler.try_again(lease, result)
-            return await self._settler.end(lease, result)
+                return await self._outcome_writer.try_again(lease, result)
+            return await self._outcome_writer.end(lease, result)
         except NotFoundError:
             self._table.drop(lease)
             return "UNKNOWN_JOB"
@@ -103,6 +105,6 @@ class OutcomeReports:
                 raise
             # The result service has a lower limit than this service.
             summary = f"{OUTPUT_TOO_LARGE}: {error.message}"
-            return await self._settler.end(
+            return await self._outcome_writer.end(
                 lease, Result(lease.token, FAILED, b"", summary, OUTPUT_TOO_LARGE, result.runtime_ms)
             )

@@ -19,8 +19,8 @@ from holdfast.server.grpc.status import Context, answered
 from holdfast.server.request_checks import checked_id, checked_new_id
 from holdfast.topologies.microservices.services.environment import ResultEnvironment, hashes_of
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
-from holdfast.topologies.microservices.services.owner import Keeper, OwnerDecision
-from holdfast.topologies.microservices.services.roles import Host, KeptService, Service, full_name, opened
+from holdfast.topologies.microservices.services.owner import OwnerDecision, StateOwner
+from holdfast.topologies.microservices.services.roles import Host, OwnerService, Service, full_name, opened
 from holdfast.topologies.microservices.state.envelopes import Envelope, EnvelopeRetention, Envelopes
 
 
@@ -28,10 +28,10 @@ class ResultService(rpc.ResultInternalServiceServicer):
     """The two methods on envelopes, which docs/contract.md defines."""
 
     def __init__(
-        self, keeper: Keeper, envelopes: Envelopes, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX
+        self, state_owner: StateOwner, envelopes: Envelopes, *, output_bytes_max: int = limits.OUTPUT_BYTES_MAX
     ) -> None:
         """`keeper` must be that of these envelopes."""
-        self._keeper = keeper
+        self._state_owner = state_owner
         self._envelopes = envelopes
         self._output_bytes_max = output_bytes_max
 
@@ -49,14 +49,14 @@ class ResultService(rpc.ResultInternalServiceServicer):
             )
             return OwnerDecision(storing.event, reply)
 
-        reply: pb.StoreResultResponse = await self._keeper.act(decide)
+        reply: pb.StoreResultResponse = await self._state_owner.act(decide)
         return reply
 
     @answered
     async def GetResult(self, request: pb.GetResultRequest, context: Context) -> pb.GetResultResponse:
         """Returns the envelope of a job; not found, without an error, if there is none or it was evicted."""
         job_id = checked_id(request.job_id)
-        envelope = await self._keeper.read(lambda _: self._envelopes.find(job_id))
+        envelope = await self._state_owner.read(lambda _: self._envelopes.find(job_id))
         if envelope is None:
             return pb.GetResultResponse(job_id=job_id)
         return pb.GetResultResponse(
@@ -95,8 +95,8 @@ def open_result(environment: ResultEnvironment, data: Path | None, host: Host) -
     """Opens the result service: the results of jobs."""
     retention = EnvelopeRetention.beyond(retain_ms=environment.retain_ms, retain_failed_ms=environment.retain_failed_ms)
     machine = Envelopes(retention)
-    keeper = opened(machine, data and data / "result", host)
-    service = ResultService(keeper, machine, output_bytes_max=environment.output_bytes_max)
+    state_owner = opened(machine, data and data / "result", host)
+    service = ResultService(state_owner, machine, output_bytes_max=environment.output_bytes_max)
     server = ServiceServer(full_name("ResultInternalService"), hashes_of(environment))
     rpc.add_ResultInternalServiceServicer_to_server(service, server.handlers)
-    return KeptService(server, environment.port, keeper)
+    return OwnerService(server, environment.port, state_owner)

@@ -15,8 +15,8 @@ from holdfast.clock import system_clock
 from holdfast.errors import FailedPreconditionError
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
-from holdfast.topologies.microservices.services.owner import Keeper
-from holdfast.topologies.microservices.services.owner_journal import Machine
+from holdfast.topologies.microservices.services.owner import StateOwner
+from holdfast.topologies.microservices.services.owner_journal import StateMachine
 
 #: How long calls in progress may take when a service stops.
 GRACE_S = 2.0
@@ -45,26 +45,26 @@ class Service(Protocol):
         ...
 
 
-class KeptService:
+class OwnerService:
     """A service over a keeper."""
 
-    def __init__(self, server: ServiceServer, port: int, keeper: Keeper) -> None:
+    def __init__(self, server: ServiceServer, port: int, state_owner: StateOwner) -> None:
         self._server = server
         self._port = port
-        self._keeper = keeper
+        self._state_owner = state_owner
 
     async def start(self, host: str) -> str:
         """Listens; if that fails, closes the keeper, which releases the directory."""
         try:
             return await self._server.start(host, self._port)
         except BaseException:
-            await self._keeper.close()
+            await self._state_owner.close()
             raise
 
     async def stop(self) -> None:
         """Answers calls in progress, makes decided events durable, and closes the journal."""
         await self._server.stop(GRACE_S)
-        await self._keeper.close()
+        await self._state_owner.close()
 
 
 def full_name(service: str) -> str:
@@ -72,11 +72,11 @@ def full_name(service: str) -> str:
     return pb.DESCRIPTOR.services_by_name[service].full_name
 
 
-def opened(machine: Machine, data: Path | None, host: Host) -> Keeper:
+def opened(machine: StateMachine, data: Path | None, host: Host) -> StateOwner:
     """Opens the keeper of a directory (None: in memory); errors say what to do, and change nothing."""
     loop = asyncio.get_running_loop()
     try:
-        return Keeper.open(
+        return StateOwner.open(
             machine,
             data,
             clock=system_clock(),

@@ -20,10 +20,10 @@ from typing import Self
 import msgspec
 
 from holdfast import limits
+from holdfast.core.decode_errors import reading, unreadable
 from holdfast.core.digest import DIGEST_MASK, DIGEST_VERSION, terms_of
 from holdfast.core.lifecycle import FAILED
-from holdfast.core.retention import RetentionLine, RetentionRoom, take_from
-from holdfast.core.unreadable import reading, unreadable
+from holdfast.core.retention import RetentionLimits, RetentionLine, take_from
 
 #: An envelope and the end of its job are one call apart; the rest allows for differences between clocks.
 _LEEWAY_MS = 3_600_000
@@ -118,7 +118,7 @@ class Filed(_EnvelopeChange, frozen=True, tag=3):
 EnvelopeEvent = Stored | Confirmed | Filed
 
 
-class Storing(msgspec.Struct, frozen=True):
+class StoreDecision(msgspec.Struct, frozen=True):
     """The event to apply, and the envelope that is valid after it."""
 
     event: EnvelopeEvent
@@ -129,13 +129,13 @@ class Storing(msgspec.Struct, frozen=True):
         return not isinstance(self.event, Confirmed)
 
 
-class _KeptEnvelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _StoredEnvelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
     envelope: Envelope
     kept_ms: int
 
 
 #: An envelope with its place in the order of all.
-_Placed = tuple[int, _KeptEnvelope]
+_Placed = tuple[int, _StoredEnvelope]
 
 
 def _place(placed: _Placed) -> int:
@@ -146,7 +146,7 @@ class _EnvelopesChunk(msgspec.Struct, frozen=True, array_like=True):
     """The digest alone, or rows. Fields are only added at the end, with a default."""
 
     digest: int | None = None
-    rows: list[_KeptEnvelope] = []
+    rows: list[_StoredEnvelope] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -188,7 +188,7 @@ class Envelopes:
     def __len__(self) -> int:
         return len(self._kept) + len(self._failed)
 
-    def __iter__(self) -> Iterator[_KeptEnvelope]:
+    def __iter__(self) -> Iterator[_StoredEnvelope]:
         """Yields all envelopes in the order in which they were stored."""
         return (kept for _, kept in heapq.merge(self._kept.values(), self._failed.values(), key=_place))
 
@@ -205,7 +205,7 @@ class Envelopes:
         self._terms = terms_of(version)
         self._sum = sum(map(self._term, self))
 
-    def _term(self, kept: _KeptEnvelope) -> int:
+    def _term(self, kept: _StoredEnvelope) -> int:
         of = kept.envelope
         return self._terms.envelope((of.job_id, of.summary), of.output, (of.state, of.runtime_ms, kept.kept_ms))
 
@@ -216,12 +216,12 @@ class Envelopes:
 
     # -- decisions
 
-    def decide_store(self, envelope: Envelope, now_ms: int) -> Storing:
+    def decide_store(self, envelope: Envelope, now_ms: int) -> StoreDecision:
         """Decides to store an envelope; the first envelope of a job stays."""
         known = self.find(envelope.job_id)
         if known is not None:
-            return Storing(Confirmed(now_ms, envelope.job_id), known)
-        return Storing(Filed(now_ms, envelope, *self._to_forget(envelope, now_ms)), envelope)
+            return StoreDecision(Confirmed(now_ms, envelope.job_id), known)
+        return StoreDecision(Filed(now_ms, envelope, *self._to_forget(envelope, now_ms)), envelope)
 
     def _to_forget(self, envelope: Envelope, now_ms: int) -> tuple[int, int]:
         retention = self._retention
@@ -237,7 +237,7 @@ class Envelopes:
             bytes_left=self.failed_bytes,
             retain_ms=retention.failed_age_ms,
         )
-        room = RetentionRoom(retention.envelopes - 1, retention.bytes - envelope.bytes_held)
+        room = RetentionLimits(retention.envelopes - 1, retention.bytes - envelope.bytes_held)
         take_from(others, failed, room, now_ms, _FORGET_MAX)
         return others.taken, failed.taken
 
@@ -249,20 +249,20 @@ class Envelopes:
             case Stored():
                 for _ in range(event.forgets):
                     self._take(self._oldest())
-                self._keep(_KeptEnvelope(event.envelope, event.at_ms))
+                self._keep(_StoredEnvelope(event.envelope, event.at_ms))
             case Filed():
                 for line, count in ((self._kept, event.forgets_others), (self._failed, event.forgets_failed)):
                     for _ in range(count):
                         self._take(next(iter(line)))
-                self._keep(_KeptEnvelope(event.envelope, event.at_ms))
+                self._keep(_StoredEnvelope(event.envelope, event.at_ms))
             case Confirmed():
-                self._keep(_KeptEnvelope(self._take(event.job_id), event.at_ms))
+                self._keep(_StoredEnvelope(self._take(event.job_id), event.at_ms))
 
     def _oldest(self) -> str:
         heads = [next(iter(line.values())) for line in (self._kept, self._failed) if line]
         return min(heads, key=_place)[1].envelope.job_id
 
-    def _keep(self, kept: _KeptEnvelope) -> None:
+    def _keep(self, kept: _StoredEnvelope) -> None:
         envelope = kept.envelope
         assert envelope.job_id not in self._kept
         assert envelope.job_id not in self._failed
@@ -304,7 +304,7 @@ class Envelopes:
     def image(self) -> Iterator[bytes]:
         """Yields the state in chunks of bounded size; equal states give equal bytes."""
         yield _encoder.encode(_EnvelopesChunk(self.digest))
-        rows: list[_KeptEnvelope] = []
+        rows: list[_StoredEnvelope] = []
         size = 0
         for kept in self:
             rows.append(kept)

@@ -12,7 +12,7 @@ from holdfast.core.events import Created, Event, Evicted, Retired
 from holdfast.core.lifecycle import State
 
 
-class Spends(IntEnum):
+class SpentBudget(IntEnum):
     """The budget of a job that an attempt has used; the numbers are those of the internal contract."""
 
     NOTHING = 0
@@ -42,7 +42,7 @@ class Moved(Event, frozen=True, tag=103):
     reason: str = ""
     #: The due time of a returned job; 0 leaves it as it was.
     not_before_ms: int = 0
-    spends: Spends = Spends.NOTHING
+    spends: SpentBudget = SpentBudget.NOTHING
 
 
 class CancelRequested(Event, frozen=True, tag=104):
@@ -65,7 +65,7 @@ class Move(msgspec.Struct, frozen=True):
     worker: str = ""
     reason: str = ""
     not_before_ms: int = 0
-    spends: Spends = Spends.NOTHING
+    spends: SpentBudget = SpentBudget.NOTHING
 
 
 class MoveReply(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class CreateReply(msgspec.Struct, frozen=True):
     is_new: bool
 
 
-class Decided(msgspec.Struct, frozen=True):
+class RecordDecision(msgspec.Struct, frozen=True):
     """One event or none, and the reply once it is durable."""
 
     event: RecordEvent | None

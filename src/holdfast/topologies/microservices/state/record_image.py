@@ -10,11 +10,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from holdfast.core.decode_errors import reading
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.image import AnyJob, dump_jobs, load_jobs, prove
 from holdfast.core.model import JobRecord, Template
-from holdfast.core.state import Book
-from holdfast.core.unreadable import reading
+from holdfast.core.state import LedgerState
 
 T = TypeVar("T")
 
@@ -43,41 +43,41 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_RecordsChunk[JobRecord])
 
 
-def dump(book: Book, workers: Mapping[str, str], shared: AbstractSet[str]) -> Iterator[bytes]:
+def dump(state: LedgerState, workers: Mapping[str, str], shared: AbstractSet[str]) -> Iterator[bytes]:
     """Yields the state in chunks of bounded size; equal states give equal bytes."""
-    head = _RecordsHead(book.last_ms, book.next_number, book.next_token, book.digest)
+    head = _RecordsHead(state.last_ms, state.next_number, state.next_token, state.digest)
     yield _encoder.encode(_RecordsChunk(head=head))
-    for templates, rows in dump_jobs(book.jobs.values()):
+    for templates, rows in dump_jobs(state.jobs.values()):
         yield _encoder.encode(_RecordsChunk(templates=templates, jobs=rows))
     for pairs in _parts(sorted(workers.items())):
         yield _encoder.encode(_RecordsChunk(workers=pairs))
     for ids in _parts(sorted(shared)):
         yield _encoder.encode(_RecordsChunk(shared=ids))
-    for ids in _parts([job.id for job in book.finished]):
+    for ids in _parts([job.id for job in state.finished]):
         yield _encoder.encode(_RecordsChunk(finished=ids))
 
 
 @reading()
 def load(
     chunks: Iterable[bytes], dedup_keys_max: int, digest_version: int = DIGEST_VERSION
-) -> tuple[Book, dict[str, str], list[str]]:
+) -> tuple[LedgerState, dict[str, str], list[str]]:
     """Loads the output of `dump`, under this digest version; `msgspec.ValidationError` for bytes it never wrote."""
-    book, workers, shared = Book(dedup_keys_max, digest_version), dict[str, str](), list[str]()
+    state, workers, shared = LedgerState(dedup_keys_max, digest_version), dict[str, str](), list[str]()
     head: _RecordsHead | None = None
     for data in chunks:
         chunk = _decoder.decode(data)
         head = chunk.head or head
-        load_jobs(book, chunk.jobs, chunk.templates, into_lanes=False)
+        load_jobs(state, chunk.jobs, chunk.templates, into_lanes=False)
         workers.update(chunk.workers)
         shared += chunk.shared
         for job_id in chunk.finished:
-            book.finished.append(book.jobs[job_id])
+            state.finished.append(state.jobs[job_id])
     if head is None:
         raise msgspec.ValidationError("the image has no head")
-    book.last_ms, book.next_number, book.next_token = head.last_ms, head.next_number, head.next_token
-    book.digest = head.digest
-    prove(book)
-    return book, workers, shared
+    state.last_ms, state.next_number, state.next_token = head.last_ms, head.next_number, head.next_token
+    state.digest = head.digest
+    prove(state)
+    return state, workers, shared
 
 
 def _parts(rows: list[T]) -> Iterator[list[T]]:

@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast import limits
 from holdfast.core.commands import Evict, Refusal, Submit, Submitted
+from holdfast.core.decode_errors import reading, unreadable
 from holdfast.core.digest import DIGEST_MASK
 from holdfast.core.events import Created, Evicted, Retired
 from holdfast.core.footprint import text_bytes
@@ -25,22 +26,21 @@ from holdfast.core.lifecycle import CANCELED, FAILED, LEGAL, QUEUED, RUNNING, TE
 from holdfast.core.listing import Place, Scan
 from holdfast.core.model import JobRecord, NewJob, Now, Result, Template
 from holdfast.core.outcomes import is_endless
-from holdfast.core.state import Book, unique_name
+from holdfast.core.state import LedgerState, unique_name
 from holdfast.core.tasks import TaskManager, end, unknown_job
 from holdfast.core.text import as_text
-from holdfast.core.unreadable import reading, unreadable
 from holdfast.core.validation import check_reason, invalid
 from holdfast.topologies.microservices.state.record_events import (
     CancelRequested,
     CreateReply,
-    Decided,
     Deleted,
     Move,
     Moved,
     MoveReply,
+    RecordDecision,
     RecordEvent,
     Shared,
-    Spends,
+    SpentBudget,
 )
 from holdfast.topologies.microservices.state.record_image import dump, load
 
@@ -58,11 +58,11 @@ class Records:
         """
         self._keys_max = dedup_keys_max
         self._memory_bytes = memory_bytes
-        self._begin(Book(dedup_keys_max))
+        self._begin(LedgerState(dedup_keys_max))
 
-    def _begin(self, book: Book) -> None:
-        self.book = book
-        self._tasks = TaskManager(book, self._memory_bytes)
+    def _begin(self, state: LedgerState) -> None:
+        self.state = state
+        self._tasks = TaskManager(state, self._memory_bytes)
         #: The worker of each running job, by job id.
         self.workers: dict[str, str] = {}
         #: Jobs that a second submission has found.
@@ -74,19 +74,19 @@ class Records:
     @property
     def digest(self) -> int:
         """A hash of the state, equal wherever the same events were applied."""
-        return (self.book.digest + self._sum) & DIGEST_MASK
+        return (self.state.digest + self._sum) & DIGEST_MASK
 
     @property
     def digest_version(self) -> int:
         """The version of the digest's computation."""
-        return self.book.digest_version
+        return self.state.digest_version
 
     def rehash(self, version: int) -> None:
         """Switches to a version of the digest."""
         if version == self.digest_version:
             return
-        self.book.rehash(version)
-        terms, jobs = self.book.terms, self.book.jobs
+        self.state.rehash(version)
+        terms, jobs = self.state.terms, self.state.jobs
         self._sum = sum(terms.worker(jobs[job_id].number, worker) for job_id, worker in self.workers.items())
         self._sum += sum(terms.shared(jobs[job_id].number) for job_id in self.shared)
 
@@ -107,47 +107,47 @@ class Records:
 
     def image(self) -> Iterator[bytes]:
         """Yields the whole state."""
-        return dump(self.book, self.workers, self.shared)
+        return dump(self.state, self.workers, self.shared)
 
     @reading()
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Replaces the state by that of an image."""
-        book, workers, shared = load(chunks, self._keys_max, self.digest_version)
-        self._begin(book)
+        state, workers, shared = load(chunks, self._keys_max, self.digest_version)
+        self._begin(state)
         for job_id, worker in workers.items():
-            self._set_worker(book.jobs[job_id], worker)
+            self._set_worker(state.jobs[job_id], worker)
         for job_id in shared:
-            self._share(book.jobs[job_id])
+            self._share(state.jobs[job_id])
 
     def apply(self, event: RecordEvent) -> None:
         """Applies an event."""
-        book = self.book
-        assert event.at_ms >= book.last_ms, "events must be in log time order"
-        book.last_ms = event.at_ms
-        book.moves.clear()
+        state = self.state
+        assert event.at_ms >= state.last_ms, "events must be in log time order"
+        state.last_ms = event.at_ms
+        state.moves.clear()
         match event:
             case Created():
                 self._tasks.apply_created(event)
                 for row in event.jobs:  # waiting jobs are in the queue service
-                    book.ready.take(book.jobs[row.id])
+                    state.ready.take(state.jobs[row.id])
             case Evicted() | Retired():
                 self._apply_forgotten(event)
             case Shared():
-                self._share(book.jobs[event.job_id])
+                self._share(state.jobs[event.job_id])
             case Deleted():
-                self._apply_deleted(book.jobs[event.job_id])
+                self._apply_deleted(state.jobs[event.job_id])
             case Moved():
                 self._apply_moved(event)
             case CancelRequested():
-                job = book.jobs[event.job_id]
-                book.lift(job)
+                job = state.jobs[event.job_id]
+                state.lift(job)
                 job.cancel_requested, job.cancel_reason = True, event.reason
-                book.grow(text_bytes(event.reason))
-                book.touch(job)
+                state.grow(text_bytes(event.reason))
+                state.touch(job)
 
     # -- decisions
 
-    def create(self, template: Template, new: NewJob, now_ms: int, *, is_id_given: bool) -> Decided | Refusal:
+    def create(self, template: Template, new: NewJob, now_ms: int, *, is_id_given: bool) -> RecordDecision | Refusal:
         """Creates a record, or finds the existing one and marks it as shared."""
         decision = self._tasks.submit(Submit([template], [new], is_id_given), Now(now_ms, 0))
         if isinstance(decision, Refusal):
@@ -158,42 +158,44 @@ class Records:
             return submitted.refusals[0]
         if 0 not in submitted.existing:
             assert isinstance(decision.event, Created)
-            reply = CreateReply(new.id, QUEUED, now_ms, self.book.next_number, is_new=True)
-            return Decided(decision.event, reply)
-        job = self.book.jobs[submitted.job_ids[0]]
+            reply = CreateReply(new.id, QUEUED, now_ms, self.state.next_number, is_new=True)
+            return RecordDecision(decision.event, reply)
+        job = self.state.jobs[submitted.job_ids[0]]
         event = None if job.id in self.shared else Shared(now_ms, job.id)
-        return Decided(event, CreateReply(job.id, State(job.state), job.created_ms, job.number, is_new=False))
+        return RecordDecision(event, CreateReply(job.id, State(job.state), job.created_ms, job.number, is_new=False))
 
-    def delete(self, job_id: str, expected: State, now_ms: int) -> Decided | Refusal:
+    def delete(self, job_id: str, expected: State, now_ms: int) -> RecordDecision | Refusal:
         """Undoes a submission, unless the job has moved on or another submission has found it."""
-        job = self.book.jobs.get(job_id)
+        job = self.state.jobs.get(job_id)
         if job is None:
             return unknown_job(job_id)
         state = State(job.state)
         if state != expected:
-            return Decided(None, MoveReply(applied=False, state=state, why_not="STATUS_MISMATCH"))
+            return RecordDecision(None, MoveReply(applied=False, state=state, why_not="STATUS_MISMATCH"))
         if job.id in self.shared:
-            return Decided(None, MoveReply(applied=False, state=state, why_not="JOB_SHARED"))
-        return Decided(Deleted(now_ms, job.id), MoveReply(applied=True, state=state, priority=job.template.priority))
+            return RecordDecision(None, MoveReply(applied=False, state=state, why_not="JOB_SHARED"))
+        return RecordDecision(
+            Deleted(now_ms, job.id), MoveReply(applied=True, state=state, priority=job.template.priority)
+        )
 
-    def move(self, command: Move, now_ms: int) -> Decided | Refusal:
+    def move(self, command: Move, now_ms: int) -> RecordDecision | Refusal:
         """Changes the state if the guard holds; otherwise the reply says why not, and nothing changes."""
         refusal = _check_move(command, now_ms)
         if refusal:
             return refusal
-        job = self.book.jobs.get(command.job_id)
+        job = self.state.jobs.get(command.job_id)
         if job is None:
             return unknown_job(command.job_id)
         state = State(job.state)
         if state != command.source:
-            return Decided(None, MoveReply(applied=False, state=state, why_not="STATUS_MISMATCH"))
+            return RecordDecision(None, MoveReply(applied=False, state=state, why_not="STATUS_MISMATCH"))
         if state == RUNNING and command.token not in (0, job.token):
-            return Decided(None, MoveReply(applied=False, state=state, why_not="STALE_TOKEN"))
+            return RecordDecision(None, MoveReply(applied=False, state=state, why_not="STALE_TOKEN"))
         if command.target == RUNNING and job.not_before_ms > now_ms:
             # The queue service may have an older entry, from before the job was delayed.
-            return Decided(None, MoveReply(applied=False, state=state, why_not="NOT_DUE"))
+            return RecordDecision(None, MoveReply(applied=False, state=state, why_not="NOT_DUE"))
         event = self._moved(job, command, now_ms)
-        is_try = state == RUNNING and (event.state != QUEUED or event.spends != Spends.NOTHING)
+        is_try = state == RUNNING and (event.state != QUEUED or event.spends != SpentBudget.NOTHING)
         reply = MoveReply(
             applied=True,
             state=command.target,
@@ -203,33 +205,33 @@ class Records:
             attempt=job.failures + job.losses + (is_try or command.target == RUNNING),
             priority=job.template.priority,
         )
-        return Decided(event, reply)
+        return RecordDecision(event, reply)
 
     def _moved(self, job: JobRecord, command: Move, now_ms: int) -> Moved:
         if command.target == RUNNING:
-            return Moved(now_ms, job.id, RUNNING, self.book.next_token, command.worker)
+            return Moved(now_ms, job.id, RUNNING, self.state.next_token, command.worker)
         reason = as_text(command.reason[: limits.REASON_CHARS_MAX])
         if command.source == QUEUED:
             return Moved(now_ms, job.id, command.target, reason=reason)
         spends = command.spends
-        if command.target == QUEUED and spends == Spends.NOTHING and is_endless(job):
-            spends = Spends.LOSS
+        if command.target == QUEUED and spends == SpentBudget.NOTHING and is_endless(job):
+            spends = SpentBudget.LOSS
         return Moved(now_ms, job.id, command.target, job.token, "", reason, command.not_before_ms, spends)
 
-    def request_cancel(self, job_id: str, reason: str, now_ms: int) -> Decided | Refusal:
+    def request_cancel(self, job_id: str, reason: str, now_ms: int) -> RecordDecision | Refusal:
         """Sets the cancel flag; the first reason stays, and a terminal job stays as it is."""
         refusal = check_reason(reason)
         if refusal:
             return refusal
-        job = self.book.jobs.get(job_id)
+        job = self.state.jobs.get(job_id)
         if job is None:
             return unknown_job(job_id)
         state = State(job.state)
         if state in TERMINAL:
-            return Decided(None, MoveReply(applied=False, state=state, why_not="ALREADY_FINISHED"))
+            return RecordDecision(None, MoveReply(applied=False, state=state, why_not="ALREADY_FINISHED"))
         event = None if job.cancel_requested else CancelRequested(now_ms, job.id, reason)
         worker, priority = self.workers.get(job.id, ""), job.template.priority
-        return Decided(
+        return RecordDecision(
             event, MoveReply(applied=True, state=state, worker=worker, attempt=job.attempts, priority=priority)
         )
 
@@ -239,23 +241,23 @@ class Records:
         for job in gone:
             self._unshare(job)
 
-    def evict(self, command: Evict, now_ms: int) -> Decided:
+    def evict(self, command: Evict, now_ms: int) -> RecordDecision:
         """Removes finished records that are too old, too many or too large, oldest first; replies with their number."""
         decision = self._tasks.evict(command, Now(now_ms, 0))
         assert decision.event is None or isinstance(decision.event, Retired)
-        return Decided(decision.event, decision.reply)
+        return RecordDecision(decision.event, decision.reply)
 
     # -- reads
 
     def job(self, job_id: str) -> JobRecord | None:
         """Returns the record, as long as it is kept."""
-        return self.book.jobs.get(job_id)
+        return self.state.jobs.get(job_id)
 
     def page(
         self, states: Collection[int], offset: int, size: int, *, newest_first: bool
     ) -> tuple[list[JobRecord], bool]:
         """Returns a page of records by creation, and whether more follow; no states means all of them."""
-        return self.book.listing.page(wanted_states(states), offset, size, newest_first=newest_first)
+        return self.state.listing.page(wanted_states(states), offset, size, newest_first=newest_first)
 
     def scan(
         self,
@@ -270,40 +272,40 @@ class Records:
     ) -> tuple[list[JobRecord], Place | None]:
         """Returns wanted records by creation, after a place, and the place to continue from; see `Listing.scan`."""
         scan = Scan(wanted_states(states), wants, newest_first, created_from_ms, created_before_ms)
-        return self.book.listing.scan(scan, after, size, limits.SCAN_JOBS_MAX)
+        return self.state.listing.scan(scan, after, size, limits.SCAN_JOBS_MAX)
 
     # -- application
 
     def _apply_deleted(self, job: JobRecord) -> None:
-        book = self.book
+        state = self.state
         if job.state in TERMINAL:
-            book.finished.remove(job)
+            state.finished.remove(job)
         elif job.unique_key:
-            del book.unique[unique_name(job)]
+            del state.unique[unique_name(job)]
         self._set_worker(job, "")
-        book.forget(job)
+        state.forget(job)
 
     def _apply_moved(self, event: Moved) -> None:
-        book, job = self.book, self.book.jobs[event.job_id]
+        state, job = self.state, self.state.jobs[event.job_id]
         before = job.state
-        book.leave(job, event.state)
+        state.leave(job, event.state)
         self._set_worker(job, "")
-        job.failures += event.spends == Spends.FAILURE and event.state == QUEUED
-        job.losses += event.spends == Spends.LOSS
+        job.failures += event.spends == SpentBudget.FAILURE and event.state == QUEUED
+        job.losses += event.spends == SpentBudget.LOSS
         if event.state == RUNNING:
-            assert event.token == book.next_token
-            book.next_token += 1
+            assert event.token == state.next_token
+            state.next_token += 1
             job.token, job.started_ms = event.token, event.at_ms
             job.grants += 1
-            book.enter(job, RUNNING)
+            state.enter(job, RUNNING)
             self._set_worker(job, event.worker)
         elif event.state == QUEUED:
             job.not_before_ms = event.not_before_ms or job.not_before_ms
-            job.lost_ms = event.at_ms if event.spends != Spends.FAILURE else job.lost_ms
-            book.enter(job, QUEUED)
+            job.lost_ms = event.at_ms if event.spends != SpentBudget.FAILURE else job.lost_ms
+            state.enter(job, QUEUED)
         else:
             job.cancel_requested |= before == QUEUED
-            end(book, job, _result(event), event.at_ms)
+            end(state, job, _result(event), event.at_ms)
 
     # -- state that a book does not have
 
@@ -311,22 +313,22 @@ class Records:
         before = self.workers.pop(job.id, "")
         if worker:
             self.workers[job.id] = worker
-        term = self.book.terms.worker
+        term = self.state.terms.worker
         self._sum += (term(job.number, worker) if worker else 0) - (term(job.number, before) if before else 0)
 
     def _share(self, job: JobRecord) -> None:
         self.shared.add(job.id)
-        self._sum += self.book.terms.shared(job.number)
+        self._sum += self.state.terms.shared(job.number)
 
     def _unshare(self, job: JobRecord) -> None:
         if job.id in self.shared:
             self.shared.remove(job.id)
-            self._sum -= self.book.terms.shared(job.number)
+            self._sum -= self.state.terms.shared(job.number)
 
 
 def _result(event: Moved) -> Result:
     """Returns the result; its token is 0 if no worker has reported it, so that it does not count as an attempt."""
-    token = 0 if event.spends == Spends.LOSS else event.token
+    token = 0 if event.spends == SpentBudget.LOSS else event.token
     if event.state == FAILED:
         return Result(token, FAILED, failure_reason=event.reason)
     return Result(token, event.state, summary=event.reason if event.state == CANCELED else "")
@@ -337,7 +339,7 @@ def _check_move(command: Move, now_ms: int) -> Refusal | None:
     source, target = command.source, command.target
     if (source, target) not in LEGAL:
         return invalid("TRANSITION_ILLEGAL", f"there is no transition from {source.name} to {target.name}")
-    if command.spends != Spends.NOTHING and source != RUNNING:
+    if command.spends != SpentBudget.NOTHING and source != RUNNING:
         return invalid(
             "SPENDS_INVALID", f"only a move from RUNNING may count as {command.spends.name}, got {source.name}"
         )

@@ -17,11 +17,11 @@ import msgspec
 
 from holdfast import limits
 from holdfast.core.commands import Refusal
+from holdfast.core.decode_errors import reading, unreadable
 from holdfast.core.digest import DIGEST_MASK, DIGEST_VERSION, terms_of
-from holdfast.core.lane_order import Wanted
+from holdfast.core.lane_order import RouteFilter
 from holdfast.core.model import SIM_TYPE, JobRecord, Template
 from holdfast.core.ready_queue import ReadyQueue
-from holdfast.core.unreadable import reading, unreadable
 from holdfast.errors import Code
 
 _ROWS_PER_CHUNK = 5_000
@@ -166,7 +166,7 @@ class WaitingJobs:
         since_ms = min(ticket.since_ms or now_ms, now_ms)
         return Enqueued(now_ms, msgspec.structs.replace(ticket, since_ms=since_ms))
 
-    def decide_dequeue(self, worker: str, wanted: Wanted | None, now_ms: int) -> Dequeued | None:
+    def decide_dequeue(self, worker: str, wanted: RouteFilter | None, now_ms: int) -> Dequeued | None:
         """Decides on the next job that matches and is due; `wanted` None matches every job."""
         jobs = self._ready.choose(wanted, 1, self.aging_ms, now_ms)
         return Dequeued(now_ms, jobs[0].id, worker) if jobs else None

@@ -21,11 +21,11 @@ class PipelineAdmin:
 
     async def stats(self) -> Stats:
         """Returns the statistics; `position` is 0, because the pipeline has no journal."""
-        states = await self._store.queue_book.states()
-        places = await self._store.places.all()
+        states = await self._store.queues.states()
+        places = await self._store.workers.all()
         return Stats(
             position=0,
-            now_ms=await self._store.queue_book.now_ms(),
+            now_ms=await self._store.queues.now_ms(),
             states={state.name: count for state, count in states.items()},
             bytes_held=0,
             epoch=0,
@@ -37,19 +37,19 @@ class PipelineAdmin:
 
     async def queues(self) -> list[QueueView]:
         """Returns the queues by name."""
-        return await self._store.queue_book.queues()
+        return await self._store.queues.queues()
 
     async def set_queue_mode(self, queue: str, mode: QueueMode, reason: str) -> None:
         """Sets the mode; running jobs continue."""
-        await self._store.queue_book.set_mode(queue, mode, reason)
+        await self._store.queues.set_mode(queue, mode, reason)
 
     async def purge(self, queue: str, reason: str) -> int:
         """Cancels the waiting jobs in several transactions."""
-        return await self._store.queue_book.purge(queue, reason)
+        return await self._store.queues.purge(queue, reason)
 
     async def workers(self) -> list[WorkerView]:
         """Returns the workers as last saved by their coordinator, with the present number of their running jobs."""
-        places, leases = await self._store.places.all(), await self._store.places.leases()
+        places, leases = await self._store.workers.all(), await self._store.workers.leases()
         return [
             WorkerView(
                 worker_id=place.worker,
@@ -69,6 +69,6 @@ class PipelineAdmin:
         """Marks the worker; its coordinator notifies it. Tries repeatedly: a new worker is saved with a short delay."""
         for _ in range(_LOOKS - 1):
             with suppress(NotFoundError):
-                return await self._store.places.ask_to_drain(worker_id)
+                return await self._store.workers.ask_to_drain(worker_id)
             await asyncio.sleep(_LOOK_S)
-        return await self._store.places.ask_to_drain(worker_id)
+        return await self._store.workers.ask_to_drain(worker_id)

@@ -11,7 +11,7 @@ AWAY_S = 0.5
 _SHORTEST_S = 0.001
 
 
-class Absence:
+class CircuitBreaker:
     """The addresses that did not respond; logs once when one fails, and once when it is back."""
 
     def __init__(self, what: str, away_s: float = AWAY_S) -> None:

@@ -14,9 +14,17 @@ from contextlib import suppress
 
 from holdfast.errors import HoldfastError, UnauthenticatedError
 from holdfast.ports import Introduction
-from holdfast.topologies.pipeline.backend.circuit_breaker import Absence
+from holdfast.topologies.pipeline.backend.circuit_breaker import CircuitBreaker
 from holdfast.topologies.pipeline.backend.http_client import REFUSED, RoleConnections
-from holdfast.topologies.pipeline.backend.messages import REPLACED, UNKNOWN, WAIT_MS_MAX, Asking, Beat, Leaving, Placed
+from holdfast.topologies.pipeline.backend.messages import (
+    REPLACED,
+    UNKNOWN,
+    WAIT_MS_MAX,
+    AssignmentReply,
+    AssignmentRequest,
+    HeartbeatRequest,
+    LeaveRequest,
+)
 
 _DEADLINE_S = 2.0
 _RETRY_S = 0.5
@@ -24,7 +32,7 @@ _RETRY_S = 0.5
 _SOON_S = 0.05
 
 
-class Attendance:
+class CoordinatorClient:
     """The requests of one session to the coordinator at `host:port`."""
 
     def __init__(
@@ -34,7 +42,7 @@ class Attendance:
         introduction: Introduction,
         session: str,
         running: Callable[[], int],
-        placed: Callable[[Placed], None],
+        placed: Callable[[AssignmentReply], None],
         live: Callable[[str], Awaitable[None]],
     ) -> None:
         """`placed` receives every response with news; `live` records in the database that the session is alive."""
@@ -46,9 +54,9 @@ class Attendance:
         self._live = live
         self._said_s = float("-inf")
         self._session = session
-        self._last = Placed(status=UNKNOWN, heartbeat_ms=1_000)
+        self._last = AssignmentReply(status=UNKNOWN, heartbeat_ms=1_000)
         self._is_draining = False
-        self._absence = Absence("coordinator")
+        self._breaker = CircuitBreaker("coordinator")
         #: Set from the time that the idle connection drops until there is a new one.
         self._dropped = asyncio.Event()
         #: A record in the database that was made before this time is repeated.
@@ -64,7 +72,7 @@ class Attendance:
         except HoldfastError as error:
             if error.reason == REFUSED:
                 raise UnauthenticatedError(error.message, reason=REFUSED) from error
-            self._absence.missed(self._address, error)
+            self._breaker.missed(self._address, error)
 
     async def run(self) -> None:
         """Sends heartbeats until the worker is replaced; may be canceled at any time."""
@@ -73,11 +81,11 @@ class Attendance:
             try:
                 placed = await self._beat()
             except HoldfastError as error:
-                self._absence.missed(self._address, error)
+                self._breaker.missed(self._address, error)
                 await self._say_by_itself()
                 await asyncio.sleep(min(_RETRY_S, self._last.heartbeat_ms / 4_000))
                 continue
-            self._absence.answered(self._address)
+            self._breaker.answered(self._address)
             is_news = self._hear(placed)
             if not is_news and time.monotonic() - began_s < _SOON_S:
                 await asyncio.sleep(self._last.heartbeat_ms / 1_000)
@@ -134,18 +142,18 @@ class Attendance:
 
     async def leave(self) -> None:
         """Reports that the worker leaves; if the request fails, missed heartbeats have the same effect."""
-        leaving = Leaving(worker_id=self._introduction.worker_id, session=self._session)
+        leaving = LeaveRequest(worker_id=self._introduction.worker_id, session=self._session)
         await self._say("/coordinator/release-assignment", leaving)
 
     async def _say(self, path: str, content: object) -> None:
         try:
-            await self._lines.ask(self._address, path, content, kind=Placed, deadline_s=_DEADLINE_S)
+            await self._lines.ask(self._address, path, content, kind=AssignmentReply, deadline_s=_DEADLINE_S)
         except HoldfastError as error:
-            self._absence.missed(self._address, error)
+            self._breaker.missed(self._address, error)
 
-    async def _request(self) -> Placed:
+    async def _request(self) -> AssignmentReply:
         introduction = self._introduction
-        ask = Asking(
+        ask = AssignmentRequest(
             worker_id=introduction.worker_id,
             session=self._session,
             types=sorted(introduction.types),
@@ -153,10 +161,10 @@ class Attendance:
             slots=introduction.slots,
         )
         return await self._lines.ask(
-            self._address, "/coordinator/request-assignment", ask, kind=Placed, deadline_s=_DEADLINE_S
+            self._address, "/coordinator/request-assignment", ask, kind=AssignmentReply, deadline_s=_DEADLINE_S
         )
 
-    async def _beat(self) -> Placed:
+    async def _beat(self) -> AssignmentReply:
         if self._last.status == UNKNOWN:
             return await self._request()
         wait_ms = min(self._last.heartbeat_ms, WAIT_MS_MAX)
@@ -164,12 +172,12 @@ class Attendance:
             self._address,
             "/coordinator/heartbeat",
             self._beat_now(wait_ms),
-            kind=Placed,
+            kind=AssignmentReply,
             deadline_s=_DEADLINE_S + wait_ms / 1_000,
         )
 
-    def _beat_now(self, wait_ms: int) -> Beat:
-        return Beat(
+    def _beat_now(self, wait_ms: int) -> HeartbeatRequest:
+        return HeartbeatRequest(
             worker_id=self._introduction.worker_id,
             session=self._session,
             version=self._last.version,
@@ -178,11 +186,11 @@ class Attendance:
             is_draining=self._is_draining,
         )
 
-    def _hear(self, placed: Placed) -> bool:
+    def _hear(self, placed: AssignmentReply) -> bool:
         """Processes a response; returns whether it has news."""
         if placed.status == self._last.status and placed.version == self._last.version:
             return False
         heartbeat_ms = placed.heartbeat_ms or self._last.heartbeat_ms
-        self._last = Placed(status=placed.status, version=placed.version, heartbeat_ms=heartbeat_ms)
+        self._last = AssignmentReply(status=placed.status, version=placed.version, heartbeat_ms=heartbeat_ms)
         self._placed(placed)
         return True

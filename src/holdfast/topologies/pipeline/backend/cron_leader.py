@@ -11,7 +11,7 @@ from collections import Counter
 
 from holdfast.errors import FailedPreconditionError, HoldfastError
 from holdfast.observe.logs import get_logger
-from holdfast.topologies.pipeline.backend.store import Leadership, Plans
+from holdfast.topologies.pipeline.backend.store import Leadership, ScheduleStore
 
 #: When the leader dies or stalls, another scheduler fires within this time.
 TAKEOVER_MS = 3_000
@@ -31,7 +31,7 @@ def terms(takeover_ms: int) -> tuple[int, float]:
 class CronLeader:
     """A task that competes for the leadership, and fires due ticks while it leads. Each one has its own `holder`."""
 
-    def __init__(self, plans: Plans, holder: str, *, interval_s: float, lease_ms: int) -> None:
+    def __init__(self, plans: ScheduleStore, holder: str, *, interval_s: float, lease_ms: int) -> None:
         self._plans = plans
         self._holder = holder
         self._interval_s = interval_s

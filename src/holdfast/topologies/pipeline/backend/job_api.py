@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 
-from holdfast.client.submit_batcher import Joiner
+from holdfast.client.submit_batcher import SubmitBatcher
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import Template
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
-from holdfast.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
+from holdfast.ports import Explanation, JobDraft, JobQuery, JobView, Page, ResultView, SearchPage
 from holdfast.topologies.pipeline.backend.store import Store
 from holdfast.topologies.pipeline.backend.waiters import Settled, StoreWaiters
 from holdfast.topologies.pipeline.backend.why import why
@@ -18,18 +18,18 @@ class PipelineJobs:
     """The clients' requests, answered from the database; `close` ends the waiting ones."""
 
     def __init__(self, store: Store) -> None:
-        self._rows, self._places = store.rows, store.places
-        self._joiner = Joiner(store.rows.insert)
+        self._rows, self._places = store.rows, store.workers
+        self._batcher = SubmitBatcher(store.rows.insert)
         self._waiters = StoreWaiters(store.rows)
 
     async def close(self) -> None:
         """Fails the waiting calls, so that their clients call another scheduler."""
-        await self._joiner.close()
+        await self._batcher.close()
         await self._waiters.close()
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Batches the submissions that arrive during a write into one transaction."""
-        return await self._joiner.submit(templates, drafts)
+        return await self._batcher.submit(templates, drafts)
 
     async def get(self, job_id: str) -> JobView:
         """Returns the job as committed."""
@@ -55,7 +55,7 @@ class PipelineJobs:
         """Returns a page, read in one statement."""
         return await self._rows.page(states, offset, size, newest_first=newest_first)
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Searches in parts, each of which reads a bounded number of jobs."""
         return await self._rows.find(query, cursor, size)
 

@@ -77,7 +77,7 @@ class _Scheduler:
         self.away.set()
 
 
-class Balancer:
+class LoadBalancer:
     """Round robin over the healthy schedulers. `start`, then `close`."""
 
     def __init__(self, schedulers: Sequence[str], line: SchedulerCalls, interval_s: float = 1.0) -> None:

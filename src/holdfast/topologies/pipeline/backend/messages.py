@@ -11,7 +11,7 @@ import msgspec
 from holdfast import limits
 from holdfast.errors import InvalidArgumentError
 from holdfast.topologies.pipeline.backend.store import FullLane, Number, Ticket
-from holdfast.topologies.pipeline.roles.shelf import Lane
+from holdfast.topologies.pipeline.roles.ticket_store import Lane
 
 #: Visibility timeout: how long a claimed row or a taken ticket is hidden from others.
 VISIBILITY_MS = 30_000
@@ -63,7 +63,7 @@ class PushTickets(_Request, frozen=True):
         return tickets
 
 
-class ShelvedReply(msgspec.Struct, frozen=True):
+class PushReply(msgspec.Struct, frozen=True):
     """The reply of a queue process to pushed tickets; tickets that it already has count as accepted."""
 
     accepted: int = 0
@@ -73,7 +73,7 @@ class ShelvedReply(msgspec.Struct, frozen=True):
     crowded: list[Lane] = []
 
 
-class Take(_Request, frozen=True):
+class TakeRequest(_Request, frozen=True):
     """A request for tickets of these types and queues, or of any; waits up to `wait_ms` for them."""
 
     worker_id: str = ""
@@ -90,7 +90,7 @@ class TakenTickets(msgspec.Struct, frozen=True):
     jobs: list[Ticket] = []
 
 
-class Named(_Request, frozen=True):
+class TicketIds(_Request, frozen=True):
     """Tickets by the ids of their jobs; with `worker_id`, only those that this worker has."""
 
     job_id: str = ""
@@ -102,7 +102,7 @@ class Named(_Request, frozen=True):
         return [*self.job_ids, self.job_id] if self.job_id else self.job_ids
 
 
-class Lanes(_Request, frozen=True):
+class LaneList(_Request, frozen=True):
     """Lanes, each a queue and a type."""
 
     lanes: list[Lane] = []
@@ -114,7 +114,7 @@ class FullLanesReply(_Request, frozen=True):
     lanes: list[FullLane] = []
 
 
-class Rooms(msgspec.Struct, frozen=True):
+class LaneCapacities(msgspec.Struct, frozen=True):
     """The free capacity of each lane of the request."""
 
     rooms: list[int] = []
@@ -134,7 +134,7 @@ class RoutedTickets(msgspec.Struct, frozen=True):
 # -- the coordinator
 
 
-class Asking(_Request, frozen=True):
+class AssignmentRequest(_Request, frozen=True):
     """A worker's request for queue processes; `session` distinguishes it from others of the same name."""
 
     worker_id: str = ""
@@ -144,7 +144,7 @@ class Asking(_Request, frozen=True):
     slots: Number = 1
 
 
-class Beat(_Request, frozen=True):
+class HeartbeatRequest(_Request, frozen=True):
     """A heartbeat of a worker that knows this version of its queue processes; waits up to `wait_ms` for a newer one."""
 
     worker_id: str = ""
@@ -155,14 +155,14 @@ class Beat(_Request, frozen=True):
     is_draining: bool = False
 
 
-class Present(_Request, frozen=True):
+class PresenceRequest(_Request, frozen=True):
     """A worker's request for a connection that stays open while its process lives."""
 
     worker_id: str = ""
     session: str = ""
 
 
-class Leaving(_Request, frozen=True):
+class LeaveRequest(_Request, frozen=True):
     """The goodbye of a worker."""
 
     worker_id: str = ""
@@ -181,7 +181,7 @@ NOBODY = "nobody"
 RELEASED = "released"
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
+class AssignmentReply(msgspec.Struct, frozen=True, kw_only=True):
     """The queue processes of a worker; the version changes whenever they do."""
 
     status: str

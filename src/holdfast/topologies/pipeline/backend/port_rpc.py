@@ -24,14 +24,14 @@ WAIT_MS_MAX = 10_000
 Handle = Callable[[bytes], Awaitable[bytes]]
 
 
-class Changed(msgspec.Struct, frozen=True):
+class JobChange(msgspec.Struct, frozen=True):
     """A job after a change, and the value of `seen` for the next poll."""
 
     seen: int
     job: JobView
 
 
-class Ended(msgspec.Struct, frozen=True):
+class EndedJob(msgspec.Struct, frozen=True):
     """A job that has ended, and its result."""
 
     job: JobView
@@ -41,11 +41,11 @@ class Ended(msgspec.Struct, frozen=True):
 class WaitApi(Protocol):
     """The waiting methods of the ports, as polls of a limited length."""
 
-    async def changed(self, job_id: str, seen: int, wait_ms: int) -> Changed | None:
+    async def changed(self, job_id: str, seen: int, wait_ms: int) -> JobChange | None:
         """Returns the job as soon as it differs from what was `seen` (0: nothing); None after `wait_ms`."""
         ...
 
-    async def ended(self, job_id: str, wait_ms: int) -> Ended | None:
+    async def ended(self, job_id: str, wait_ms: int) -> EndedJob | None:
         """Returns the job when it has ended; None after `wait_ms`."""
         ...
 
@@ -209,20 +209,20 @@ class LongPolls:
         except TimeoutError:
             pass
 
-    async def changed(self, job_id: str, seen: int, wait_ms: int) -> Changed | None:
+    async def changed(self, job_id: str, seen: int, wait_ms: int) -> JobChange | None:
         """Checks the present state of the job first, so that no change is missed between two polls."""
         async with self._for_a_while(wait_ms), aclosing(cast("Any", self._jobs.watch(job_id))) as views:
             async for view in views:
                 mark = _mark_of(view)
                 if mark != seen:
-                    return Changed(mark, view)
+                    return JobChange(mark, view)
         return None
 
-    async def ended(self, job_id: str, wait_ms: int) -> Ended | None:
+    async def ended(self, job_id: str, wait_ms: int) -> EndedJob | None:
         """Waits for the end of the job."""
-        ended: list[Ended] = []
+        ended: list[EndedJob] = []
         async with self._for_a_while(wait_ms):
-            ended = [Ended(*await self._jobs.settled(job_id))]
+            ended = [EndedJob(*await self._jobs.settled(job_id))]
         return ended[0] if ended else None
 
 

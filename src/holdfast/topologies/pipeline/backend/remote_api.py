@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
-from holdfast.client.submit_batcher import Joiner
+from holdfast.client.submit_batcher import SubmitBatcher
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import QueueMode, Template
 from holdfast.ports import (
     Explanation,
-    Found,
     JobDraft,
     JobQuery,
     JobView,
@@ -20,11 +19,12 @@ from holdfast.ports import (
     ResultView,
     ScheduleSpec,
     ScheduleView,
+    SearchPage,
     Stats,
     WorkerView,
 )
-from holdfast.topologies.pipeline.backend.load_balancer import Balancer
-from holdfast.topologies.pipeline.backend.port_rpc import METHODS, WAIT_MS_MAX, Changed, Ended, answer_of, question
+from holdfast.topologies.pipeline.backend.load_balancer import LoadBalancer
+from holdfast.topologies.pipeline.backend.port_rpc import METHODS, WAIT_MS_MAX, EndedJob, JobChange, answer_of, question
 
 #: The most concurrent polls per scheduler, because each needs a connection. If more calls wait, they take turns, and
 #: each poll is shorter.
@@ -33,7 +33,7 @@ _POLL_MS_MIN = 500
 
 
 async def _call(
-    balancer: Balancer, name: str, *arguments: object, is_repeatable: bool | None = None, wait_ms: int = 0
+    balancer: LoadBalancer, name: str, *arguments: object, is_repeatable: bool | None = None, wait_ms: int = 0
 ) -> Any:  # noqa: ANN401 - of the method's type
     method = METHODS[name]
     body = await balancer.call(method, question(*arguments), is_repeatable=is_repeatable, wait_s=wait_ms / 1_000)
@@ -43,18 +43,18 @@ async def _call(
 class BalancedJobs:
     """`JobApi` and `HistoryApi` over the schedulers."""
 
-    def __init__(self, balancer: Balancer) -> None:
+    def __init__(self, balancer: LoadBalancer) -> None:
         self._balancer = balancer
-        self._joiner = Joiner(self._send)
-        self._polling = _Polling(_POLLS_MAX * max(1, len(balancer.schedulers)))
+        self._batcher = SubmitBatcher(self._send)
+        self._polling = _PollLimiter(_POLLS_MAX * max(1, len(balancer.schedulers)))
 
     async def close(self) -> None:
         """Ends the batching of submissions."""
-        await self._joiner.close()
+        await self._batcher.close()
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Batches the submissions that arrive while others are being sent."""
-        return await self._joiner.submit(templates, drafts)
+        return await self._batcher.submit(templates, drafts)
 
     async def _send(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         submitted: Submitted = await _call(self._balancer, "jobs.submit", templates, drafts)
@@ -95,9 +95,9 @@ class BalancedJobs:
         payload: bytes = await _call(self._balancer, "jobs.payload", job_id)
         return payload
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Returns jobs that match."""
-        found: Found = await _call(self._balancer, "jobs.find", query, cursor, size)
+        found: SearchPage = await _call(self._balancer, "jobs.find", query, cursor, size)
         return found
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
@@ -111,7 +111,7 @@ class BalancedJobs:
         """Yields the job now and after each change, by consecutive polls."""
         seen = 0
         while True:
-            changed: Changed | None = await self._poll("jobs.changed", job_id, seen)
+            changed: JobChange | None = await self._poll("jobs.changed", job_id, seen)
             if changed is not None:
                 seen = changed.seen
                 yield changed.job
@@ -121,7 +121,7 @@ class BalancedJobs:
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
         """Polls until the job has ended, and returns it with its result."""
         while True:
-            ended: Ended | None = await self._poll("jobs.ended", job_id)
+            ended: EndedJob | None = await self._poll("jobs.ended", job_id)
             if ended is not None:
                 return ended.job, ended.result
 
@@ -130,7 +130,7 @@ class BalancedJobs:
             return await _call(self._balancer, name, *arguments, wait_ms, wait_ms=wait_ms)
 
 
-class _Polling:
+class _PollLimiter:
     """Limits concurrent polls; each gets a length that depends on the number of waiting calls."""
 
     def __init__(self, polls_max: int) -> None:
@@ -155,7 +155,7 @@ class _Polling:
 class BalancedAdmin:
     """`AdminApi` over the schedulers."""
 
-    def __init__(self, balancer: Balancer) -> None:
+    def __init__(self, balancer: LoadBalancer) -> None:
         self._balancer = balancer
 
     async def stats(self) -> Stats:
@@ -190,7 +190,7 @@ class BalancedAdmin:
 class BalancedSchedules:
     """`ScheduleApi` over the schedulers."""
 
-    def __init__(self, balancer: Balancer) -> None:
+    def __init__(self, balancer: LoadBalancer) -> None:
         self._balancer = balancer
 
     async def set(self, spec: ScheduleSpec) -> ScheduleView:

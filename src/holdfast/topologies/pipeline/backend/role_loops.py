@@ -14,7 +14,7 @@ from holdfast.observe.logs import get_logger
 _AGAIN_S = 1.0
 
 
-class Ending:
+class StopSignal:
     """The signal that a loop should end; it interrupts pauses."""
 
     def __init__(self) -> None:

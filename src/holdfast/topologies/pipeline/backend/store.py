@@ -14,7 +14,7 @@ from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode, Template
 from holdfast.core.overview import QueueView
-from holdfast.ports import Assignment, Found, JobDraft, JobQuery, JobView, Page, ResultView, ScheduleApi
+from holdfast.ports import Assignment, JobDraft, JobQuery, JobView, Page, ResultView, ScheduleApi, SearchPage
 
 #: A number that fits into a bigint column; messages with other numbers are refused.
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -58,7 +58,7 @@ class WorkerKind(msgspec.Struct, frozen=True, order=True):
     queues: tuple[str, ...] = ()
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class StateFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that explain a job's state, by the store's clock; 0: not claimed, not leased, or the queue is open."""
 
     view: JobView
@@ -71,7 +71,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     mode_since_ms: int
 
 
-class Rows(Protocol):
+class JobStore(Protocol):
     """Jobs as clients see them; used by schedulers."""
 
     async def insert(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
@@ -94,7 +94,7 @@ class Rows(Protocol):
         """Returns the job's history, oldest first. Raises `NotFoundError` if there is no such job."""
         ...
 
-    async def standing(self, job_id: str) -> Standing:
+    async def standing(self, job_id: str) -> StateFacts:
         """Returns the facts for `explain`. Raises `NotFoundError` if there is no such job."""
         ...
 
@@ -106,7 +106,7 @@ class Rows(Protocol):
         """Returns jobs in the order of creation; ids ascend within a millisecond."""
         ...
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Returns jobs in the order of creation. Raises `InvalidArgumentError` for a cursor of another query."""
         ...
 
@@ -126,7 +126,7 @@ class Rows(Protocol):
         ...
 
 
-class Claims(Protocol):
+class ClaimStore(Protocol):
     """Claims of visible rows, expired leases and old jobs; used by watchers."""
 
     async def claim(
@@ -163,7 +163,7 @@ class Claims(Protocol):
         ...
 
 
-class Runs(Protocol):
+class LeaseStore(Protocol):
     """Leases; used by workers."""
 
     async def arrive(
@@ -203,7 +203,7 @@ class Leadership(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Plans(ScheduleApi, Protocol):
+class ScheduleStore(ScheduleApi, Protocol):
     """Schedules, and the leadership of the scheduler that fires them."""
 
     async def lead(self, holder: str, lease_ms: int) -> Leadership | None:
@@ -238,7 +238,7 @@ class QueueAssignment(msgspec.Struct, frozen=True):
     is_draining: bool = False
 
 
-class Places(Protocol):
+class WorkerStore(Protocol):
     """Workers and their queue processes; written by coordinators, read by watchers and schedulers."""
 
     async def save(self, places: Sequence[QueueAssignment]) -> None:
@@ -272,7 +272,7 @@ class Places(Protocol):
         ...
 
 
-class QueueBook(Protocol):
+class QueueStore(Protocol):
     """Queues as operators see them; used by schedulers."""
 
     async def queues(self) -> list[QueueView]:
@@ -300,17 +300,17 @@ class Store(Protocol):
     """One database. Its parts may be used from many tasks concurrently."""
 
     @property
-    def rows(self) -> Rows: ...
+    def rows(self) -> JobStore: ...
     @property
-    def claims(self) -> Claims: ...
+    def claims(self) -> ClaimStore: ...
     @property
-    def runs(self) -> Runs: ...
+    def leases(self) -> LeaseStore: ...
     @property
-    def plans(self) -> Plans: ...
+    def schedules(self) -> ScheduleStore: ...
     @property
-    def places(self) -> Places: ...
+    def workers(self) -> WorkerStore: ...
     @property
-    def queue_book(self) -> QueueBook: ...
+    def queues(self) -> QueueStore: ...
 
     async def cluster_id(self) -> str:
         """Returns the permanent id of this database."""

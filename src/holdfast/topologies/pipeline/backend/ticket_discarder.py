@@ -8,12 +8,12 @@ from collections.abc import Collection
 
 from holdfast.errors import HoldfastError
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
-from holdfast.topologies.pipeline.backend.messages import Named
+from holdfast.topologies.pipeline.backend.messages import TicketIds
 
 _DEADLINE_S = 1.0
 
 
-class Discarding:
+class TicketDiscarder:
     """The tickets to delete or put back, by queue process. At most one request to each is in progress."""
 
     def __init__(self, lines: RoleConnections, path: str, worker: str = "") -> None:
@@ -39,7 +39,7 @@ class Discarding:
     async def _send(self, address: str) -> None:
         try:
             while job_ids := self._ids.pop(address, None):
-                named = Named(job_ids=job_ids, worker_id=self._worker)
+                named = TicketIds(job_ids=job_ids, worker_id=self._worker)
                 await self._lines.tell(address, self._path, named, kind=dict[str, int], deadline_s=_DEADLINE_S)
         except HoldfastError:
             self._ids.pop(address, None)

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from holdfast import limits
 from holdfast.errors import HoldfastError
 from holdfast.ports import Introduction
-from holdfast.topologies.pipeline.backend.circuit_breaker import Absence
+from holdfast.topologies.pipeline.backend.circuit_breaker import CircuitBreaker
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
-from holdfast.topologies.pipeline.backend.messages import Take, TakenTickets
+from holdfast.topologies.pipeline.backend.messages import TakenTickets, TakeRequest
 from holdfast.topologies.pipeline.backend.store import Ticket
-from holdfast.topologies.pipeline.backend.ticket_discarder import Discarding
+from holdfast.topologies.pipeline.backend.ticket_discarder import TicketDiscarder
 
 #: The length of a long poll.
 _WAIT_MS = 15_000
@@ -36,7 +36,7 @@ _HIGH, _NORMAL = "high", "normal"
 Found = list[tuple[str, Ticket]]
 
 
-class Puller:
+class TicketPuller:
     """Takes tickets from the queue processes; `start` receives them, and returns how many slots they have filled."""
 
     def __init__(
@@ -45,8 +45,8 @@ class Puller:
         self._lines = lines
         self._introduction = introduction
         self._start = start
-        self._absence = Absence("queue process")
-        self._putting_back = Discarding(lines, "/queue/release-lease", introduction.worker_id)
+        self._breaker = CircuitBreaker("queue process")
+        self._putting_back = TicketDiscarder(lines, "/queue/release-lease", introduction.worker_id)
         self._high: tuple[str, ...] = ()
         self._normal: tuple[str, ...] = ()
         self._room = 0
@@ -104,7 +104,7 @@ class Puller:
         if is_full:
             wait_s = _GRACE_S if self._has_any else None
         else:
-            wait_s = self._absence.wait_s([address for address in self.queues if address not in self._polls])
+            wait_s = self._breaker.wait_s([address for address in self.queues if address not in self._polls])
         try:
             async with asyncio.timeout(wait_s):
                 await self._stirred.wait()
@@ -171,7 +171,7 @@ class Puller:
         return [
             address
             for address in addresses
-            if address not in self._polls and address not in self._found and not self._absence.is_away(address)
+            if address not in self._polls and address not in self._found and not self._breaker.is_away(address)
         ]
 
     async def _ask(self, kind: str, count: int) -> Found:
@@ -220,7 +220,7 @@ class Puller:
 
     async def _take(self, address: str, count: int, wait_ms: int) -> list[Ticket] | None:
         """Returns the tickets; None if the queue process does not respond."""
-        take = Take(
+        take = TakeRequest(
             worker_id=self._introduction.worker_id,
             types=sorted(self._introduction.types),
             queues=sorted(self._introduction.queues),
@@ -232,7 +232,7 @@ class Puller:
         try:
             taken = await self._lines.ask(address, "/queue/lease", take, kind=TakenTickets, deadline_s=deadline_s)
         except HoldfastError as error:
-            self._absence.missed(address, error)
+            self._breaker.missed(address, error)
             return None
-        self._absence.answered(address)
+        self._breaker.answered(address)
         return taken.jobs

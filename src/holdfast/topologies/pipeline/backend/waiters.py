@@ -13,7 +13,7 @@ from holdfast.core.tasks import unknown_job
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.ports import JobView, ResultView
 from holdfast.topologies.pipeline.backend.role_loops import going_on
-from holdfast.topologies.pipeline.backend.store import Rows
+from holdfast.topologies.pipeline.backend.store import JobStore
 
 T = TypeVar("T")
 Settled = tuple[JobView, ResultView]
@@ -29,7 +29,7 @@ _LOOK_MAX = 1_000
 class StoreWaiters:
     """All calls in this process that wait for a job."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: JobStore) -> None:
         self._rows = rows
         self._watchers: dict[str, list[asyncio.Event]] = {}
         self._versions: dict[str, int] = {}

@@ -6,12 +6,12 @@ from holdfast.core.lifecycle import RUNNING, TERMINAL
 from holdfast.core.model import QueueMode
 from holdfast.core.outcomes import delay_text, end_text
 from holdfast.core.unknown_types import unknown_type_text
-from holdfast.topologies.pipeline.backend.store import QueueAssignment, Standing
+from holdfast.topologies.pipeline.backend.store import QueueAssignment, StateFacts
 
 Answer = tuple[str, str]
 
 
-def why(standing: Standing, places: Sequence[QueueAssignment], summary: str = "") -> Answer:
+def why(standing: StateFacts, places: Sequence[QueueAssignment], summary: str = "") -> Answer:
     """Returns a stable reason and a sentence; other backends use the same reasons, as far as they apply.
 
     `summary` is the one of the result, if the job has ended.
@@ -24,14 +24,14 @@ def why(standing: Standing, places: Sequence[QueueAssignment], summary: str = ""
     return _delayed(standing) or _paused(standing) or _without_worker(standing, places) or _on_its_way(standing)
 
 
-def _running(standing: Standing) -> Answer:
+def _running(standing: StateFacts) -> Answer:
     view = standing.view
     left_s = max(0, standing.lease_until_ms - standing.now_ms) / 1_000
     asked = "; it was asked to stop" if view.cancel_requested else ""
     return "RUNNING", f"it runs: leased by {view.worker} for another {left_s:.1f} s, attempt {view.attempts}{asked}"
 
 
-def _delayed(standing: Standing) -> Answer | None:
+def _delayed(standing: StateFacts) -> Answer | None:
     view = standing.view
     wait_ms = view.not_before_ms - standing.now_ms
     if wait_ms <= 0:
@@ -39,7 +39,7 @@ def _delayed(standing: Standing) -> Answer | None:
     return "DELAYED", delay_text(wait_ms, view.failures)
 
 
-def _paused(standing: Standing) -> Answer | None:
+def _paused(standing: StateFacts) -> Answer | None:
     """A draining queue does not hold back its jobs."""
     if standing.mode != QueueMode.PAUSED:
         return None
@@ -48,7 +48,7 @@ def _paused(standing: Standing) -> Answer | None:
     return "QUEUE_PAUSED", f"its queue {standing.view.template.queue!r} was paused {paused_s:.1f} s ago{reason}"
 
 
-def _without_worker(standing: Standing, places: Sequence[QueueAssignment]) -> Answer | None:
+def _without_worker(standing: StateFacts, places: Sequence[QueueAssignment]) -> Answer | None:
     template = standing.view.template
     if not places:
         return "NO_WORKER", "no worker is connected; start one with `holdfast worker -A module:app`"
@@ -62,7 +62,7 @@ def _without_worker(standing: Standing, places: Sequence[QueueAssignment]) -> An
     return None
 
 
-def _on_its_way(standing: Standing) -> Answer:
+def _on_its_way(standing: StateFacts) -> Answer:
     now_ms = standing.now_ms
     if standing.visible_ms <= now_ms:
         waits_s = (now_ms - max(standing.view.created_ms, standing.view.not_before_ms)) / 1_000

@@ -2,16 +2,16 @@
 
 from holdfast.ports import Introduction
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
-from holdfast.topologies.pipeline.backend.store import Runs
+from holdfast.topologies.pipeline.backend.store import LeaseStore
 from holdfast.topologies.pipeline.backend.work_stats import WorkConfig, WorkStats
 from holdfast.topologies.pipeline.backend.worker_session import PipelineSession
-from holdfast.worker.introduction import check_names
+from holdfast.worker.introduction_checks import check_names
 
 
 class PipelineWork:
     """Opens sessions. The caller closes the connections and the store."""
 
-    def __init__(self, runs: Runs, lines: RoleConnections, config: WorkConfig) -> None:
+    def __init__(self, runs: LeaseStore, lines: RoleConnections, config: WorkConfig) -> None:
         self._runs = runs
         self._lines = lines
         self._config = config

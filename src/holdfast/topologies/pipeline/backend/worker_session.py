@@ -16,28 +16,28 @@ from holdfast.core.commands import ReportRow
 from holdfast.errors import AbortedError, HoldfastError, UnavailableError
 from holdfast.ports import Introduction
 from holdfast.topologies.pipeline import PIPELINE
-from holdfast.topologies.pipeline.backend.coordinator_client import Attendance
+from holdfast.topologies.pipeline.backend.coordinator_client import CoordinatorClient
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
-from holdfast.topologies.pipeline.backend.messages import ASSIGNED, REPLACED, Placed
+from holdfast.topologies.pipeline.backend.messages import ASSIGNED, REPLACED, AssignmentReply
 from holdfast.topologies.pipeline.backend.outcome_outbox import Numbered, OutcomeOutbox
 from holdfast.topologies.pipeline.backend.role_loops import canceled, ended
-from holdfast.topologies.pipeline.backend.store import UNMOVED_PART, Runs
-from holdfast.topologies.pipeline.backend.ticket_discarder import Discarding
-from holdfast.topologies.pipeline.backend.ticket_puller import Found, Puller
+from holdfast.topologies.pipeline.backend.store import UNMOVED_PART, LeaseStore
+from holdfast.topologies.pipeline.backend.ticket_discarder import TicketDiscarder
+from holdfast.topologies.pipeline.backend.ticket_puller import Found, TicketPuller
 from holdfast.topologies.pipeline.backend.work_stats import WorkConfig, WorkStats
-from holdfast.worker.polling_session import KeptSession
+from holdfast.worker.polling_session import PollingSession
 
 #: Pause after a failed start.
 _START_PAUSE_S = 0.25
 
 
-class PipelineSession(KeptSession):
+class PipelineSession(PollingSession):
     """One session, which `start` opens. Pulling, reporting and heartbeats run as tasks of the session."""
 
     _other = "store"
 
     def __init__(
-        self, runs: Runs, lines: RoleConnections, introduction: Introduction, config: WorkConfig, stats: WorkStats
+        self, runs: LeaseStore, lines: RoleConnections, introduction: Introduction, config: WorkConfig, stats: WorkStats
     ) -> None:
         super().__init__(introduction.worker_id, PIPELINE)
         self._runs = runs
@@ -53,15 +53,15 @@ class PipelineSession(KeptSession):
         #: The tasks of the heartbeats and of the idle connection, which end after the others.
         self._beating: asyncio.Task[None] | None = None
         self._staying: asyncio.Task[None] | None = None
-        self._deleting = Discarding(lines, "/queue/delete")
-        self._puller = Puller(lines, introduction, self._begin_jobs)
+        self._deleting = TicketDiscarder(lines, "/queue/delete")
+        self._puller = TicketPuller(lines, introduction, self._begin_jobs)
         self._reporter = OutcomeOutbox(runs, self._worker, self._answered, lambda error: self._miss("report", error))
-        self._attendance = Attendance(
+        self._coordinator = CoordinatorClient(
             lines,
             config.coordinator,
             introduction,
             self._session,
-            lambda: len(self._holding.named()),
+            lambda: len(self._held_leases.named()),
             self._place,
             lambda session: runs.live(self._worker, session),
         )
@@ -74,14 +74,14 @@ class PipelineSession(KeptSession):
         held, lease_ms, sent_s = self._introduction.held, self._config.lease_ms, time.monotonic()
         kept = await self._runs.arrive(self._worker, held, lease_ms, session=self._session, is_spent=not is_back)
         for token in kept:
-            self._holding.add(token, held[token], sent_s + lease_ms / 1_000, is_delivered=True)
-        self._news.revoked += set(held).difference(kept)
-        self._news.lease_ms, self._news.heartbeat_ms = lease_ms, self._config.heartbeat_ms
-        await self._attendance.begin()
+            self._held_leases.add(token, held[token], sent_s + lease_ms / 1_000, is_delivered=True)
+        self._pending.revoked += set(held).difference(kept)
+        self._pending.lease_ms, self._pending.heartbeat_ms = lease_ms, self._config.heartbeat_ms
+        await self._coordinator.begin()
         self._watch_time()
         self._spawn(self._pull())
-        self._beating = self._spawn(self._attendance.run())
-        self._staying = self._spawn(self._attendance.stay())
+        self._beating = self._spawn(self._coordinator.run())
+        self._staying = self._spawn(self._coordinator.stay())
         self._spawn(self._reporter.run())
 
     # -- called by the worker
@@ -100,7 +100,7 @@ class PipelineSession(KeptSession):
     async def extend(self) -> None:
         """Extends every lease; the reply has the canceled jobs and the valid leases."""
         self._refuse_if_over()
-        named, sent_s = self._holding.named(), time.monotonic()
+        named, sent_s = self._held_leases.named(), time.monotonic()
         if not named:
             return
         lease_ms = self._config.lease_ms
@@ -113,24 +113,24 @@ class PipelineSession(KeptSession):
             return
         self._hit("heartbeat")
         # The store does not extend a lease that has most of its time left.
-        self._holding.extend(heard.held, sent_s + lease_ms * (1 - UNMOVED_PART) / 1_000)
+        self._held_leases.extend(heard.held, sent_s + lease_ms * (1 - UNMOVED_PART) / 1_000)
         # A lease that is being reported may already be over in the store.
         self._revoke(set(named).difference(heard.held, self._reporting))
-        self._news.cancels += heard.cancels
+        self._pending.cancels += heard.cancels
         self._heard.set()
         self._watch_time()
 
     async def release(self, tokens: Collection[int]) -> None:
         """Hands leases back at once; if the call fails, heartbeats no longer extend them."""
         self._refuse_if_over()
-        await self._hand_back(self._holding.drop(tokens), is_spent=False)
+        await self._hand_back(self._held_leases.drop(tokens), is_spent=False)
 
     async def drain(self) -> None:
         """Stops taking tickets; `is_drained` follows once no start is in progress."""
         self._refuse_if_over()
         self._is_draining = True
         self._puller.end()
-        self._spawn(self._attendance.drain())
+        self._spawn(self._coordinator.drain())
 
     async def close(self) -> None:
         """Hands back the held leases, unless the session has failed: then the next session may name them."""
@@ -143,14 +143,14 @@ class PipelineSession(KeptSession):
             await ended(self._tasks - {self._beating, self._staying})
             if self._timer is not None:
                 self._timer.cancel()
-            unheard = self._holding.drop(self._holding.undelivered())
+            unheard = self._held_leases.drop(self._held_leases.undelivered())
             await self._hand_back(unheard, is_spent=False)
             if not has_failed:
                 # After a drain the jobs are stopped; otherwise one of them may have ended the worker.
-                await self._hand_back(self._holding.drop(self._holding.named()), is_spent=not is_orderly)
+                await self._hand_back(self._held_leases.drop(self._held_leases.named()), is_spent=not is_orderly)
                 # A heartbeat whose reply comes after the goodbye would request an assignment again.
                 await canceled(self._beating)
-                await self._attendance.leave()
+                await self._coordinator.leave()
         finally:
             # Not earlier: if the connection drops while leases are held, the worker is considered lost.
             await canceled(self._beating, self._staying)
@@ -161,10 +161,10 @@ class PipelineSession(KeptSession):
 
     async def _pull(self) -> None:
         await self._puller.run()
-        self._news.is_drained = True
+        self._pending.is_drained = True
         self._heard.set()
 
-    def _place(self, placed: Placed) -> None:
+    def _place(self, placed: AssignmentReply) -> None:
         """Applies a response of the coordinator: new queue processes, a drain request, or that it was replaced."""
         if placed.status == REPLACED:
             self._log.warning("worker_superseded", message="two workers have this id")
@@ -174,7 +174,7 @@ class PipelineSession(KeptSession):
             self._puller.place(placed.high, placed.normal)
             self._stats.queues = [*placed.high, *placed.normal]
             if placed.drain and not self._is_draining:
-                self._news.is_drain_asked = True
+                self._pending.is_drain_asked = True
                 self._heard.set()
 
     async def _begin_jobs(self, found: Found) -> int:
@@ -194,13 +194,13 @@ class PipelineSession(KeptSession):
             return 0
         self._hit("start")
         for lease in started:
-            self._holding.add(lease.token, lease.job_id, sent_s + lease_ms / 1_000, is_delivered=False)
+            self._held_leases.add(lease.token, lease.job_id, sent_s + lease_ms / 1_000, is_delivered=False)
         for address, ticket in found:
             self._deleting.add(address, [ticket.job_id])
         self._stats.started += len(started)
         self._stats.dropped += len(found) - len(started)
         if started:
-            self._news.leases += started
+            self._pending.leases += started
             self._heard.set()
             self._watch_time()
         return len(started)
@@ -208,11 +208,11 @@ class PipelineSession(KeptSession):
     async def _make_sure(self) -> None:
         """Releases leases that an unanswered start may have taken, because no worker runs them."""
         if self._is_unsure:
-            sent_s, named = time.monotonic(), self._holding.named()
+            sent_s, named = time.monotonic(), self._held_leases.named()
             kept = await self._runs.arrive(
                 self._worker, named, self._config.lease_ms, session=self._session, is_spent=False
             )
-            self._holding.extend(kept, sent_s + self._config.lease_ms / 1_000)
+            self._held_leases.extend(kept, sent_s + self._config.lease_ms / 1_000)
             self._revoke(set(named).difference(kept, self._reporting))
             self._is_unsure = False
 
@@ -234,5 +234,5 @@ class PipelineSession(KeptSession):
         else:
             self._stats.reported += 1
         self._reporting.discard(row.token)
-        self._holding.drop([row.token])
+        self._held_leases.drop([row.token])
         self._acknowledge(report_id, 1)

@@ -1,4 +1,4 @@
-"""`Claims` on PostgreSQL: claims visible rows, takes back expired leases and deletes old jobs."""
+"""`ClaimStore` on PostgreSQL: claims visible rows, takes back expired leases and deletes old jobs."""
 
 from collections.abc import AsyncIterator, Collection
 from typing import Any
@@ -22,7 +22,7 @@ _TALLIES_KEPT = 200
 _PATIENCE_MS = 3_000
 
 
-class PostgresClaims:
+class PostgresClaimStore:
     """The store operations of watchers."""
 
     def __init__(self, database: Database) -> None:

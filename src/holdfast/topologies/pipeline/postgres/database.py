@@ -3,14 +3,14 @@
 from typing import Self
 
 from holdfast.core.state_change import LogChanges
-from holdfast.topologies.pipeline.postgres.claims import PostgresClaims
+from holdfast.topologies.pipeline.postgres.claims import PostgresClaimStore
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
+from holdfast.topologies.pipeline.postgres.jobs import PostgresJobStore
+from holdfast.topologies.pipeline.postgres.leases import PostgresLeaseStore
 from holdfast.topologies.pipeline.postgres.notifier import StoreNotifier
-from holdfast.topologies.pipeline.postgres.places import PostgresPlaces
-from holdfast.topologies.pipeline.postgres.plans import PostgresPlans
-from holdfast.topologies.pipeline.postgres.queue_book import PostgresQueueBook
-from holdfast.topologies.pipeline.postgres.rows import PostgresRows
-from holdfast.topologies.pipeline.postgres.runs import PostgresRuns
+from holdfast.topologies.pipeline.postgres.queues import PostgresQueueStore
+from holdfast.topologies.pipeline.postgres.schedules import PostgresScheduleStore
+from holdfast.topologies.pipeline.postgres.workers import PostgresWorkerStore
 
 
 class PostgresStore:
@@ -18,12 +18,12 @@ class PostgresStore:
 
     def __init__(self, database: Database) -> None:
         self._database, self._teller = database, StoreNotifier(database)
-        self.rows = PostgresRows(database, self._teller)
-        self.claims = PostgresClaims(database)
-        self.runs = PostgresRuns(database, self._teller)
-        self.plans = PostgresPlans(database)
-        self.places = PostgresPlaces(database)
-        self.queue_book = PostgresQueueBook(database)
+        self.rows = PostgresJobStore(database, self._teller)
+        self.claims = PostgresClaimStore(database)
+        self.leases = PostgresLeaseStore(database, self._teller)
+        self.schedules = PostgresScheduleStore(database)
+        self.workers = PostgresWorkerStore(database)
+        self.queues = PostgresQueueStore(database)
 
     @property
     def database(self) -> Database:

@@ -11,10 +11,10 @@ from typing import Any
 from psycopg.errors import UniqueViolation
 
 from holdfast.core.commands import Refusal, Submitted
-from holdfast.core.intake import draining, is_same_submission, reused
 from holdfast.core.lifecycle import NOWHERE, QUEUED, TERMINAL
 from holdfast.core.model import JobRecord, NewJob, Template
 from holdfast.core.state_change import changes
+from holdfast.core.submission import draining, is_same_submission, reused
 from holdfast.topologies.pipeline.postgres.arrays import byte_strings, uuids
 from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.notifier import tell
@@ -28,19 +28,19 @@ from holdfast.topologies.pipeline.postgres.row_values import (
 )
 from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("rows")
+_SQL = statements("jobs")
 
 
-class New(NewJob, frozen=True, array_like=True, gc=False):
+class ValidatedJob(NewJob, frozen=True, array_like=True, gc=False):
     """A validated job; it is due after `delay_ms` or at `not_before_ms`, whichever is later."""
 
     delay_ms: int = 0
 
 
-class InsertIntake:
+class InsertSubmission:
     """One submission: its validated drafts, by their index in it."""
 
-    def __init__(self, templates: Sequence[Template], jobs: dict[int, New]) -> None:
+    def __init__(self, templates: Sequence[Template], jobs: dict[int, ValidatedJob]) -> None:
         self._templates, self._jobs = templates, jobs
         self.ids: dict[int, str] = {}
         self.existing: set[int] = set()
@@ -52,7 +52,7 @@ class InsertIntake:
         """Whether every draft has an id or a refusal."""
         return len(self.ids) + len(self.refusals) == len(self._jobs)
 
-    def _open(self) -> dict[int, New]:
+    def _open(self) -> dict[int, ValidatedJob]:
         return {at: job for at, job in self._jobs.items() if at not in self.ids and at not in self.refusals}
 
     async def make_new(self, connection: StoreConnection) -> None:
@@ -116,12 +116,12 @@ class InsertIntake:
         self._keep_changes(connection, made)
         return True
 
-    def _keep_changes(self, connection: StoreConnection, made: Mapping[int, New]) -> None:
+    def _keep_changes(self, connection: StoreConnection, made: Mapping[int, ValidatedJob]) -> None:
         if connection.keeps_changes:
             marks = [(job.id, self.at_ms, 0, self._templates[job.template].priority) for job in made.values()]
             connection.changed += changes(marks, old=NOWHERE, new=QUEUED)
 
-    def _arguments(self, jobs: Sequence[New]) -> dict[str, Any]:
+    def _arguments(self, jobs: Sequence[ValidatedJob]) -> dict[str, Any]:
         templates = self._templates
         extras = [job.extra for job in jobs]
         has_extra = any(extra is not None for extra in extras)
@@ -165,7 +165,7 @@ class InsertIntake:
         for at, job in missing.items():
             self._judge(at, job, known, closed)
 
-    def _judge(self, at: int, job: New, known: "_KnownJobs", closed: set[str]) -> None:
+    def _judge(self, at: int, job: ValidatedJob, known: "_KnownJobs", closed: set[str]) -> None:
         template = self._templates[job.template]
         request_id, unique_key = (job.extra.request_id, job.extra.unique_key) if job.extra else ("", "")
         for what, key, one in (
@@ -194,9 +194,9 @@ class InsertIntake:
         return Submitted(ids, self.at_ms or now_ms, self.refusals, frozenset(self.existing))
 
 
-def _made(wanted: Mapping[int, New], ids: set[str]) -> dict[int, New]:
+def _made(wanted: Mapping[int, ValidatedJob], ids: set[str]) -> dict[int, ValidatedJob]:
     """The drafts whose ids were inserted; of several with the same id, the first."""
-    made: dict[int, New] = {}
+    made: dict[int, ValidatedJob] = {}
     for at, job in wanted.items():
         if job.id in ids:
             ids.discard(job.id)

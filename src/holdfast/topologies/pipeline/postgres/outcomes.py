@@ -24,7 +24,7 @@ from holdfast.topologies.pipeline.postgres.statements import statements
 _SQL = statements("leases")
 
 
-class Locked(msgspec.Struct, frozen=True, gc=False):
+class LockedJob(msgspec.Struct, frozen=True, gc=False):
     """The columns of a locked row on which outcomes depend."""
 
     id: str
@@ -52,7 +52,7 @@ class Locked(msgspec.Struct, frozen=True, gc=False):
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The change of a row; a result with the state QUEUED is a retry."""
 
-    job: Locked
+    job: LockedJob
     result: Result
     failed: int = 0
     lost: int = 0
@@ -62,43 +62,43 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     loss: str = ""
 
 
-def _locked(row: Row) -> Locked:
-    return Locked(row[0], template_of(row), *row[TEMPLATE_END:])
+def _locked(row: Row) -> LockedJob:
+    return LockedJob(row[0], template_of(row), *row[TEMPLATE_END:])
 
 
-async def _lock(connection: StoreConnection, name: str, arguments: Mapping[str, Any]) -> list[Locked]:
+async def _lock(connection: StoreConnection, name: str, arguments: Mapping[str, Any]) -> list[LockedJob]:
     cursor = await connection.execute(_SQL[name], arguments, binary=True)
     return [_locked(row) for row in await cursor.fetchall()]
 
 
-async def lock_jobs(connection: StoreConnection, job_ids: Sequence[str]) -> dict[str, Locked]:
+async def lock_jobs(connection: StoreConnection, job_ids: Sequence[str]) -> dict[str, LockedJob]:
     """Locks the jobs that exist, and returns them by id."""
     return {job.id: job for job in await _lock(connection, "lock_jobs", {"ids": list(job_ids)})}
 
 
-async def lock_held(connection: StoreConnection, worker: str) -> list[Locked]:
+async def lock_held(connection: StoreConnection, worker: str) -> list[LockedJob]:
     """Locks all jobs that a worker runs."""
     return await _lock(connection, "lock_held", {"worker": worker})
 
 
-async def lock_overdue(connection: StoreConnection, count: int) -> list[Locked]:
+async def lock_overdue(connection: StoreConnection, count: int) -> list[LockedJob]:
     """Locks jobs whose leases have expired, except those that another transaction has locked."""
     return await _lock(connection, "lock_overdue", {"count": count})
 
 
-async def lock_waiting(connection: StoreConnection, queue: str, last: int, count: int) -> list[Locked]:
+async def lock_waiting(connection: StoreConnection, queue: str, last: int, count: int) -> list[LockedJob]:
     """Locks up to `count` waiting jobs of a queue, none with a number above `last`."""
     return await _lock(connection, "lock_waiting", {"queue": queue, "last": last, "count": count})
 
 
-def reported(job: Locked, result: Result) -> Outcome:
+def reported(job: LockedJob, result: Result) -> Outcome:
     """Returns the outcome of an accepted report."""
     is_retry = result.state == QUEUED
     not_before_ms = result.not_before_ms if is_retry else job.not_before_ms
     return Outcome(job, result, failed=int(is_retry), not_before_ms=not_before_ms, is_canceled=job.cancel_requested)
 
 
-def revoked(job: Locked, why: str, *, is_spent: bool) -> Outcome:
+def revoked(job: LockedJob, why: str, *, is_spent: bool) -> Outcome:
     """Returns the outcome of a lease that is taken back."""
     revocation = revocation_of(job, is_spent=is_spent)
     reason, summary = "", ""
@@ -116,7 +116,7 @@ def revoked(job: Locked, why: str, *, is_spent: bool) -> Outcome:
     )
 
 
-def queued_canceled(job: Locked, reason: str) -> Outcome:
+def queued_canceled(job: LockedJob, reason: str) -> Outcome:
     """Returns the outcome of a waiting job that is canceled."""
     return Outcome(job, Result(0, CANCELED, summary=reason), not_before_ms=job.not_before_ms, is_canceled=True)
 
@@ -184,6 +184,6 @@ async def cancel_one(connection: StoreConnection, job_id: str, reason: str) -> C
     return CancelReply(RUNNING, was_terminal=False, token=job.token)
 
 
-def is_repeat(job: Locked, token: int, state: int) -> bool:
+def is_repeat(job: LockedJob, token: int, state: int) -> bool:
     """Whether a report with this token was accepted before, and only its response was lost."""
     return token == job.result_token != 0 and (job.state == state or job.state not in TERMINAL)

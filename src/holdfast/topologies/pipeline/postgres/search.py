@@ -10,12 +10,12 @@ from holdfast.core.lifecycle import State
 from holdfast.core.listing import Place
 from holdfast.errors import InvalidArgumentError
 from holdfast.ledger.search import cursor_of, place_of
-from holdfast.ports import Found, JobQuery, JobView
+from holdfast.ports import JobQuery, JobView, SearchPage
 from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.row_values import BIGINT_MAX, searchable, view_of
 from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("rows")
+_SQL = statements("jobs")
 
 #: The most rows that one part reads: some tens of milliseconds.
 _LOOKS_MAX = 20_000
@@ -50,7 +50,7 @@ class Search:
             "looks": self._looks,
         }
 
-    async def run(self, connection: StoreConnection) -> Found:
+    async def run(self, connection: StoreConnection) -> SearchPage:
         """Returns the jobs that match, and the cursor of the next part."""
         statement = _SQL["scan_oldest" if self._query.oldest_first else "scan_newest"]
         # Not prepared: the best plan depends on the arguments.
@@ -64,7 +64,7 @@ class Search:
             if len(ids) == self._size or seen == self._looks:
                 last = (created_ms, job_id) if seen < len(rows) or seen == self._looks else None
                 break
-        return Found(await self._views(connection, ids), cursor_of(self._query, last))
+        return SearchPage(await self._views(connection, ids), cursor_of(self._query, last))
 
     async def _views(self, connection: StoreConnection, ids: list[str]) -> list[JobView]:
         """Returns the jobs in order, without those whose exact labels do not match."""

@@ -27,13 +27,13 @@ def assign(
         by_kind.setdefault(workers[worker], []).append(worker)
     assigned: Assigned = {}
     for alike in by_kind.values():
-        held = _Sharing(alike, queues, before, breadth).settled()
+        held = _KindAssignment(alike, queues, before, breadth).settled()
         for worker in alike:
             assigned[worker] = tuple(queue for queue in queues if queue in held[worker])
     return assigned
 
 
-class _Sharing:
+class _KindAssignment:
     """Shares the queue processes among the workers of one kind."""
 
     def __init__(

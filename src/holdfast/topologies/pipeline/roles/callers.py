@@ -11,7 +11,7 @@ from types import MappingProxyType
 import msgspec
 
 from holdfast.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
-from holdfast.server.auth.permissions import Caller, Ended, Guard, Open, OpenGuard, Right, Scope, Visit
+from holdfast.server.auth.permissions import Caller, CallerSession, Ended, Guard, OpenAccess, OpenGuard, Right, Scope
 from holdfast.server.auth.service_tokens import (
     EXPECTED,
     KNOWN,
@@ -77,9 +77,9 @@ class CallerGuard:
 
     def recognise(self, token: str, right: Right) -> Caller | None:
         """Checks the token of a call; routes that are open to everybody need none."""
-        if right is Open.EVERYBODY:
+        if right is OpenAccess.EVERYBODY:
             return None
-        return self.admit(token, "", Scope.ADMIN if isinstance(right, Open) else right)
+        return self.admit(token, "", Scope.ADMIN if isinstance(right, OpenAccess) else right)
 
     def charge(self, caller: Caller | None, token: str, peer: str, scope: Scope) -> None:
         """Does nothing: calls between the processes of one topology have no rate limit."""
@@ -103,17 +103,17 @@ class CallerGuard:
             )
         return caller
 
-    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> Visit:
+    def enter(self, token: str, peer: str, right: Right, ended: Ended) -> CallerSession:
         """Admits a caller with a persistent connection; tokens do not expire while the process runs."""
         del ended
-        scope = Scope.ADMIN if isinstance(right, Open) else right
-        return _Stay(self, token, peer, self.admit(token, peer, scope))
+        scope = Scope.ADMIN if isinstance(right, OpenAccess) else right
+        return _RoleCallerSession(self, token, peer, self.admit(token, peer, scope))
 
     def _scopes(self, caller: str) -> frozenset[Scope]:
         return frozenset({Scope.ADMIN}) if caller == OPERATOR else RIGHTS[self._role].get(caller, frozenset())
 
 
-class _Stay:
+class _RoleCallerSession:
     """A caller with a persistent connection."""
 
     def __init__(self, guard: CallerGuard, token: str, peer: str, caller: Caller) -> None:

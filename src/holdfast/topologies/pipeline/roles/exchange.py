@@ -12,23 +12,23 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.server.auth.permissions import Scope
-from holdfast.server.http.request import Answer, Asked, answer
+from holdfast.server.http.request import AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.routing import Route
-from holdfast.topologies.pipeline.backend.circuit_breaker import Absence
+from holdfast.topologies.pipeline.backend.circuit_breaker import CircuitBreaker
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.messages import (
     FullLanesReply,
-    Lanes,
+    LaneCapacities,
+    LaneList,
+    PushReply,
     PushTickets,
-    Rooms,
     RoutedTickets,
-    ShelvedReply,
 )
 from holdfast.topologies.pipeline.backend.store import FullLane, Ticket
 from holdfast.topologies.pipeline.roles.assignment import is_high, queue_index
 from holdfast.topologies.pipeline.roles.counters import RoleCounters
 from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get, post
-from holdfast.topologies.pipeline.roles.shelf import Lane
+from holdfast.topologies.pipeline.roles.ticket_store import Lane
 
 #: A queue process responds in milliseconds, or is unavailable.
 _DEADLINE_S = 1.0
@@ -58,7 +58,7 @@ class ExchangeRole:
     def __init__(self, config: ExchangeConfig, lines: RoleConnections) -> None:
         self._config = config
         self._lines = lines
-        self._absence = Absence("queue process")
+        self._breaker = CircuitBreaker("queue process")
         self._queues = dict.fromkeys((*config.normal, *config.high), 0)
         self.tally = RoleCounters(
             "exchange",
@@ -87,9 +87,9 @@ class ExchangeRole:
             get("/exchange/stats", self.stats, "Statistics of the exchange"),
         ]
 
-    async def push(self, asked: Asked) -> Answer:
+    async def push(self, request: AdmittedRequest) -> HttpResponse:
         """Routes tickets."""
-        push: PushTickets = asked.content
+        push: PushTickets = request.content
         return answer(await self.route(push.tickets(), push.keep_ms))
 
     async def route(self, tickets: Iterable[Ticket], keep_ms: int) -> RoutedTickets:
@@ -127,15 +127,15 @@ class ExchangeRole:
     async def _bring(self, address: str, tickets: Sequence[Ticket], keep_ms: int) -> RoutedTickets:
         """Sends tickets to one queue process. Without a response, it may have them: a duplicate starts no job twice."""
         away = RoutedTickets(away=[ticket.job_id for ticket in tickets])
-        if self._absence.is_away(address):
+        if self._breaker.is_away(address):
             return away
         push = PushTickets(jobs=list(tickets), keep_ms=keep_ms)
         try:
-            shelved = await self._lines.tell(address, "/queue/push", push, kind=ShelvedReply, deadline_s=_DEADLINE_S)
+            shelved = await self._lines.tell(address, "/queue/push", push, kind=PushReply, deadline_s=_DEADLINE_S)
         except HoldfastError as error:
-            self._absence.missed(address, error)
+            self._breaker.missed(address, error)
             return away
-        self._absence.answered(address)
+        self._breaker.answered(address)
         self._queues[address] += shelved.accepted
         full = set(shelved.full)
         lanes = {(ticket.queue, ticket.route) for ticket in tickets if ticket.job_id in full} if full else set()
@@ -143,9 +143,9 @@ class ExchangeRole:
         named = [(*lane, is_urgent) for lane in (*lanes, *shelved.crowded) for is_urgent in kinds]
         return RoutedTickets(shelved.accepted, full=shelved.full, lanes=named)
 
-    async def room(self, asked: Asked) -> Answer:
+    async def room(self, request: AdmittedRequest) -> HttpResponse:
         """Returns for each lane the free capacity of the queue process to which its next tickets go."""
-        lanes: list[FullLane] = asked.content.lanes
+        lanes: list[FullLane] = request.content.lanes
         wanted: dict[str, list[int]] = {}
         for index, (_, route, is_urgent) in enumerate(lanes):
             wanted.setdefault(self._home(route, is_high=is_urgent), []).append(index)
@@ -156,33 +156,33 @@ class ExchangeRole:
         for indexes, part in zip(wanted.values(), found, strict=True):
             for index, room in zip(indexes, part, strict=False):
                 rooms[index] = room
-        return answer(Rooms(rooms))
+        return answer(LaneCapacities(rooms))
 
     def _home(self, route: str, *, is_high: bool) -> str:
         """Returns the queue process of a first delivery; while it is unavailable, that of a later delivery."""
         queues = self._config.kind(is_high=is_high)
         turns = [queues[queue_index(route, deliveries, len(queues))] for deliveries in range(1, 2 * len(queues) + 1)]
-        return self._absence.in_order(turns)[0]
+        return self._breaker.in_order(turns)[0]
 
     async def _look(self, address: str, lanes: list[Lane]) -> list[int]:
         """Requests free capacities; without a response they count as 1, because the tickets go elsewhere then."""
         try:
             told = await self._lines.tell(
-                address, "/queue/room", Lanes(lanes=lanes), kind=Rooms, deadline_s=_DEADLINE_S
+                address, "/queue/room", LaneList(lanes=lanes), kind=LaneCapacities, deadline_s=_DEADLINE_S
             )
         except HoldfastError as error:
-            self._absence.missed(address, error)
+            self._breaker.missed(address, error)
             return [1] * len(lanes)
-        self._absence.answered(address)
+        self._breaker.answered(address)
         return told.rooms
 
-    async def stats(self, asked: Asked) -> Answer:
+    async def stats(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the queue processes and the number of tickets that each has accepted."""
         return answer(
             {
                 "normal": self._config.normal,
                 "high": self._config.high,
-                "queues_away": self._absence.all(),
+                "queues_away": self._breaker.all(),
                 "queues": self._queues,
                 **self.tally.view(),
             }

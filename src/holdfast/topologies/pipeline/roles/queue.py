@@ -15,23 +15,23 @@ from holdfast import limits
 from holdfast.clock import SystemClock
 from holdfast.errors import InvalidArgumentError
 from holdfast.server.auth.permissions import Scope
-from holdfast.server.http.request import Answer, Asked, answer
+from holdfast.server.http.request import AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.routing import Route
 from holdfast.topologies.pipeline.backend.messages import (
     WAIT_MS_MAX,
-    Lanes,
-    Named,
+    LaneCapacities,
+    LaneList,
+    PushReply,
     PushTickets,
-    Rooms,
-    ShelvedReply,
-    Take,
     TakenTickets,
+    TakeRequest,
+    TicketIds,
 )
 from holdfast.topologies.pipeline.backend.store import Ticket
 from holdfast.topologies.pipeline.roles.counters import RoleCounters
 from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get, post
 from holdfast.topologies.pipeline.roles.role_server import left
-from holdfast.topologies.pipeline.roles.shelf import Lane, Pushed, Shelf, Wish
+from holdfast.topologies.pipeline.roles.ticket_store import Lane, PushResult, TicketFilter, TicketStore
 
 #: The wanted number of tickets of one lane: enough for fast workers between two polls of a watcher.
 LANE_WANTED = 1_000
@@ -61,11 +61,11 @@ class Peek(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Waiter:
     """A request that waits for tickets."""
 
-    __slots__ = ("ask", "done", "wish")
+    __slots__ = ("ask", "done", "ticket_filter")
 
-    def __init__(self, ask: Take, wish: Wish, done: asyncio.Future[list[Ticket]]) -> None:
+    def __init__(self, ask: TakeRequest, ticket_filter: TicketFilter, done: asyncio.Future[list[Ticket]]) -> None:
         self.ask = ask
-        self.wish = wish
+        self.ticket_filter = ticket_filter
         self.done = done
 
 
@@ -74,7 +74,7 @@ class QueueRole:
 
     def __init__(self, config: QueueConfig) -> None:
         self._config = config
-        self._shelf: Shelf[Ticket] = Shelf(config.lane_max, config.aging_ms)
+        self._ticket_store: TicketStore[Ticket] = TicketStore(config.lane_max, config.aging_ms)
         #: The capacity of a lane beyond the wanted number.
         self._spare = max(0, config.lane_max - config.lane_wanted)
         self._now_ms = SystemClock().steady_ms
@@ -94,8 +94,8 @@ class QueueRole:
                 "deleted": "Tickets that were deleted.",
             },
         )
-        self.tally.gauge("waiting", "Waiting tickets.", lambda: self._shelf.waiting)
-        self.tally.gauge("leased", "Tickets that workers have taken.", lambda: self._shelf.taken)
+        self.tally.gauge("waiting", "Waiting tickets.", lambda: self._ticket_store.waiting)
+        self.tally.gauge("leased", "Tickets that workers have taken.", lambda: self._ticket_store.taken)
 
     def vitals(self) -> RoleHealth:
         """Returns the health and the metrics of this role."""
@@ -110,10 +110,10 @@ class QueueRole:
         """Returns the routes of this role."""
         return [
             post("/queue/push", self.push, PushTickets, "Put tickets on the shelf", Scope.SUBMIT),
-            post("/queue/lease", self.lease, Take, "Take tickets until their visibility timeout"),
-            post("/queue/release-lease", self.release, Named, "Put tickets back"),
-            post("/queue/delete", self.delete, Named, "Delete tickets"),
-            post("/queue/room", self.room, Lanes, "Free capacity of lanes", Scope.SUBMIT),
+            post("/queue/lease", self.lease, TakeRequest, "Take tickets until their visibility timeout"),
+            post("/queue/release-lease", self.release, TicketIds, "Put tickets back"),
+            post("/queue/delete", self.delete, TicketIds, "Delete tickets"),
+            post("/queue/room", self.room, LaneList, "Free capacity of lanes", Scope.SUBMIT),
             msgspec.structs.replace(get("/queue/peek", self.peek, "The next tickets"), query=Peek),
             get("/queue/all", self.all, "All tickets"),
             get("/queue/stats", self.stats, "Statistics of the shelf"),
@@ -130,80 +130,80 @@ class QueueRole:
 
     # -- requests of other roles
 
-    async def push(self, asked: Asked) -> Answer:
+    async def push(self, request: AdmittedRequest) -> HttpResponse:
         """Accepts tickets as far as there is capacity."""
-        push: PushTickets = asked.content
+        push: PushTickets = request.content
         return answer(self.shelve(push.tickets(), push.keep_ms))
 
-    def shelve(self, tickets: Iterable[Ticket], keep_ms: int) -> ShelvedReply:
+    def shelve(self, tickets: Iterable[Ticket], keep_ms: int) -> PushReply:
         """Accepts tickets; also for callers in this process."""
         now_ms, accepted, new = self._now_ms(), 0, set[Lane]()
         full: list[str] = []
         full_lanes = set[Lane]()
         for ticket in tickets:
-            pushed = self._shelf.push(ticket, now_ms, keep_ms, ticket.waited_ms)
-            if pushed is Pushed.FULL:
+            pushed = self._ticket_store.push(ticket, now_ms, keep_ms, ticket.waited_ms)
+            if pushed is PushResult.FULL:
                 full.append(ticket.job_id)
                 full_lanes.add((ticket.queue, ticket.route))
                 continue
             accepted += 1
-            if pushed is Pushed.TAKEN:
+            if pushed is PushResult.TAKEN:
                 self.tally.add("pushed")
                 new.add((ticket.queue, ticket.route))
         self.tally.add("refused", len(full))
         self._serve(new)
         self._watch_time()
-        return ShelvedReply(accepted, full, [lane for lane in new - full_lanes if not self._room(lane)])
+        return PushReply(accepted, full, [lane for lane in new - full_lanes if not self._room(lane)])
 
-    async def lease(self, asked: Asked) -> Answer:
+    async def lease(self, request: AdmittedRequest) -> HttpResponse:
         """Returns matching tickets, as soon as there are any; none if `wait_ms` is over before."""
-        ask: Take = asked.content
+        ask: TakeRequest = request.content
         if not 1 <= ask.count <= limits.LEASES_PER_GRANT_MAX:
             raise InvalidArgumentError(
                 f"count must be 1 to {limits.LEASES_PER_GRANT_MAX}, got {ask.count}", reason="COUNT_INVALID"
             )
         if ask.visibility_ms < 1 or ask.wait_ms < 0:
             raise InvalidArgumentError("visibility_ms and wait_ms must be positive", reason="TIME_INVALID")
-        wish = Wish(frozenset(ask.types), frozenset(ask.queues))
-        found = self._take(ask, wish)
+        ticket_filter = TicketFilter(frozenset(ask.types), frozenset(ask.queues))
+        found = self._take(ask, ticket_filter)
         if not found and ask.wait_ms and not self._is_stopping:
-            found = await self._wait(Waiter(ask, wish, asyncio.get_running_loop().create_future()), asked)
+            found = await self._wait(Waiter(ask, ticket_filter, asyncio.get_running_loop().create_future()), request)
         return answer(TakenTickets(found))
 
-    async def release(self, asked: Asked) -> Answer:
+    async def release(self, request: AdmittedRequest) -> HttpResponse:
         """Puts back taken tickets."""
-        named: Named = asked.content
-        back = self._shelf.release(named.ids(), named.worker_id)
+        named: TicketIds = request.content
+        back = self._ticket_store.release(named.ids(), named.worker_id)
         self.tally.add("released", len(back))
         self._serve({(ticket.queue, ticket.route) for ticket in back})
         return answer({"released": len(back)})
 
-    async def delete(self, asked: Asked) -> Answer:
+    async def delete(self, request: AdmittedRequest) -> HttpResponse:
         """Deletes tickets, taken or not."""
-        deleted = self._shelf.delete(asked.content.ids())
+        deleted = self._ticket_store.delete(request.content.ids())
         self.tally.add("deleted", deleted)
         return answer({"deleted": deleted})
 
-    async def room(self, asked: Asked) -> Answer:
+    async def room(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the free capacity of each lane; 0 while it is too small to be worth a claim."""
         self._advance()
-        rooms = map(self._room, asked.content.lanes)
-        wanted = self._shelf.lane_max - self._spare
-        return answer(Rooms([room if room * _WORTH_PART >= wanted else 0 for room in rooms]))
+        rooms = map(self._room, request.content.lanes)
+        wanted = self._ticket_store.lane_max - self._spare
+        return answer(LaneCapacities([room if room * _WORTH_PART >= wanted else 0 for room in rooms]))
 
     def _room(self, lane: Lane) -> int:
         """Returns how many more tickets of this lane are wanted."""
-        return max(0, self._shelf.room(lane) - self._spare)
+        return max(0, self._ticket_store.room(lane) - self._spare)
 
     # -- views for operators
 
-    async def peek(self, asked: Asked) -> Answer:
+    async def peek(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the next tickets, without taking them."""
         self._advance()
-        count = asked.query.count if asked.query is not None else 1
-        return answer({"jobs": self._shelf.peek(min(count, _PEEKED_MAX))})
+        count = request.query.count if request.query is not None else 1
+        return answer({"jobs": self._ticket_store.peek(min(count, _PEEKED_MAX))})
 
-    async def all(self, asked: Asked) -> Answer:
+    async def all(self, request: AdmittedRequest) -> HttpResponse:
         """Returns all tickets, in the order of arrival."""
         self._advance()
         now_ms = self._now_ms()
@@ -215,24 +215,25 @@ class QueueRole:
                 "lease_ends_in_ms": max(0, entry.until_ms - now_ms),
                 "waited_ms": now_ms - entry.arrived_ms,
             }
-            for entry in self._shelf.all()
+            for entry in self._ticket_store.all()
         ]
         return answer({"jobs": jobs, "count": len(jobs)})
 
-    async def stats(self, asked: Asked) -> Answer:
+    async def stats(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the statistics of the shelf."""
         self._advance()
-        shelf = self._shelf
+        ticket_store = self._ticket_store
         lanes = [
-            {"queue": queue, "type": route, "jobs": count} for (queue, route), count in sorted(shelf.lanes().items())
+            {"queue": queue, "type": route, "jobs": count}
+            for (queue, route), count in sorted(ticket_store.lanes().items())
         ]
         return answer(
             {
                 "type": self._config.kind,
                 "index": self._config.index,
-                "waiting": shelf.waiting,
-                "leased": shelf.taken,
-                "lane_max": shelf.lane_max,
+                "waiting": ticket_store.waiting,
+                "leased": ticket_store.taken,
+                "lane_max": ticket_store.lane_max,
                 "lanes": lanes,
                 "workers_waiting": len(self._waiters),
                 **self.tally.view(),
@@ -241,25 +242,25 @@ class QueueRole:
 
     # -- inside
 
-    def _take(self, ask: Take, wish: Wish) -> list[Ticket]:
+    def _take(self, ask: TakeRequest, ticket_filter: TicketFilter) -> list[Ticket]:
         now_ms = self._now_ms()
         self._advance()
-        found = self._shelf.lease(wish, ask.worker_id, ask.count, ask.visibility_ms, now_ms)
+        found = self._ticket_store.lease(ticket_filter, ask.worker_id, ask.count, ask.visibility_ms, now_ms)
         if found:
             self.tally.add("leases", len(found))
             self._watch_time()
         return found
 
-    async def _wait(self, waiter: Waiter, asked: Asked) -> list[Ticket]:
+    async def _wait(self, waiter: Waiter, request: AdmittedRequest) -> list[Ticket]:
         self._waiters[waiter] = None
-        leaving = asyncio.ensure_future(left(asked))
+        leaving = asyncio.ensure_future(left(request))
         try:
             wait_s = min(waiter.ask.wait_ms, WAIT_MS_MAX) / 1_000
             awaited: list[asyncio.Future[Any]] = [waiter.done, leaving]
             await asyncio.wait(awaited, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
             found = waiter.done.result() if waiter.done.done() else []
             if found and leaving.done():
-                self._serve({(ticket.queue, ticket.route) for ticket in self._shelf.release(_ids(found))})
+                self._serve({(ticket.queue, ticket.route) for ticket in self._ticket_store.release(_ids(found))})
                 return []
             return found
         finally:
@@ -271,21 +272,21 @@ class QueueRole:
         if not lanes:
             return
         for waiter in self._waiters:
-            if not waiter.done.done() and any(map(waiter.wish.wants, lanes)):
-                found = self._take(waiter.ask, waiter.wish)
+            if not waiter.done.done() and any(map(waiter.ticket_filter.wants, lanes)):
+                found = self._take(waiter.ask, waiter.ticket_filter)
                 if found:
                     waiter.done.set_result(found)
 
     def _advance(self) -> None:
         """Ends expired leases, and drops old tickets."""
-        back = self._shelf.advance(self._now_ms())
+        back = self._ticket_store.advance(self._now_ms())
         if back:
             self.tally.add("expired", len(back))
             self._serve({(ticket.queue, ticket.route) for ticket in back})
 
     def _watch_time(self) -> None:
         """Sets a timer for the waiting requests; new requests advance the shelf themselves."""
-        next_ms = self._shelf.next_ms()
+        next_ms = self._ticket_store.next_ms()
         if next_ms is None or self._is_stopping or (self._timer is not None and self._timer_ms <= next_ms):
             return
         if self._timer is not None:

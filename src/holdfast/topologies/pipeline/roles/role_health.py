@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 
 from holdfast.observe.exposition import render
 from holdfast.server.auth.permissions import Right, Scope
-from holdfast.server.http.request import METRICS_TYPE, TEXT_TYPE, Answer, Asked, answer
+from holdfast.server.http.request import METRICS_TYPE, TEXT_TYPE, AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.routing import EVERYBODY, Handler, Route
 
 
@@ -27,32 +27,32 @@ class RoleHealth(msgspec.Struct, frozen=True):
     on_stop: Callable[[], None] = lambda: None
 
 
-class VitalRoutes:
+class HealthRoutes:
     """The monitoring routes of every role. Liveness depends on no other process; readiness may."""
 
     def __init__(self, vitals: RoleHealth) -> None:
         self._vitals = vitals
 
-    async def health(self, asked: Asked) -> Answer:
+    async def health(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the readiness and the additional fields."""
         is_ready = self._vitals.is_ready()
         told = {"status": "ok" if is_ready else "not ready", "role": self._vitals.role, **self._vitals.health()}
         return answer(told, HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    async def live(self, asked: Asked) -> Answer:
+    async def live(self, request: AdmittedRequest) -> HttpResponse:
         """Responds while the process lives."""
-        return Answer(HTTPStatus.OK, b"alive\n", TEXT_TYPE)
+        return HttpResponse(HTTPStatus.OK, b"alive\n", TEXT_TYPE)
 
-    async def ready(self, asked: Asked) -> Answer:
+    async def ready(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the readiness as text."""
         if self._vitals.is_ready():
-            return Answer(HTTPStatus.OK, b"ready\n", TEXT_TYPE)
-        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n", TEXT_TYPE, [(b"retry-after", b"1")])
+            return HttpResponse(HTTPStatus.OK, b"ready\n", TEXT_TYPE)
+        return HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n", TEXT_TYPE, [(b"retry-after", b"1")])
 
-    async def metrics(self, asked: Asked) -> Answer:
+    async def metrics(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the metrics for Prometheus."""
         families = list(self._vitals.families())
-        return Answer(HTTPStatus.OK, await asyncio.to_thread(render, families), METRICS_TYPE)
+        return HttpResponse(HTTPStatus.OK, await asyncio.to_thread(render, families), METRICS_TYPE)
 
     def routes(self) -> list[Route]:
         """Returns the monitoring routes."""

@@ -14,12 +14,12 @@ import msgspec
 
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.server.http.browser_security import BrowserShield
-from holdfast.server.http.request import Asked
-from holdfast.server.http.request_handler import Handling
+from holdfast.server.http.request import AdmittedRequest
+from holdfast.server.http.request_handler import RequestHandler
 from holdfast.server.http.routing import Route
 from holdfast.server.http.server import HttpServer
 from holdfast.topologies.pipeline.roles.callers import guard_of
-from holdfast.topologies.pipeline.roles.role_health import RoleHealth, VitalRoutes
+from holdfast.topologies.pipeline.roles.role_health import HealthRoutes, RoleHealth
 
 _MSGPACK = "application/msgpack"
 MSGPACK_TYPE = _MSGPACK.encode()
@@ -27,7 +27,7 @@ MSGPACK_TYPE = _MSGPACK.encode()
 GRACE_S = 2.0
 
 
-class RoleApplication(Handling):
+class RoleApplication(RequestHandler):
     """The handling of requests to one role."""
 
     tells_of_leaving = True
@@ -35,7 +35,7 @@ class RoleApplication(Handling):
     def __init__(self, routes: Iterable[Route], vitals: RoleHealth, host: str, hashes: str = "") -> None:
         """Accepts only requests to an address or name of this machine; `hashes` are those of its callers' tokens."""
         self._vitals = vitals
-        table = [*routes, *VitalRoutes(vitals).routes()]
+        table = [*routes, *HealthRoutes(vitals).routes()]
         paths = ", ".join(sorted({route.path for route in table}))
         guard = guard_of(vitals.role, hashes)
         super().__init__(table, f"a {vitals.role} process has {paths}", guard, BrowserShield(host))
@@ -44,26 +44,26 @@ class RoleApplication(Handling):
         """Ends the long polls."""
         self._vitals.on_stop()
 
-    async def read(self, asked: Asked) -> None:
+    async def read(self, request: AdmittedRequest) -> None:
         """Decodes the body according to its route and its content type."""
-        route = asked.route
-        kind = asked.head.header(b"content-type").partition(";")[0].strip().lower()
+        route = request.route
+        kind = request.head.header(b"content-type").partition(";")[0].strip().lower()
         if route.body is bytes:
-            asked.content = asked.body
+            request.content = request.body
         elif kind == _MSGPACK:
             try:
-                asked.content = msgspec.msgpack.decode(asked.body, type=route.body)
+                request.content = msgspec.msgpack.decode(request.body, type=route.body)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 message = f"the body must be MessagePack of the route's type: {str(error)[:400]}"
                 raise InvalidArgumentError(message, reason="BODY_INVALID") from None
         else:
-            await super().read(asked)
+            await super().read(request)
 
 
-async def left(asked: Asked) -> None:
+async def left(request: AdmittedRequest) -> None:
     """Returns when the client has disconnected."""
-    assert asked.over is not None, "every request to a role has this event"
-    await asked.over.wait()
+    assert request.over is not None, "every request to a role has this event"
+    await request.over.wait()
 
 
 class RoleServer:

@@ -21,7 +21,7 @@ from holdfast.ports import AdminApi, HistoryApi, JobApi, ScheduleApi
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend, ShortRetries
 from holdfast.server.http.jobs import JobRoutes
-from holdfast.server.http.request import Answer, Asked
+from holdfast.server.http.request import AdmittedRequest, HttpResponse
 from holdfast.server.http.routing import Handler, Route
 from holdfast.server.http.schedules import ScheduleRoutes
 from holdfast.server.http.short_forms import IdFilter, ShortBody, ShortFilters, ShortForms
@@ -63,8 +63,8 @@ def port_routes(
 
 
 def _carried(handle: Handle) -> Handler:
-    async def answer(asked: Asked) -> Answer:
-        return Answer(HTTPStatus.OK, await handle(asked.content), MSGPACK_TYPE)
+    async def answer(request: AdmittedRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, await handle(request.content), MSGPACK_TYPE)
 
     return answer
 

@@ -19,14 +19,14 @@ import msgspec
 
 from holdfast import limits
 from holdfast.errors import HoldfastError
-from holdfast.server.http.request import Answer, Asked, answer
+from holdfast.server.http.request import AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.routing import Route
 from holdfast.topologies.pipeline.backend.messages import VISIBILITY_MS
-from holdfast.topologies.pipeline.backend.role_loops import Ending, ended, going_on
-from holdfast.topologies.pipeline.backend.store import Claims, Places, Ticket, WorkerKind
+from holdfast.topologies.pipeline.backend.role_loops import StopSignal, ended, going_on
+from holdfast.topologies.pipeline.backend.store import ClaimStore, Ticket, WorkerKind, WorkerStore
 from holdfast.topologies.pipeline.roles.backoff import Outage
 from holdfast.topologies.pipeline.roles.counters import RoleCounters
-from holdfast.topologies.pipeline.roles.exchange_clients import Exchanges
+from holdfast.topologies.pipeline.roles.exchange_clients import ExchangeClients
 from holdfast.topologies.pipeline.roles.full_lanes import FullLanes
 from holdfast.topologies.pipeline.roles.role_health import RoleHealth, get
 
@@ -69,7 +69,9 @@ class AwayError(Exception):
 class WatcherRole:
     """One watcher: `start`, then `stop`."""
 
-    def __init__(self, config: WatcherConfig, claims: Claims, places: Places, exchanges: Exchanges) -> None:
+    def __init__(
+        self, config: WatcherConfig, claims: ClaimStore, places: WorkerStore, exchanges: ExchangeClients
+    ) -> None:
         self._config = config
         self._claims = claims
         self._places = places
@@ -85,7 +87,7 @@ class WatcherRole:
         self._queues = Outage("the queue processes", first_s=0.005)
         #: How long wake-ups are ignored after the last poll, because it found nothing.
         self._idle_s = 0.0
-        self._ending = Ending()
+        self._stop_signal = StopSignal()
         self._tasks: list[asyncio.Task[None]] = []
         self._listening: asyncio.Task[None] | None = None
         self.tally = RoleCounters(
@@ -111,13 +113,13 @@ class WatcherRole:
             msgspec.structs.replace(get("/stats", self.stats, "Statistics of the watcher"), is_short_form=True),
         ]
 
-    async def stats(self, asked: Asked) -> Answer:
+    async def stats(self, request: AdmittedRequest) -> HttpResponse:
         """Returns the counters and the state of the watcher."""
         return answer(
             {
                 "kinds": self._kinds,
                 "full_lanes": self._full.all(),
-                "exchanges_away": self._exchanges.absence.all(),
+                "exchanges_away": self._exchanges.breaker.all(),
                 "is_database_away": self._database.is_on,
                 **self.tally.view(),
             }
@@ -130,7 +132,7 @@ class WatcherRole:
 
     async def stop(self) -> None:
         """Sends the rows that are being claimed, and ends the loops."""
-        self._ending.begin()
+        self._stop_signal.begin()
         self._woken.set()
         self._told.set()
         if self._listening is not None:
@@ -141,18 +143,18 @@ class WatcherRole:
     # -- claiming
 
     async def _look_on(self) -> None:
-        while not self._ending.is_on:
+        while not self._stop_signal.is_on:
             self._woken.clear()
             try:
                 wait_s = await self._look()
                 self._database.ended()
             except AwayError as away:
-                await self._ending.pause(away.pause_s)
+                await self._stop_signal.pause(away.pause_s)
                 continue
             except HoldfastError as error:
-                await self._ending.pause(self._database.failed(error))
+                await self._stop_signal.pause(self._database.failed(error))
                 continue
-            if not self._ending.is_on:
+            if not self._stop_signal.is_on:
                 await self._rest(wait_s)
 
     async def _rest(self, wait_s: float) -> None:
@@ -163,7 +165,7 @@ class WatcherRole:
                 await self._woken.wait()
         waited_s = time.monotonic() - began_s
         if waited_s < min(self._idle_s, wait_s):
-            await self._ending.pause(min(self._idle_s, wait_s) - waited_s)
+            await self._stop_signal.pause(min(self._idle_s, wait_s) - waited_s)
 
     def _learn(self, *, was_of_use: bool) -> None:
         self._idle_s = 0.0 if was_of_use else min(max(_IDLE_S, 2 * self._idle_s), _IDLE_S_MAX)
@@ -176,7 +178,7 @@ class WatcherRole:
         if not self._kinds:
             return poll_s
         config, tickets, claimed = self._config, list[Ticket](), 0
-        while not self._ending.is_on:
+        while not self._stop_signal.is_on:
             tickets = await self._claims.claim(config.batch, config.visibility_ms, self._kinds, self._full.all())
             self.tally.add("claimed", len(tickets))
             claimed += len(tickets)
@@ -248,9 +250,9 @@ class WatcherRole:
     async def _tidy(self) -> None:
         """Takes back expired leases, and deletes old jobs at intervals."""
         forget_s = 0.0
-        while not self._ending.is_on:
+        while not self._stop_signal.is_on:
             pause_s = self._config.poll_ms / 1_000 * random.uniform(0.25, 0.75)
-            await self._ending.pause(pause_s)
+            await self._stop_signal.pause(pause_s)
             forget_s -= pause_s
             with suppress(HoldfastError):  # the polling loop logs that the database is unavailable
                 await self._all(lambda: self._claims.expire(_TIDY_ROWS), "expired")
@@ -273,7 +275,7 @@ class WatcherRole:
 
     async def _know_workers(self) -> None:
         """Reads the kinds of workers; a change wakes the polling loop."""
-        while not self._ending.is_on:
+        while not self._stop_signal.is_on:
             self._told.clear()
             with suppress(HoldfastError):
                 places = await self._places.all()
@@ -281,8 +283,8 @@ class WatcherRole:
                 if kinds != self._kinds:
                     self._kinds = kinds
                     self._woken.set()
-            await self._ending.pause(_KINDS_S_MIN)
-            if not self._ending.is_on:
+            await self._stop_signal.pause(_KINDS_S_MIN)
+            if not self._stop_signal.is_on:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._told.wait(), _KINDS_S * random.uniform(0.75, 1.25))
 

@@ -14,8 +14,8 @@ from holdfast.observe.logs import get_logger
 from holdfast.topologies.zookeeper import ensemble_limits
 from holdfast.topologies.zookeeper.backend.bidder import Bidder, MadeBid
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
-from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import WatchEvent
+from holdfast.topologies.zookeeper.backend.leader_election import LeaderElection
 
 #: Look for jobs at least this often, because the worker ahead in line may not respond to its events.
 _LOOK_S = 60.0
@@ -23,14 +23,14 @@ _LOOK_S = 60.0
 _DOUBT_S = ensemble_limits.CALL_MS / 1_000
 
 
-class Taking:
+class BidLoop:
     """Takes jobs for one session, and passes the bids that succeeded to `tell`."""
 
     def __init__(
         self,
         connection: EnsembleConnection,
         bidder: Bidder,
-        line: ElectionLine,
+        line: LeaderElection,
         *,
         tell: Callable[[list[MadeBid]], None],
     ) -> None:
@@ -39,9 +39,9 @@ class Taking:
         self._line = line
         self._tell = tell
         self._room = 0
-        self._wake = Bell()
+        self._wake = WatchEvent()
         #: One bell for all looks: kazoo keeps a watch until it fires, and keeps equal watches once.
-        self._bell = Bell()
+        self._watch_event = WatchEvent()
         self._draining = asyncio.Event()
         #: Whether the loop is in line and waits for an event.
         self.is_waiting = False
@@ -107,22 +107,22 @@ class Taking:
         """Takes waiting jobs, or joins the line if there are none; only the first in line watches the lanes."""
         if not self._line.is_in:
             if not self._deliver(await self._bidder.take(self._room)) and not self._bidder.is_unsure:
-                await self._line.is_first(self._bell)
+                await self._line.is_first(self._watch_event)
             return
-        bell = self._bell
-        bell.clear()
-        if await self._line.is_first(bell) and self._deliver(await self._bidder.take(self._room, bell)):
+        watch_event = self._watch_event
+        watch_event.clear()
+        if await self._line.is_first(watch_event) and self._deliver(await self._bidder.take(self._room, watch_event)):
             await self._line.leave()  # the next worker becomes first, and sees the remaining jobs
             return
         if self._bidder.is_unsure:
             return
-        if not await self._awake(bell):
+        if not await self._awake(watch_event):
             self._deliver(await self._bidder.take(self._room))
 
-    async def _awake(self, bell: Bell | None) -> bool:
+    async def _awake(self, watch_event: WatchEvent | None) -> bool:
         """Waits for the bell, `want` or `drain`; returns False if none of them came within `_LOOK_S`."""
-        self.is_waiting = bell is not None
-        waits = [asyncio.ensure_future(each.wait()) for each in (self._wake, bell) if each is not None]
+        self.is_waiting = watch_event is not None
+        waits = [asyncio.ensure_future(each.wait()) for each in (self._wake, watch_event) if each is not None]
         try:
             done, _ = await asyncio.wait(waits, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         finally:

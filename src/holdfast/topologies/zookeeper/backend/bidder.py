@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from holdfast.core.lifecycle import QUEUED, RUNNING
 from holdfast.errors import UnavailableError
 from holdfast.ports import Assignment
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.job_transactions import bucket_of
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import WatchEvent
 from holdfast.topologies.zookeeper.backend.lanes import CLOSED
-from holdfast.topologies.zookeeper.backend.moves import bucket_of
-from holdfast.topologies.zookeeper.backend.node_changes import Changing
+from holdfast.topologies.zookeeper.backend.node_changes import NodeChanges
 from holdfast.topologies.zookeeper.backend.paths import BACK, NodeLane, Posting, lane_named, posting_named
-from holdfast.topologies.zookeeper.backend.records import Kept, Record, kept_of
-from holdfast.topologies.zookeeper.backend.transactions import Check, Delete, Done, ReadNode, RefusedError
+from holdfast.topologies.zookeeper.backend.records import Record, VersionedRecord, kept_of
+from holdfast.topologies.zookeeper.backend.transactions import Check, Delete, ReadNode, RefusedError, TransactionResult
 from holdfast.topologies.zookeeper.backend.transition_log import log_changed
 from holdfast.topologies.zookeeper.backend.worker_nodes import WorkerNodeKind
 
@@ -37,16 +37,16 @@ _FRESH_S = 0.2
 class MadeBid(NamedTuple):
     """A bid that succeeded."""
 
-    kept: Kept
+    kept: VersionedRecord
     assignment: Assignment
     #: Time of sending, by this process's clock.
     sent_s: float
 
 
 class _Bid(NamedTuple):
-    kept: Kept
+    kept: VersionedRecord
     record: Record
-    done: "asyncio.Future[Done]"
+    done: "asyncio.Future[TransactionResult]"
     payload: "asyncio.Future[ReadNode | None] | None"
     sent_s: float
 
@@ -54,9 +54,9 @@ class _Bid(NamedTuple):
 class Bidder:
     """Bids for one worker."""
 
-    def __init__(self, changing: Changing, kind: WorkerNodeKind, worker: str) -> None:
-        self._changing = changing
-        self._connection, self._paths = changing.connection, changing.paths
+    def __init__(self, node_changes: NodeChanges, kind: WorkerNodeKind, worker: str) -> None:
+        self._node_changes = node_changes
+        self._connection, self._paths = node_changes.connection, node_changes.paths
         self._kind = kind
         self._worker = worker
         #: Checked by every bid: no newer session of this worker exists. Replaced when this session starts.
@@ -78,11 +78,11 @@ class Bidder:
         """Discards the postings of the last look."""
         self._seen = []
 
-    async def take(self, count: int, bell: Bell | None = None) -> list[MadeBid]:
+    async def take(self, count: int, watch_event: WatchEvent | None = None) -> list[MadeBid]:
         """Takes up to `count` jobs; the bell, if given, rings when there may be more."""
-        if bell is not None or not self._seen or time.monotonic() - self._seen_s > _FRESH_S:
+        if watch_event is not None or not self._seen or time.monotonic() - self._seen_s > _FRESH_S:
             self._seen_s = time.monotonic()
-            self._seen = await self._look(bell)
+            self._seen = await self._look(watch_event)
         taken: list[MadeBid] = []
         while self._seen and len(taken) < count and not self._unsure:
             width = min(count - len(taken), _BIDS_MAX)
@@ -99,46 +99,46 @@ class Bidder:
         """Returns the bids without a reply that succeeded; `UnavailableError` if that cannot be read yet."""
         taken: list[MadeBid] = []
         for bid in self._unsure:
-            kept = await self._changing.read(bid.record.id)
-            if kept is not None and kept.record.state == RUNNING and kept.record.worker == self._worker:
+            stored = await self._node_changes.read(bid.record.id)
+            if stored is not None and stored.record.state == RUNNING and stored.record.worker == self._worker:
                 stat = await self._connection.exists(self._paths.bid(bid.record.id))
                 if (
                     stat is not None
                     and stat.owner == self._connection.session_id
-                    and stat.created_id == kept.record.token
+                    and stat.created_id == stored.record.token
                 ):
-                    taken.append(_won(bid, kept, await self._assignment(kept.record)))
+                    taken.append(_won(bid, stored, await self._assignment(stored.record)))
         self._unsure = []  # only after the loop: if a read fails, the next call checks all of them again
         self._is_unread = False
         return taken
 
     # -- looking
 
-    async def _look(self, bell: Bell | None) -> list[tuple[NodeLane, Posting]]:
+    async def _look(self, watch_event: WatchEvent | None) -> list[tuple[NodeLane, Posting]]:
         """Returns the postings that this worker takes, most urgent first; lanes of equal priority take turns."""
-        names = await self._connection.children(self._paths.waiting, bell) or []
+        names = await self._connection.children(self._paths.waiting, watch_event) or []
         lanes = [lane for lane in map(lane_named, sorted(names)) if self._kind.takes(lane)]
         self._turn += 1
         if lanes:
             shift = self._turn % len(lanes)
             lanes = lanes[shift:] + lanes[:shift]
         lanes.sort(key=lambda lane: -lane.priority)
-        postings = await asyncio.gather(*(self._look_into(lane, bell) for lane in lanes))
+        postings = await asyncio.gather(*(self._look_into(lane, watch_event) for lane in lanes))
         return [(lane, posting) for lane, found in zip(lanes, postings, strict=True) for posting in found]
 
-    async def _look_into(self, lane: NodeLane, bell: Bell | None) -> list[Posting]:
+    async def _look_into(self, lane: NodeLane, watch_event: WatchEvent | None) -> list[Posting]:
         """Returns the returned jobs of a lane, and the postings in its first non-empty bucket.
 
         The bell also rings when a bucket is added, and when another worker takes a job from a bucket that was read: the
         next look then sees later buckets.
         """
-        back = self._connection.children(self._paths.bucket(lane, BACK), bell)
-        names = await self._connection.children(self._paths.lane(lane), bell) or []
+        back = self._connection.children(self._paths.bucket(lane, BACK), watch_event)
+        names = await self._connection.children(self._paths.lane(lane), watch_event) or []
         buckets = sorted(name for name in names if name != BACK)
         postings = sorted(posting_named(BACK, name) for name in await back or [])
         for name in buckets:
             path = self._paths.bucket(lane, name)
-            waiting = await self._connection.children(path, bell)
+            waiting = await self._connection.children(path, watch_event)
             if waiting:
                 return postings + sorted(posting_named(name, each) for each in waiting)
             if waiting is not None and name != buckets[-1]:  # closed and empty: no posting can be added
@@ -158,20 +158,20 @@ class Bidder:
                 self.forget()
                 self._is_unread = True
                 break
-            kept = kept_of(node) if node is not None else None
-            if kept is None or not _waits_there(kept.record, lane, posting):
+            stored = kept_of(node) if node is not None else None
+            if stored is None or not _waits_there(stored.record, lane, posting):
                 # Taking or ending a job deletes its posting, so this one is left over and can never be taken.
                 self._connection.transact([Delete(self._paths.posting(lane, posting))])
                 continue
-            bids.append(self._send(kept, posting))
+            bids.append(self._send(stored, posting))
         return [taken for bid in bids if (taken := await self._settle(bid)) is not None]
 
-    def _send(self, kept: Kept, posting: Posting) -> _Bid:
-        record, steps = self._changing.moves.take(kept, posting, self._worker, self._connection.now_ms())
+    def _send(self, stored: VersionedRecord, posting: Posting) -> _Bid:
+        record, steps = self._node_changes.transactions.take(stored, posting, self._worker, self._connection.now_ms())
         sent_s = time.monotonic()
         done = self._connection.transact([*steps, self.fence])
         payload = self._connection.get(self._paths.payload(record.id)) if record.payload_bytes else None
-        return _Bid(kept, record, done, payload, sent_s)
+        return _Bid(stored, record, done, payload, sent_s)
 
     async def _settle(self, bid: _Bid) -> MadeBid | None:
         try:
@@ -184,22 +184,22 @@ class Bidder:
         stat = done.stats[1]
         assert stat is not None
         record = _with_token(bid.record, stat.changed_id)
-        kept = Kept(record, stat.version)
+        stored = VersionedRecord(record, stat.version)
         try:
             node = await bid.payload if bid.payload is not None else None
         except UnavailableError:
             self._unsure.append(bid)  # the bid succeeded; `make_sure` reads the payload again
             return None
-        return _won(bid, kept, assignment_of(record, node.data if node else b""))
+        return _won(bid, stored, assignment_of(record, node.data if node else b""))
 
     async def _assignment(self, record: Record) -> Assignment:
         node = await self._connection.get(self._paths.payload(record.id)) if record.payload_bytes else None
         return assignment_of(record, node.data if node else b"")
 
 
-def _won(bid: _Bid, kept: Kept, assignment: Assignment) -> MadeBid:
-    log_changed(bid.kept.record, kept.record)
-    return MadeBid(kept, assignment, bid.sent_s)
+def _won(bid: _Bid, stored: VersionedRecord, assignment: Assignment) -> MadeBid:
+    log_changed(bid.kept.record, stored.record)
+    return MadeBid(stored, assignment, bid.sent_s)
 
 
 def assignment_of(record: Record, payload: bytes) -> Assignment:

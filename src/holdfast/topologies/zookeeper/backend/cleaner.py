@@ -7,7 +7,7 @@ refuses to delete others.
 import asyncio
 
 from holdfast.core.lifecycle import TERMINAL
-from holdfast.topologies.zookeeper.backend.node_changes import Changing, left_alone_if_damaged
+from holdfast.topologies.zookeeper.backend.node_changes import NodeChanges, left_alone_if_damaged
 from holdfast.topologies.zookeeper.backend.paths import due_of, minute_start_ms
 from holdfast.topologies.zookeeper.backend.records import NodeRetention
 from holdfast.topologies.zookeeper.backend.transactions import Delete, Step
@@ -18,12 +18,12 @@ _MINUTE_MS = 60_000
 _INDEX_MS = 60 * _MINUTE_MS
 
 
-class Tidying:
+class NodeCleaner:
     """Removes expired jobs and empty nodes, in passes."""
 
-    def __init__(self, changing: Changing) -> None:
-        self._changing = changing
-        self._connection, self._paths = changing.connection, changing.paths
+    def __init__(self, node_changes: NodeChanges) -> None:
+        self._node_changes = node_changes
+        self._connection, self._paths = node_changes.connection, node_changes.paths
         #: Time of the last pass over the index, by the ensemble's clock.
         self._indexed_ms = 0
         #: Lanes and lines that were empty in the last pass.
@@ -55,9 +55,9 @@ class Tidying:
     async def _forget(self, note: str) -> None:
         job_id = due_of(note.rpartition("/")[2])[1]
         with left_alone_if_damaged(job_id):
-            kept = await self._changing.read(job_id)
-            if kept is not None and kept.record.state in TERMINAL:
-                await self._changing.forget(kept, note)
+            stored = await self._node_changes.read(job_id)
+            if stored is not None and stored.record.state in TERMINAL:
+                await self._node_changes.forget(stored, note)
 
     async def _drop_index(self, retention: NodeRetention) -> None:
         """Deletes empty minutes of the index.

@@ -37,7 +37,7 @@ from holdfast.topologies.zookeeper.backend.kazoo_answers import (
     stat_or_none,
     unknown,
 )
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell, Bridge, Convert, KazooAnswer, Watch
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bridge, Convert, KazooResult, Watch, WatchEvent
 from holdfast.topologies.zookeeper.backend.kazoo_patches import drop_if_misread, note_what_is_granted, ping_only_if
 from holdfast.topologies.zookeeper.backend.paths import LAYOUT, Paths
 from holdfast.topologies.zookeeper.backend.session_guard import SessionGuard
@@ -46,12 +46,12 @@ from holdfast.topologies.zookeeper.backend.transactions import (
     Check,
     Create,
     Delete,
-    Done,
     Put,
     ReadNode,
     RefusedError,
     Stat,
     Step,
+    TransactionResult,
 )
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False
 
 
-class Phase(Enum):
+class SessionPhase(Enum):
     """The state of the session."""
 
     CONNECTED = "it is connected"
@@ -87,14 +87,14 @@ class EnsembleConnection:
         self.paths = Paths(root)
         self._acl = [make_digest_acl(*credentials.split(":", 1), all=True)] if credentials else []
         self.hosts = hosts
-        self.phase = Phase.LOST
+        self.phase = SessionPhase.LOST
         #: The id of the session, or of the last one that was connected.
         self.session_id = 0
         #: The session timeout; servers may grant less than was requested.
         self.session_ms = max(session_ms, ensemble_limits.SESSION_MS_MIN)
         #: Numbers of sent requests by kind, of listed names, and of watches that have fired.
         self.traffic: Counter[str] = Counter()
-        self.when_changed: list[Callable[[Phase], None]] = []
+        self.when_changed: list[Callable[[SessionPhase], None]] = []
         self._loop = asyncio.get_running_loop()
         self._bridge = Bridge(self._loop)
         self._client = KazooClient(
@@ -212,23 +212,25 @@ class EnsembleConnection:
 
     # -- requests
 
-    def get(self, path: str, bell: Bell | None = None) -> asyncio.Future[ReadNode | None]:
+    def get(self, path: str, watch_event: WatchEvent | None = None) -> asyncio.Future[ReadNode | None]:
         """Reads a node; None if it does not exist, and then the bell does not ring."""
 
         def node_of(pair: Any) -> ReadNode:  # noqa: ANN401 - the library's own tuple
             return ReadNode(pair[0], stat_of(pair[1]))
 
-        return self._ask("get", lambda: self._client.get_async(path, self._watch(bell)), node_of, none_if_missing)
+        return self._ask(
+            "get", lambda: self._client.get_async(path, self._watch(watch_event)), node_of, none_if_missing
+        )
 
-    def exists(self, path: str, bell: Bell | None = None) -> asyncio.Future[Stat | None]:
+    def exists(self, path: str, watch_event: WatchEvent | None = None) -> asyncio.Future[Stat | None]:
         """Reads the metadata of a node; the bell rings when it is created, changed or deleted."""
-        return self._ask("exists", lambda: self._client.exists_async(path, self._watch(bell)), stat_or_none)
+        return self._ask("exists", lambda: self._client.exists_async(path, self._watch(watch_event)), stat_or_none)
 
-    def children(self, path: str, bell: Bell | None = None) -> asyncio.Future[list[str] | None]:
+    def children(self, path: str, watch_event: WatchEvent | None = None) -> asyncio.Future[list[str] | None]:
         """Lists the names below a node, unordered; None if it does not exist, and then the bell does not ring."""
         return self._ask(
             "children",
-            lambda: self._client.get_children_async(path, self._watch(bell)),
+            lambda: self._client.get_children_async(path, self._watch(watch_event)),
             self._count_names,
             none_if_missing,
         )
@@ -237,16 +239,16 @@ class EnsembleConnection:
         """Makes later reads return state that is no older than this request."""
         return self._ask("sync", lambda: self._client.sync_async(self.paths.root))
 
-    def transact(self, steps: list[Step]) -> asyncio.Future[Done]:
+    def transact(self, steps: list[Step]) -> asyncio.Future[TransactionResult]:
         """Executes all steps or none; `RefusedError` names the step that failed."""
         return self._ask("transact", lambda: self._commit(steps), lambda results: done_of(steps, results))
 
-    def ignore(self, path: str, bell: Bell) -> None:
+    def ignore(self, path: str, watch_event: WatchEvent) -> None:
         """Removes the watch of a bell without waiters: the library would keep it until the node changes."""
-        watches, watch = self._client._data_watchers, Watch(self.traffic, bell)  # noqa: SLF001 - as for grants
+        watches, watch = self._client._data_watchers, Watch(self.traffic, watch_event)  # noqa: SLF001 - as for grants
         self._loop.call_later(_NOTED_S, lambda: watches.get(path, set()).discard(watch))
 
-    def _commit(self, steps: list[Step]) -> KazooAnswer:
+    def _commit(self, steps: list[Step]) -> KazooResult:
         transaction = self._client.transaction()
         for step in steps:
             match step:
@@ -258,13 +260,13 @@ class EnsembleConnection:
                     transaction.delete(step.path, step.version)
                 case Check():
                     transaction.check(step.path, step.version)
-        answer: KazooAnswer = transaction.commit_async()
+        answer: KazooResult = transaction.commit_async()
         return answer
 
     def _ask(
-        self, kind: str, send: Callable[[], KazooAnswer], convert: Convert | None = None, failed: Convert | None = None
+        self, kind: str, send: Callable[[], KazooResult], convert: Convert | None = None, failed: Convert | None = None
     ) -> asyncio.Future[Any]:
-        if self._is_closed or self.phase is not Phase.CONNECTED:
+        if self._is_closed or self.phase is not SessionPhase.CONNECTED:
             return self._unanswered()
         self.traffic[kind] += 1
         answer = send()
@@ -294,10 +296,10 @@ class EnsembleConnection:
         if not future.done():
             future.set_exception(unknown(f"ZooKeeper at {self.hosts} did not answer within {_CALL_S:.0f} s"))
 
-    def _watch(self, bell: Bell | None) -> Callable[[object], None] | None:
-        if bell is None:
+    def _watch(self, watch_event: WatchEvent | None) -> Callable[[object], None] | None:
+        if watch_event is None:
             return None
-        return Watch(self.traffic, bell)
+        return Watch(self.traffic, watch_event)
 
     def _count_names(self, names: list[str]) -> list[str]:
         self.traffic["names"] += len(names)
@@ -316,7 +318,7 @@ class EnsembleConnection:
         self.session_ms = session_ms
 
     def _change(self, state: str) -> None:
-        phase = self.phase = Phase[state]
+        phase = self.phase = SessionPhase[state]
         if state == KazooState.CONNECTED:
             self._connected.set()
             self._away_told = (0.0, _AWAY_S)

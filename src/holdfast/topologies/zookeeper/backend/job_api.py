@@ -17,17 +17,17 @@ from holdfast.core.tasks import unknown_job
 from holdfast.core.validation import check_reason, is_given_id
 from holdfast.errors import FailedPreconditionError
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
-from holdfast.ports import Explanation, Found, JobDraft, JobQuery, JobView, Page, ResultView
+from holdfast.ports import Explanation, JobDraft, JobQuery, JobView, Page, ResultView, SearchPage
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.history import history_of
 from holdfast.topologies.zookeeper.backend.job_listing import NodeListing
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
-from holdfast.topologies.zookeeper.backend.node_changes import Changing, Decided
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import WatchEvent
+from holdfast.topologies.zookeeper.backend.node_changes import Decided, NodeChanges
 from holdfast.topologies.zookeeper.backend.paths import BACK, bucket_name, posting_named
 from holdfast.topologies.zookeeper.backend.records import (
     DELAYED,
-    Kept,
     Record,
+    VersionedRecord,
     executions_of,
     kept_of,
     result_of,
@@ -44,12 +44,12 @@ class NodeJobs:
     def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
         self._paths = connection.paths
-        self._changing = Changing(connection)
+        self._node_changes = NodeChanges(connection)
         self._listing = NodeListing(connection)
 
     async def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Submits jobs, in many concurrent transactions."""
-        return await NodeSubmission(self._changing, templates, drafts).run()
+        return await NodeSubmission(self._node_changes, templates, drafts).run()
 
     async def get(self, job_id: str) -> JobView:
         """Returns the job, from its record."""
@@ -57,13 +57,13 @@ class NodeJobs:
 
     async def result(self, job_id: str) -> ResultView:
         """Returns the result, if the record is terminal."""
-        kept = await self._kept(job_id)
-        return await self._result(kept)
+        stored = await self._kept(job_id)
+        return await self._result(stored)
 
     async def payload(self, job_id: str) -> bytes:
         """Returns the payload as submitted."""
-        kept = await self._kept(job_id)
-        if not kept.record.payload_bytes:
+        stored = await self._kept(job_id)
+        if not stored.record.payload_bytes:
             return b""
         node = await self._connection.repeat(lambda: self._connection.get(self._paths.payload(job_id)))
         if node is None:  # the job was deleted meanwhile
@@ -72,7 +72,7 @@ class NodeJobs:
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Cancels the job; the version of the record decides between cancel and bid."""
-        return await _cancel(self._changing, _checked(job_id), reason)
+        return await _cancel(self._node_changes, _checked(job_id), reason)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
         """Returns a page; reads the index record by record."""
@@ -80,29 +80,29 @@ class NodeJobs:
             lambda: self._listing.page(states, offset, size, newest_first=newest_first)
         )
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Searches in parts, each of which reads a bounded number of records."""
         return await self._connection.repeat(lambda: self._listing.find(query, cursor, size))
 
     async def explain(self, job_id: str) -> Explanation:
         """Explains the state by the record and the nodes of the workers."""
-        kept = await self._kept(job_id)
-        summary = (await self._result(kept)).summary
-        reason, sentence = await self._connection.repeat(lambda: explain(self._connection, kept.record, summary))
-        return Explanation(State(kept.record.state), reason, sentence)
+        stored = await self._kept(job_id)
+        summary = (await self._result(stored)).summary
+        reason, sentence = await self._connection.repeat(lambda: explain(self._connection, stored.record, summary))
+        return Explanation(State(stored.record.state), reason, sentence)
 
     async def watch(self, job_id: str) -> AsyncGenerator[JobView, None]:
         """Yields the job now and after each change until it is terminal."""
         async with contextlib.aclosing(self._changes(job_id)) as changes:
-            async for kept in changes:
-                yield view_of(kept.record)
+            async for stored in changes:
+                yield view_of(stored.record)
 
     async def settled(self, job_id: str) -> tuple[JobView, ResultView]:
         """Waits for the end of the job, by a watch on its record."""
         async with contextlib.aclosing(self._changes(job_id)) as changes:
-            async for kept in changes:
-                if kept.record.state in TERMINAL:
-                    return view_of(kept.record), await self._result(kept)
+            async for stored in changes:
+                if stored.record.state in TERMINAL:
+                    return view_of(stored.record), await self._result(stored)
         raise AssertionError("the changes of a job end when it is terminal")
 
     async def retry(self, job_id: str, request_id: str = "") -> str:
@@ -119,69 +119,69 @@ class NodeJobs:
 
     async def forget(self, job_id: str) -> None:
         """Deletes a finished job with its result, before its retention is over."""
-        kept = await self._kept(job_id)
-        if kept.record.state not in TERMINAL:
-            state = State(kept.record.state).name
+        stored = await self._kept(job_id)
+        if stored.record.state not in TERMINAL:
+            state = State(stored.record.state).name
             raise FailedPreconditionError(f"job {job_id!r} is {state}; it has not ended", reason="JOB_NOT_ENDED")
-        await self._changing.forget(kept, await self._retention_note(kept))
+        await self._node_changes.forget(stored, await self._retention_note(stored))
 
     async def history(self, job_id: str) -> list[Entry]:
         """Returns the history from the record, the result, and the stored earlier attempts (the last ten)."""
-        kept = await self._kept(job_id)
+        stored = await self._kept(job_id)
         path = self._paths.executions(job_id)
         node = await self._connection.repeat(lambda: self._connection.get(path))
-        result = await self._stored_result(kept) if kept.record.state in TERMINAL else None
-        return history_of(kept.record, executions_of(node), result)
+        result = await self._stored_result(stored) if stored.record.state in TERMINAL else None
+        return history_of(stored.record, executions_of(node), result)
 
-    async def _retention_note(self, kept: Kept) -> str:
+    async def _retention_note(self, stored: VersionedRecord) -> str:
         """Returns the path of the retention note; earlier versions put FAILED jobs under `ended`, too."""
-        note = self._changing.moves.retention_note(kept.record)
-        if kept.record.state == FAILED and await self._connection.exists(note) is None:
-            return self._paths.ended_job(kept.record.finished_ms, kept.record.id)
+        note = self._node_changes.transactions.retention_note(stored.record)
+        if stored.record.state == FAILED and await self._connection.exists(note) is None:
+            return self._paths.ended_job(stored.record.finished_ms, stored.record.id)
         return note
 
-    async def _changes(self, job_id: str) -> AsyncGenerator[Kept, None]:
+    async def _changes(self, job_id: str) -> AsyncGenerator[VersionedRecord, None]:
         """Yields the record now and after each change; each read sets the watch for the next change."""
-        path, bell = self._paths.record(_checked(job_id)), Bell()
+        path, watch_event = self._paths.record(_checked(job_id)), WatchEvent()
         version = -1
         try:
             while True:
-                bell.clear()
-                node = await self._connection.repeat(lambda: self._newest(path, bell))
+                watch_event.clear()
+                node = await self._connection.repeat(lambda: self._newest(path, watch_event))
                 if node is None:
                     raise unknown_job(job_id).error()
-                kept = kept_of(node)
-                if kept.version > version:
-                    version = kept.version
-                    yield kept
-                if kept.record.state in TERMINAL:
+                stored = kept_of(node)
+                if stored.version > version:
+                    version = stored.version
+                    yield stored
+                if stored.record.state in TERMINAL:
                     return
-                await bell.wait()
+                await watch_event.wait()
         finally:
-            self._connection.ignore(path, bell)
+            self._connection.ignore(path, watch_event)
 
-    def _newest(self, path: str, bell: Bell) -> Awaitable[ReadNode | None]:
+    def _newest(self, path: str, watch_event: WatchEvent) -> Awaitable[ReadNode | None]:
         self._connection.sync()
-        return self._connection.get(path, bell)
+        return self._connection.get(path, watch_event)
 
-    async def _kept(self, job_id: str) -> Kept:
-        kept = await self._changing.read(_checked(job_id))
-        if kept is None:
+    async def _kept(self, job_id: str) -> VersionedRecord:
+        stored = await self._node_changes.read(_checked(job_id))
+        if stored is None:
             raise unknown_job(job_id).error()
-        return kept
+        return stored
 
-    async def _result(self, kept: Kept) -> ResultView:
-        state = State(kept.record.state)
+    async def _result(self, stored: VersionedRecord) -> ResultView:
+        state = State(stored.record.state)
         if state not in TERMINAL:
             return ResultView(state)
-        result = await self._stored_result(kept)
+        result = await self._stored_result(stored)
         summary = result_summary(state, reason=result.failure_reason, summary=result.summary)
         return ResultView(state, result.output, summary, result.runtime_ms)
 
-    async def _stored_result(self, kept: Kept) -> Result:
-        node = await self._connection.repeat(lambda: self._connection.get(self._paths.result(kept.record.id)))
+    async def _stored_result(self, stored: VersionedRecord) -> Result:
+        node = await self._connection.repeat(lambda: self._connection.get(self._paths.result(stored.record.id)))
         if node is None:  # the job was deleted meanwhile
-            raise unknown_job(kept.record.id).error()
+            raise unknown_job(stored.record.id).error()
         return result_of(node)
 
 
@@ -192,7 +192,7 @@ def _checked(job_id: str) -> str:
     return job_id
 
 
-async def _cancel(changing: Changing, job_id: str, reason: str) -> CancelReply:
+async def _cancel(node_changes: NodeChanges, job_id: str, reason: str) -> CancelReply:
     """Cancels a job against bids: the first transaction wins, and the other finds a newer version.
 
     Invariants: one transaction ends a waiting job together with its posting, so no bid can win afterwards. A running
@@ -202,38 +202,38 @@ async def _cancel(changing: Changing, job_id: str, reason: str) -> CancelReply:
     refusal = check_reason(reason)
     if refusal:
         raise refusal.error()
-    kept = await changing.read(job_id)
-    if kept is None:
+    stored = await node_changes.read(job_id)
+    if stored is None:
         raise unknown_job(job_id).error()
-    seen = kept
+    seen = stored
 
-    async def decide(kept: Kept) -> Decided:
+    async def decide(stored: VersionedRecord) -> Decided:
         nonlocal seen
-        seen, record = kept, kept.record
+        seen, record = stored, stored.record
         if record.state in TERMINAL or record.cancel_requested:
             return None
         if record.state == QUEUED:
-            waits_at = await _waiting_path(changing, record)
-            return changing.moves.cancel_queued(kept, waits_at, reason, changing.connection.now_ms())
-        stat = await changing.connection.exists(changing.paths.asked_of(record.worker))
-        now_ms = changing.connection.now_ms()
-        return changing.moves.ask_to_stop(kept, reason, now_ms, is_heard=stat is not None)
+            waits_at = await _waiting_path(node_changes, record)
+            return node_changes.transactions.cancel_queued(stored, waits_at, reason, node_changes.connection.now_ms())
+        stat = await node_changes.connection.exists(node_changes.paths.asked_of(record.worker))
+        now_ms = node_changes.connection.now_ms()
+        return node_changes.transactions.ask_to_stop(stored, reason, now_ms, is_heard=stat is not None)
 
-    changed = await changing.change(kept, decide, reason)
+    changed = await node_changes.change(stored, decide, reason)
     if changed is not None:
         return CancelReply(State(changed.state), was_terminal=False, token=changed.token)
     record = seen.record
     return CancelReply(State(record.state), was_terminal=record.state in TERMINAL, token=record.token)
 
 
-async def _waiting_path(changing: Changing, record: Record) -> str:
+async def _waiting_path(node_changes: NodeChanges, record: Record) -> str:
     """Returns the path of a waiting job's node; if the job no longer waits, the transaction is refused."""
-    paths = changing.paths
+    paths = node_changes.paths
     if record.bucket == DELAYED:
         return paths.delayed_job(record.not_before_ms, record.id)
     bucket = BACK if record.bucket < 0 else bucket_name(record.bucket)
     path = paths.bucket(record.lane, bucket)
-    for name in await changing.connection.children(path) or []:
+    for name in await node_changes.connection.children(path) or []:
         if posting_named(bucket, name).job_id == record.id:
             return f"{path}/{name}"
     return f"{path}/{record.id}"

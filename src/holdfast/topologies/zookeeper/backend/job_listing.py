@@ -12,7 +12,7 @@ from holdfast.core.lifecycle import State
 from holdfast.core.listing import Place
 from holdfast.errors import InvalidArgumentError
 from holdfast.ledger.search import cursor_of, place_of
-from holdfast.ports import Found, JobQuery, JobView, Page
+from holdfast.ports import JobQuery, JobView, Page, SearchPage
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
 from holdfast.topologies.zookeeper.backend.paths import due_of, minute_of
 from holdfast.topologies.zookeeper.backend.records import Record, kept_of, view_of
@@ -48,7 +48,7 @@ class NodeListing:
             jobs.append(view_of(record))
         return Page(jobs, has_more=False)
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Returns up to `size` matching jobs, from at most `_LOOKS_MAX` records."""
         if size < 1:
             message = f"the size of a part must be at least 1, got {size}"
@@ -61,8 +61,8 @@ class NodeListing:
             if _is_wanted(query, record):
                 jobs.append(view_of(record))
             if len(jobs) == size or looks == _LOOKS_MAX:
-                return Found(jobs, cursor_of(query, (record.created_ms, record.id)))
-        return Found(jobs, "")
+                return SearchPage(jobs, cursor_of(query, (record.created_ms, record.id)))
+        return SearchPage(jobs, "")
 
     async def _records(self, query: JobQuery, after: Place | None) -> AsyncIterator[Record]:
         """Yields the records in the query's time range after this place, in order."""

@@ -8,7 +8,14 @@ from typing import Any
 from kazoo import exceptions as kazoo_errors
 
 from holdfast.errors import FailedPreconditionError, HoldfastError, InternalError, UnavailableError
-from holdfast.topologies.zookeeper.backend.transactions import Done, Put, RefusedError, Stat, Step, StepFailure
+from holdfast.topologies.zookeeper.backend.transactions import (
+    Put,
+    RefusedError,
+    Stat,
+    Step,
+    StepFailure,
+    TransactionResult,
+)
 
 _WHY = {
     kazoo_errors.NodeExistsError: StepFailure.EXISTS,
@@ -31,7 +38,7 @@ def stat_or_none(stat: Any) -> Stat | None:  # noqa: ANN401 - the library's own 
     return None if stat is None else stat_of(stat)
 
 
-def done_of(steps: list[Step], results: list[Any]) -> Done:
+def done_of(steps: list[Step], results: list[Any]) -> TransactionResult:
     for index, result in enumerate(results):
         if isinstance(result, _SESSION_OVER + _NOT_ALLOWED):
             raise error_of(result)
@@ -41,7 +48,7 @@ def done_of(steps: list[Step], results: list[Any]) -> Done:
         raise InternalError("ZooKeeper rolled a transaction back without naming a failed step")
     paths = [result if isinstance(result, str) else "" for result in results]
     stats = [stat_of(result) if isinstance(step, Put) else None for step, result in zip(steps, results, strict=True)]
-    return Done(paths, stats)
+    return TransactionResult(paths, stats)
 
 
 def none_if_missing(error: Exception) -> HoldfastError | None:

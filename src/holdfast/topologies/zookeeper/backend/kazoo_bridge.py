@@ -20,10 +20,10 @@ Convert = Callable[[Any], Any]
 _ACCEPT_S, _ACCEPT_PART = 2.0, 0.25
 
 
-class Bell(asyncio.Event):
+class WatchEvent(asyncio.Event):
     """An event that is set by a watch; the waiting task then reads the state again."""
 
-    def rung(self, _event: object) -> None:
+    def fired(self, _event: object) -> None:
         """Called on the loop, for any kind of event."""
         self.set()
 
@@ -31,20 +31,20 @@ class Bell(asyncio.Event):
 class Watch:
     """Rings a bell and counts that; equal watches of one node fire once."""
 
-    __slots__ = ("_bell", "_traffic")
+    __slots__ = ("_traffic", "_watch_event")
 
-    def __init__(self, traffic: Counter[str], bell: Bell) -> None:
-        self._traffic, self._bell = traffic, bell
+    def __init__(self, traffic: Counter[str], watch_event: WatchEvent) -> None:
+        self._traffic, self._watch_event = traffic, watch_event
 
     def __call__(self, event: object) -> None:
         self._traffic["rings"] += 1
-        self._bell.rung(event)
+        self._watch_event.fired(event)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Watch) and other._bell is self._bell
+        return isinstance(other, Watch) and other._watch_event is self._watch_event
 
     def __hash__(self) -> int:
-        return id(self._bell)
+        return id(self._watch_event)
 
 
 class Inbox:
@@ -73,14 +73,14 @@ class Inbox:
             act(*arguments)
 
 
-class KazooAnswer:
+class KazooResult:
     """The result object that kazoo fills for one request; it resolves a future of the loop."""
 
     __slots__ = ("_inbox", "_link", "convert", "failed", "future")
 
     def __init__(self, inbox: Inbox, future: asyncio.Future[Any]) -> None:
         self._inbox = inbox
-        self._link: Callable[[KazooAnswer], None] | None = None
+        self._link: Callable[[KazooResult], None] | None = None
         self.future = future
         #: Both are set by the caller, before the loop can process the result.
         self.convert: Convert = lambda value: value
@@ -94,7 +94,7 @@ class KazooAnswer:
         """On the library's thread."""
         self._inbox.put(self._fail, error)
 
-    def rawlink(self, callback: "Callable[[KazooAnswer], None]") -> None:
+    def rawlink(self, callback: "Callable[[KazooResult], None]") -> None:
         """Stores the callback by which kazoo derives another result from this one."""
         self._link = callback
 
@@ -132,9 +132,9 @@ class Bridge(SequentialThreadingHandler):  # type: ignore[misc]  # the library h
         self._loop = loop
         self.inbox = Inbox(loop)
 
-    def async_result(self) -> KazooAnswer:
+    def async_result(self) -> KazooResult:
         """Called by kazoo for every request, on the thread of the caller, which is the loop's."""
-        return KazooAnswer(self.inbox, self._loop.create_future())
+        return KazooResult(self.inbox, self._loop.create_future())
 
     def create_connection(self, *address: Any, timeout: float = _ACCEPT_S, **options: Any) -> Any:  # noqa: ANN401
         """Connects with a shorter timeout: kazoo would wait for an unreachable server until the session is lost."""

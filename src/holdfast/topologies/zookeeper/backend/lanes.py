@@ -28,7 +28,7 @@ _MINUTES_MAX = 1_000
 _LANES_MAX = 10_000
 
 
-class _Open:
+class _OpenBucket:
     """The open bucket of a lane, and an estimate of its postings."""
 
     __slots__ = ("count", "number")
@@ -43,7 +43,7 @@ class NodeLanes:
 
     def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
-        self._open: dict[NodeLane, _Open] = {}
+        self._open: dict[NodeLane, _OpenBucket] = {}
         #: A lock exists while a task holds it or waits for it.
         self._locks: WeakValueDictionary[NodeLane, asyncio.Lock] = WeakValueDictionary()
         #: Minute nodes that are known to exist.
@@ -120,7 +120,7 @@ class NodeLanes:
 
         return await self._connection.repeat(ask)
 
-    async def _find(self, lane: NodeLane) -> _Open:
+    async def _find(self, lane: NodeLane) -> _OpenBucket:
         """Returns the open bucket, which is the last one."""
         path = self._connection.paths.lane(lane)
         names = await self._names(path)
@@ -129,15 +129,15 @@ class NodeLanes:
             names = await self._names(path) or [bucket_name(0)]
         if len(self._open) >= _LANES_MAX:
             self._open.clear()
-        found = self._open[lane] = _Open(max(map(bucket_number, names)))
+        found = self._open[lane] = _OpenBucket(max(map(bucket_number, names)))
         return found
 
-    async def _roll(self, lane: NodeLane, full: _Open) -> _Open:
+    async def _roll(self, lane: NodeLane, full: _OpenBucket) -> _OpenBucket:
         path = self._connection.paths.lane(lane)
         close = Put(f"{path}/{bucket_name(full.number)}", b"closed", OPEN)
         try:
             await self._connection.transact([close, Create(f"{path}/{bucket_name(full.number + 1)}")])
         except (RefusedError, UnavailableError):  # another process was first, or there was no reply
             return await self._find(lane)
-        rolled = self._open[lane] = _Open(full.number + 1)
+        rolled = self._open[lane] = _OpenBucket(full.number + 1)
         return rolled

@@ -10,10 +10,10 @@ import asyncio
 
 from holdfast.core.lifecycle import RUNNING
 from holdfast.observe.logs import get_logger
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
-from holdfast.topologies.zookeeper.backend.node_changes import Changing, Decided, left_alone_if_damaged
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import WatchEvent
+from holdfast.topologies.zookeeper.backend.node_changes import Decided, NodeChanges, left_alone_if_damaged
 from holdfast.topologies.zookeeper.backend.paths import worker_named
-from holdfast.topologies.zookeeper.backend.records import Kept
+from holdfast.topologies.zookeeper.backend.records import VersionedRecord
 from holdfast.topologies.zookeeper.backend.transactions import Check, Delete
 
 #: Maximum number of concurrent recoveries.
@@ -21,16 +21,16 @@ _AT_A_TIME = 64
 _REASON = "its worker was lost"
 
 
-class Recovery:
+class LostWorkerRecovery:
     """Recovers the jobs of workers whose nodes are gone."""
 
-    def __init__(self, changing: Changing) -> None:
-        self._changing = changing
-        self._connection, self._paths = changing.connection, changing.paths
+    def __init__(self, node_changes: NodeChanges) -> None:
+        self._node_changes = node_changes
+        self._connection, self._paths = node_changes.connection, node_changes.paths
 
-    async def look(self, bell: Bell) -> None:
+    async def look(self, watch_event: WatchEvent) -> None:
         """Makes one pass; the bell rings when a worker connects or leaves."""
-        alive = self._connection.children(self._paths.workers, bell)
+        alive = self._connection.children(self._paths.workers, watch_event)
         held = self._connection.children(self._paths.held)
         gone = set(await held or []).difference(await alive or [])
         for name in sorted(gone):
@@ -52,18 +52,20 @@ class Recovery:
         self._connection.transact([Delete(path, stat.version), Delete(asked)])
 
     async def _recover_job(self, worker: str, job_id: str, room: asyncio.Semaphore) -> None:
-        async def decide(kept: Kept) -> Decided:
-            if kept.record.state != RUNNING or kept.record.worker != worker:
+        async def decide(stored: VersionedRecord) -> Decided:
+            if stored.record.state != RUNNING or stored.record.worker != worker:
                 return None
             if await self._connection.exists(self._paths.bid(job_id)) is not None:
                 return None
             now_ms = self._connection.now_ms()
-            return self._changing.moves.give_back(kept, _REASON, now_ms, is_spent=True, has_bid=False)
+            return self._node_changes.transactions.give_back(stored, _REASON, now_ms, is_spent=True, has_bid=False)
 
         async with room:
             with left_alone_if_damaged(job_id):
-                kept = await self._changing.read(job_id)
-                if kept is None or kept.record.state != RUNNING or kept.record.worker != worker:
-                    self._connection.transact(self._changing.moves.strike_out(kept, job_id=job_id, worker=worker))
+                stored = await self._node_changes.read(job_id)
+                if stored is None or stored.record.state != RUNNING or stored.record.worker != worker:
+                    self._connection.transact(
+                        self._node_changes.transactions.strike_out(stored, job_id=job_id, worker=worker)
+                    )
                     return
-                await self._changing.change(kept, decide, _REASON)
+                await self._node_changes.change(stored, decide, _REASON)

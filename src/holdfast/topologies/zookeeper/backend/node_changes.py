@@ -12,25 +12,32 @@ from holdfast.core.lifecycle import QUEUED, RUNNING
 from holdfast.errors import InternalError, UnavailableError
 from holdfast.observe.logs import get_logger
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
+from holdfast.topologies.zookeeper.backend.job_transactions import JobTransactions
 from holdfast.topologies.zookeeper.backend.lanes import NodeLanes
-from holdfast.topologies.zookeeper.backend.moves import Moves
 from holdfast.topologies.zookeeper.backend.paths import NodeLane
-from holdfast.topologies.zookeeper.backend.records import Execution, Kept, Record, encode, executions_of, kept_of
+from holdfast.topologies.zookeeper.backend.records import (
+    Execution,
+    Record,
+    VersionedRecord,
+    encode,
+    executions_of,
+    kept_of,
+)
 from holdfast.topologies.zookeeper.backend.transactions import (
     Check,
     Create,
-    Done,
     Put,
     ReadNode,
     RefusedError,
     Step,
     StepFailure,
+    TransactionResult,
 )
 from holdfast.topologies.zookeeper.backend.transition_log import log_changed
 
 #: The record after a change and the steps of the change; None if there is nothing to change.
 Decided = tuple[Record, list[Step]] | None
-Decide = Callable[[Kept], Awaitable[Decided]]
+Decide = Callable[[VersionedRecord], Awaitable[Decided]]
 
 #: Maximum number of tries, while other processes change the record or delete parent nodes.
 _TRIES_MAX = 20
@@ -47,18 +54,18 @@ def left_alone_if_damaged(job_id: str) -> Iterator[None]:
         get_logger().warning("job_unreadable", job_id=job_id, message=error.message)
 
 
-class Changing:
+class NodeChanges:
     """Changes jobs over one connection."""
 
     def __init__(self, connection: EnsembleConnection) -> None:
         self.connection = connection
         self.paths = connection.paths
         self.lanes = NodeLanes(connection)
-        self.moves = Moves(connection.paths, self.lanes)
+        self.transactions = JobTransactions(connection.paths, self.lanes)
         paths = connection.paths
         self._dated = tuple(f"{top}/" for top in (paths.delayed, paths.ended, paths.failed, paths.index))
 
-    async def read(self, job_id: str) -> Kept | None:
+    async def read(self, job_id: str) -> VersionedRecord | None:
         """Reads the record as it is now, whichever server answers."""
         node = await self._node(job_id)
         return None if node is None else kept_of(node)
@@ -70,45 +77,47 @@ class Changing:
 
         return await self.connection.repeat(ask)
 
-    async def change(self, kept: Kept, decide: Decide, reason: str = "", detail: str = "") -> Record | None:
+    async def change(
+        self, stored: VersionedRecord, decide: Decide, reason: str = "", detail: str = ""
+    ) -> Record | None:
         """Decides and writes until the change is made; None if `decide` finds nothing to change or the job is gone.
 
         A transition is logged, with the reason. An attempt that did not end the job is stored, with the detail.
         `UnavailableError`: it is unknown whether the change was made.
         """
         for _ in range(_TRIES_MAX):
-            decided = await decide(kept)
+            decided = await decide(stored)
             if decided is None:
                 return None
             changed, steps = decided
             try:
-                steps = [*steps, *await self._executions(kept.record, changed, reason, detail)]
+                steps = [*steps, *await self._executions(stored.record, changed, reason, detail)]
                 await self.transact(steps, changed.lane)
             except RefusedError as error:
                 refused = error
             except UnavailableError:
-                if await self._was_made(kept, changed):
-                    log_changed(kept.record, changed, reason)
+                if await self._was_made(stored, changed):
+                    log_changed(stored.record, changed, reason)
                     return changed
                 refused = None
             else:
-                log_changed(kept.record, changed, reason)
+                log_changed(stored.record, changed, reason)
                 return changed
             if refused is not None and isinstance(refused.step, Check):
                 self.lanes.forget(changed.lane)
-            found = await self.read(kept.record.id)
+            found = await self.read(stored.record.id)
             if found is None:
                 return None
-            kept = found
-        raise UnavailableError(f"too many concurrent changes of job {kept.record.id}; try again", reason="CONTENDED")
+            stored = found
+        raise UnavailableError(f"too many concurrent changes of job {stored.record.id}; try again", reason="CONTENDED")
 
-    async def forget(self, kept: Kept, note: str) -> None:
+    async def forget(self, stored: VersionedRecord, note: str) -> None:
         """Deletes all nodes of an ended job, unless another process was faster."""
-        record = kept.record
+        record = stored.record
         may_have = record.grants > record.is_reported
         has_executions = may_have and await self.connection.exists(self.paths.executions(record.id)) is not None
         with contextlib.suppress(RefusedError):
-            await self.connection.transact(self.moves.forget(kept, note, has_executions=has_executions))
+            await self.connection.transact(self.transactions.forget(stored, note, has_executions=has_executions))
 
     async def _executions(self, before: Record, after: Record, reason: str, detail: str) -> list[Step]:
         """Returns the step that stores an attempt, if the change ends an attempt and not the job.
@@ -132,7 +141,7 @@ class Changing:
         data = encode([*executions_of(node), ended][-_EXECUTIONS_MAX:])
         return [Create(path, data) if node is None else Put(path, data)]
 
-    async def transact(self, steps: list[Step], lane: NodeLane) -> Done:
+    async def transact(self, steps: list[Step], lane: NodeLane) -> TransactionResult:
         """Runs the steps, and creates missing parents; `RefusedError` if they fail for another reason."""
         for step in steps:
             if isinstance(step, Create) and step.path.startswith(self._dated):
@@ -159,8 +168,8 @@ class Changing:
             return True
         return False
 
-    async def _was_made(self, kept: Kept, changed: Record) -> bool:
+    async def _was_made(self, stored: VersionedRecord, changed: Record) -> bool:
         """Waits for the connection, and reads whether the change was made."""
         await self.connection.connected()
-        node = await self._node(kept.record.id)
-        return node is not None and node.stat.version == kept.version + 1 and node.data == encode(changed)
+        node = await self._node(stored.record.id)
+        return node is not None and node.stat.version == stored.version + 1 and node.data == encode(changed)

@@ -90,7 +90,7 @@ class NodeRetention(msgspec.Struct, frozen=True, array_like=True, gc=False):
     retain_failed_ms: int = limits.RETAIN_FAILED_MS_DEFAULT
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False):
+class VersionedRecord(msgspec.Struct, frozen=True, gc=False):
     """A record as it was read, and the version that a change must check."""
 
     record: Record
@@ -109,14 +109,14 @@ def encode(value: Record | Result | NodeRetention | list[Execution]) -> bytes:
     return _VERSION + _encoder.encode(value)
 
 
-def kept_of(node: ReadNode) -> Kept:
+def kept_of(node: ReadNode) -> VersionedRecord:
     """Returns the record in a node, with its token."""
     record = decoded(_record_decoder, _body(node.data))
     if record.state not in _STATES:
         raise InternalError(f"a node holds a job in the unknown state {record.state}", reason="RECORD_DAMAGED")
     if record.state == RUNNING and record.token == 0:
         record = msgspec.structs.replace(record, token=node.stat.changed_id)
-    return Kept(record, node.stat.version)
+    return VersionedRecord(record, node.stat.version)
 
 
 def result_of(node: ReadNode) -> Result:

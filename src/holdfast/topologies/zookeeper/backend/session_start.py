@@ -9,8 +9,8 @@ may have ended that process; a process that is still running has only lost a rep
 from holdfast.core.lifecycle import RUNNING
 from holdfast.errors import UnavailableError
 from holdfast.ports import Introduction
-from holdfast.topologies.zookeeper.backend.node_changes import Changing, Decided
-from holdfast.topologies.zookeeper.backend.records import Kept
+from holdfast.topologies.zookeeper.backend.node_changes import Decided, NodeChanges
+from holdfast.topologies.zookeeper.backend.records import VersionedRecord
 from holdfast.topologies.zookeeper.backend.transactions import Check, Create, Delete, Put, RefusedError, Step
 from holdfast.topologies.zookeeper.backend.worker_nodes import kind_of, kind_said
 
@@ -18,12 +18,12 @@ _TRIES_MAX = 20
 _REASON = "its worker reconnected without it"
 
 
-class Arrival:
+class SessionStart:
     """The start of one session."""
 
-    def __init__(self, changing: Changing, introduction: Introduction, process: str) -> None:
-        self._changing = changing
-        self._connection, self._paths = changing.connection, changing.paths
+    def __init__(self, node_changes: NodeChanges, introduction: Introduction, process: str) -> None:
+        self._node_changes = node_changes
+        self._connection, self._paths = node_changes.connection, node_changes.paths
         self._introduction = introduction
         self._worker = introduction.worker_id
         self._process = process.encode()
@@ -50,44 +50,48 @@ class Arrival:
             return Check(held, stat.version if stat is not None else 0)
         raise UnavailableError(f"too many sessions of {self._worker!r} start at once; try again", reason="CONTENDED")
 
-    async def sort_out(self) -> dict[int, Kept]:
+    async def sort_out(self) -> dict[int, VersionedRecord]:
         """Returns the named leases that are still valid, by token, and gives all others of this worker back."""
         named = self._introduction.held
-        holds: dict[int, Kept] = {}
+        holds: dict[int, VersionedRecord] = {}
         for job_id in await self._connection.children(self._paths.held_by(self._worker)) or []:
-            kept = await self._changing.read(job_id)
-            if kept is None or kept.record.state != RUNNING or kept.record.worker != self._worker:
-                self._connection.transact(self._changing.moves.strike_out(kept, job_id=job_id, worker=self._worker))
-            elif named.get(kept.record.token) == job_id:
-                adopted = await self._adopt(kept)
+            stored = await self._node_changes.read(job_id)
+            if stored is None or stored.record.state != RUNNING or stored.record.worker != self._worker:
+                self._connection.transact(
+                    self._node_changes.transactions.strike_out(stored, job_id=job_id, worker=self._worker)
+                )
+            elif named.get(stored.record.token) == job_id:
+                adopted = await self._adopt(stored)
                 if adopted is not None:
                     holds[adopted.record.token] = adopted
             else:
-                await self._give_back(kept)
+                await self._give_back(stored)
         return holds
 
-    async def _adopt(self, kept: Kept) -> Kept | None:
-        token = kept.record.token
+    async def _adopt(self, stored: VersionedRecord) -> VersionedRecord | None:
+        token = stored.record.token
 
-        async def decide(kept: Kept) -> Decided:
-            record = kept.record
+        async def decide(stored: VersionedRecord) -> Decided:
+            record = stored.record
             if record.state != RUNNING or record.worker != self._worker or record.token != token:
                 return None
             is_there = await self._connection.exists(self._paths.bid(record.id)) is not None
-            return record, self._changing.moves.adopt(kept, is_bid_there=is_there)
+            return record, self._node_changes.transactions.adopt(stored, is_bid_there=is_there)
 
-        if await self._changing.change(kept, decide) is None:
+        if await self._node_changes.change(stored, decide) is None:
             return None
-        return await self._changing.read(kept.record.id)
+        return await self._node_changes.read(stored.record.id)
 
-    async def _give_back(self, kept: Kept) -> None:
-        async def decide(kept: Kept) -> Decided:
-            record = kept.record
+    async def _give_back(self, stored: VersionedRecord) -> None:
+        async def decide(stored: VersionedRecord) -> Decided:
+            record = stored.record
             if record.state != RUNNING or record.worker != self._worker:
                 return None
             has_bid = await self._connection.exists(self._paths.bid(record.id)) is not None
             now_ms = self._connection.now_ms()
             is_spent = not self._is_known
-            return self._changing.moves.give_back(kept, _REASON, now_ms, is_spent=is_spent, has_bid=has_bid)
+            return self._node_changes.transactions.give_back(
+                stored, _REASON, now_ms, is_spent=is_spent, has_bid=has_bid
+            )
 
-        await self._changing.change(kept, decide, _REASON)
+        await self._node_changes.change(stored, decide, _REASON)

@@ -12,15 +12,15 @@ import contextlib
 
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.observe.logs import get_logger
-from holdfast.topologies.zookeeper.backend.cleaner import Tidying
+from holdfast.topologies.zookeeper.backend.cleaner import NodeCleaner
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
-from holdfast.topologies.zookeeper.backend.delayed_jobs import Ripening
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
-from holdfast.topologies.zookeeper.backend.lost_workers import Recovery
-from holdfast.topologies.zookeeper.backend.node_changes import Changing
+from holdfast.topologies.zookeeper.backend.delayed_jobs import DelayedJobs
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import WatchEvent
+from holdfast.topologies.zookeeper.backend.leader_election import LeaderElection
+from holdfast.topologies.zookeeper.backend.lost_workers import LostWorkerRecovery
+from holdfast.topologies.zookeeper.backend.node_changes import NodeChanges
 from holdfast.topologies.zookeeper.backend.retention import read_retention
 from holdfast.topologies.zookeeper.backend.transactions import RefusedError
-from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
 
 #: Interval between cleanups.
 _TIDY_S = 60.0
@@ -35,15 +35,15 @@ class Steward:
 
     def __init__(self, connection: EnsembleConnection) -> None:
         self._connection = connection
-        changing = Changing(connection)
-        self._line = ElectionLine(connection, connection.paths.stewards)
-        self._recovery = Recovery(changing)
-        self._ripening = Ripening(changing)
-        self._tidying = Tidying(changing)
+        node_changes = NodeChanges(connection)
+        self._line = LeaderElection(connection, connection.paths.stewards)
+        self._recovery = LostWorkerRecovery(node_changes)
+        self._delayed_jobs = DelayedJobs(node_changes)
+        self._cleaner = NodeCleaner(node_changes)
         self._tidied_s = 0.0
         self._task: asyncio.Task[None] | None = None
         #: One bell for all rounds: kazoo keeps a watch until it fires, and keeps equal watches once.
-        self._bell = Bell()
+        self._watch_event = WatchEvent()
         #: Whether it waits for an event or for the next round.
         self.is_waiting = False
 
@@ -66,13 +66,13 @@ class Steward:
         while not self._connection.is_closed:
             try:
                 await self._connection.connected()
-                bell = self._bell
-                bell.clear()
-                wait_s = await self._round(bell) if await self._line.is_first(bell) else None
+                watch_event = self._watch_event
+                watch_event.clear()
+                wait_s = await self._round(watch_event) if await self._line.is_first(watch_event) else None
                 self.is_waiting = True
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
-                        await bell.wait()
+                        await watch_event.wait()
                 self.is_waiting = False
             except UnavailableError:
                 await asyncio.sleep(_MOMENT_S)
@@ -83,12 +83,12 @@ class Steward:
                 get_logger().error("bug", exc_info=error)
                 await asyncio.sleep(_PAUSE_S)
 
-    async def _round(self, bell: Bell) -> float:
+    async def _round(self, watch_event: WatchEvent) -> float:
         """Runs one round; returns the seconds until the next one is due if the bell does not ring."""
         loop = asyncio.get_running_loop()
-        await self._recovery.look(bell)
-        due_s = await self._ripening.look(bell)
+        await self._recovery.look(watch_event)
+        due_s = await self._delayed_jobs.look(watch_event)
         if loop.time() - self._tidied_s >= _TIDY_S or not self._tidied_s:
-            await self._tidying.look(await read_retention(self._connection))
+            await self._cleaner.look(await read_retention(self._connection))
             self._tidied_s = loop.time()
         return min(due_s, self._tidied_s + _TIDY_S - loop.time())

@@ -14,22 +14,22 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.core.commands import Refusal, Submitted
-from holdfast.core.intake import is_same_submission, reused
 from holdfast.core.model import JobRecord, NewJob, Template
+from holdfast.core.submission import is_same_submission, reused
 from holdfast.core.validation import bad_given_id, check_batch, check_job, check_template, is_given_id
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.ledger.job_ids import random_minter
 from holdfast.ports import JobDraft
 from holdfast.topologies.zookeeper import ensemble_limits
-from holdfast.topologies.zookeeper.backend.node_changes import Changing
+from holdfast.topologies.zookeeper.backend.node_changes import NodeChanges
 from holdfast.topologies.zookeeper.backend.paths import NodeLane, lane_of
-from holdfast.topologies.zookeeper.backend.records import DELAYED, Kept, Record
+from holdfast.topologies.zookeeper.backend.records import DELAYED, Record, VersionedRecord
 from holdfast.topologies.zookeeper.backend.transactions import (
     Check,
-    Done,
     RefusedError,
     Step,
     StepFailure,
+    TransactionResult,
     check_size,
     size_of,
 )
@@ -54,11 +54,11 @@ class _SubmissionRow(NamedTuple):
 class NodeSubmission:
     """One submission in progress."""
 
-    def __init__(self, changing: Changing, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> None:
-        self._changing = changing
-        self._connection, self._paths = changing.connection, changing.paths
+    def __init__(self, node_changes: NodeChanges, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> None:
+        self._node_changes = node_changes
+        self._connection, self._paths = node_changes.connection, node_changes.paths
         self._templates, self._drafts = templates, drafts
-        self._now_ms = changing.connection.now_ms()
+        self._now_ms = node_changes.connection.now_ms()
         self._ids = [""] * len(drafts)
         self._refusals: dict[int, Refusal] = {}
         self._existing: set[int] = set()
@@ -101,7 +101,7 @@ class NodeSubmission:
             while waiting and len(window) < ensemble_limits.BUCKET_JOBS:
                 index, job = waiting[0]
                 lane = lane_of(self._templates[job.template])
-                if lane in places and self._changing.lanes.is_full(lane):
+                if lane in places and self._node_changes.lanes.is_full(lane):
                     break  # the bucket is closed after all of its jobs are posted
                 row = await self._row(index, job)
                 bucket = row.record.bucket if row is not None else DELAYED
@@ -116,26 +116,26 @@ class NodeSubmission:
     async def _row(self, index: int, job: NewJob) -> "_SubmissionRow | None":
         """Returns the row of a job; None if the job is too large."""
         record = await self._record(job)
-        steps = self._changing.moves.submit(record, job.payload)
+        steps = self._node_changes.transactions.submit(record, job.payload)
         try:
             check_size(steps, "a job's payload")
         except InvalidArgumentError as error:
             self._refusals[index] = Refusal(error.code, error.reason, error.message)
             return None
-        await self._changing.lanes.ensure_minute(self._paths.indexed(record.created_ms, record.id))
+        await self._node_changes.lanes.ensure_minute(self._paths.indexed(record.created_ms, record.id))
         return _SubmissionRow(index, job, record, steps)
 
     async def _record(self, job: NewJob) -> Record:
         template = self._templates[job.template]
         record = Record(job.id, template, self._now_ms, job.extra, len(job.payload), not_before_ms=job.not_before_ms)
-        bucket = DELAYED if job.not_before_ms > self._now_ms else await self._changing.lanes.bucket(record.lane)
+        bucket = DELAYED if job.not_before_ms > self._now_ms else await self._node_changes.lanes.bucket(record.lane)
         return Record(
             job.id, template, self._now_ms, job.extra, len(job.payload), not_before_ms=job.not_before_ms, bucket=bucket
         )
 
     # -- outcomes
 
-    async def _settle_group(self, group: list["_SubmissionRow"], made: "asyncio.Future[Done]") -> None:
+    async def _settle_group(self, group: list["_SubmissionRow"], made: "asyncio.Future[TransactionResult]") -> None:
         """Settles a group at once, or one by one if it was refused, so that one job does not affect the others."""
         if len(group) == 1:
             return await self._settle(group[0], made)
@@ -144,7 +144,7 @@ class NodeSubmission:
             done = await made
         except RefusedError as error:
             if isinstance(error.step, Check):
-                self._changing.lanes.forget(group[0].record.lane)
+                self._node_changes.lanes.forget(group[0].record.lane)
         except UnavailableError:
             is_unsure = True
             await self._connection.connected()
@@ -153,13 +153,15 @@ class NodeSubmission:
             for row in group:
                 self._note_made(row.number, row.job)
                 if row.record.bucket != DELAYED:
-                    self._changing.lanes.posted(row.record.lane, next(posted))
+                    self._node_changes.lanes.posted(row.record.lane, next(posted))
             return None
         again = [(row, self._connection.transact(row.steps)) for row in group]
         await ended_all([asyncio.ensure_future(self._settle(row, made, is_unsure=is_unsure)) for row, made in again])
         return None
 
-    async def _settle(self, row: "_SubmissionRow", made: "asyncio.Future[Done]", *, is_unsure: bool = False) -> None:
+    async def _settle(
+        self, row: "_SubmissionRow", made: "asyncio.Future[TransactionResult]", *, is_unsure: bool = False
+    ) -> None:
         """Tries until the job is created or refused."""
         index, job, record, steps = row
         for _ in range(_TRIES_MAX):
@@ -170,10 +172,10 @@ class NodeSubmission:
                     if await self._is_settled_by(index, job, error, is_unsure=is_unsure):
                         return
                 elif isinstance(error.step, Check):
-                    self._changing.lanes.forget(record.lane)
+                    self._node_changes.lanes.forget(record.lane)
                     record = await self._record(job)
-                    steps = self._changing.moves.submit(record, job.payload)
-                elif not await self._changing.mend(error, record.lane):
+                    steps = self._node_changes.transactions.submit(record, job.payload)
+                elif not await self._node_changes.mend(error, record.lane):
                     raise
             except UnavailableError:
                 is_unsure = True
@@ -182,7 +184,7 @@ class NodeSubmission:
             else:
                 self._note_made(index, job)
                 if record.bucket != DELAYED:
-                    self._changing.lanes.posted(record.lane, done.paths[-1])
+                    self._node_changes.lanes.posted(record.lane, done.paths[-1])
                 return
             made = self._connection.transact(steps)
         raise UnavailableError("the job could not be posted; try again", reason="CONTENDED")
@@ -203,7 +205,7 @@ class NodeSubmission:
             return bool(found_id)
         else:
             raise error
-        known = await self._changing.read(found_id) if found_id else None
+        known = await self._node_changes.read(found_id) if found_id else None
         if known is None:
             return False  # the other job is gone: try again
         payload = await self._connection.get(paths.payload(found_id)) if known.record.payload_bytes else None
@@ -234,9 +236,9 @@ def _with_id(job: NewJob, job_id: str) -> NewJob:
     return NewJob(job_id, job.template, job.payload, job.not_before_ms, job.extra)
 
 
-def _as_job(kept: Kept, payload: bytes) -> JobRecord:
+def _as_job(stored: VersionedRecord, payload: bytes) -> JobRecord:
     """Returns a job with the fields that are compared between submissions."""
-    record = kept.record
+    record = stored.record
     return JobRecord(record.id, record.template, payload, 0, record.created_ms, extra=record.extra)
 
 

@@ -87,7 +87,7 @@ class RefusedError(Exception):
         self.why = why
 
 
-class Done(NamedTuple):
+class TransactionResult(NamedTuple):
     """A transaction that succeeded: the path that each step created, and the metadata after each put."""
 
     paths: list[str]

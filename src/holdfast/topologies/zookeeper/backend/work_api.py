@@ -6,7 +6,7 @@ from holdfast.ports import Introduction
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, connect
 from holdfast.topologies.zookeeper.backend.worker_nodes import this_process
 from holdfast.topologies.zookeeper.backend.worker_session import BidSession
-from holdfast.worker.introduction import check_names
+from holdfast.worker.introduction_checks import check_names
 
 #: Opens the connection of a session, given hosts, root and session timeout in milliseconds.
 Connect = Callable[[str, str, int], Awaitable[EnsembleConnection]]

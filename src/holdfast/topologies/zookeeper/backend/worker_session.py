@@ -1,4 +1,4 @@
-"""A worker's session: its leases, its directives and its end. `Taking` bids, and `Settling` writes outcomes.
+"""A worker's session: its leases, its directives and its end. `BidLoop` bids, and `LeaseOutcomes` writes outcomes.
 
 Invariants:
 - A lease is held from the bid until its outcome is written, it is handed back, or it is revoked. It is revoked by this
@@ -19,19 +19,19 @@ from holdfast.core.workers import beat_ms
 from holdfast.errors import AbortedError, UnavailableError
 from holdfast.ports import Introduction
 from holdfast.topologies.zookeeper import ZOOKEEPER
-from holdfast.topologies.zookeeper.backend.bid_loop import Taking
+from holdfast.topologies.zookeeper.backend.bid_loop import BidLoop
 from holdfast.topologies.zookeeper.backend.bidder import Bidder, MadeBid
-from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, Phase
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
-from holdfast.topologies.zookeeper.backend.lease_outcomes import Settling
-from holdfast.topologies.zookeeper.backend.node_changes import Changing
-from holdfast.topologies.zookeeper.backend.records import Kept
-from holdfast.topologies.zookeeper.backend.session_start import Arrival
+from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection, SessionPhase
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import WatchEvent
+from holdfast.topologies.zookeeper.backend.leader_election import LeaderElection
+from holdfast.topologies.zookeeper.backend.lease_outcomes import LeaseOutcomes
+from holdfast.topologies.zookeeper.backend.node_changes import NodeChanges
+from holdfast.topologies.zookeeper.backend.records import VersionedRecord
+from holdfast.topologies.zookeeper.backend.session_start import SessionStart
 from holdfast.topologies.zookeeper.backend.steward import Steward
 from holdfast.topologies.zookeeper.backend.transactions import Check, Delete
-from holdfast.topologies.zookeeper.backend.waiting_line import ElectionLine
 from holdfast.topologies.zookeeper.backend.worker_nodes import kind_of
-from holdfast.worker.polling_session import KeptSession
+from holdfast.worker.polling_session import PollingSession
 
 #: Maximum number of remembered cancels; most are of jobs that have ended.
 _ASKED_MAX = 10_000
@@ -39,19 +39,19 @@ _ASKED_MAX = 10_000
 _CLOSE_S = 3.0
 
 
-class BidSession(KeptSession):
+class BidSession(PollingSession):
     """One session, which `BidWork` opens."""
 
     def __init__(self, connection: EnsembleConnection, introduction: Introduction, lease_ms: int, process: str) -> None:
         super().__init__(introduction.worker_id, ZOOKEEPER)
         self._connection, self._paths = connection, connection.paths
-        self._changing = Changing(connection)
+        self._node_changes = NodeChanges(connection)
         self._introduction = introduction
-        self._arrival = Arrival(self._changing, introduction, process)
+        self._session_start = SessionStart(self._node_changes, introduction, process)
         self._session_id = connection.session_id
         self._lease_ms = min(lease_ms, connection.session_ms)
         #: The records of the held leases by token, as last written or read.
-        self._running: dict[int, Kept] = {}
+        self._running: dict[int, VersionedRecord] = {}
         self._reporting: set[int] = set()
         #: Tasks that hand leases back, even if their caller no longer waits.
         self._returning: set[asyncio.Task[None]] = set()
@@ -61,26 +61,26 @@ class BidSession(KeptSession):
         self._is_closed = self._is_lost = False
         self._bidding: asyncio.Task[None] | None = None
         kind = kind_of(introduction)
-        self._bidder = Bidder(self._changing, kind, self._worker)
-        line = ElectionLine(connection, self._paths.line(kind.name))
-        self._taking = Taking(connection, self._bidder, line, tell=self._deliver)
-        self._settling = Settling(self._changing, self._worker)
+        self._bidder = Bidder(self._node_changes, kind, self._worker)
+        line = LeaderElection(connection, self._paths.line(kind.name))
+        self._bid_loop = BidLoop(connection, self._bidder, line, tell=self._deliver)
+        self._lease_outcomes = LeaseOutcomes(self._node_changes, self._worker)
         self._steward = Steward(connection)
 
     async def start(self) -> None:
         """Begins the session with the leases that are still held; `UnavailableError` if the ensemble is unreachable."""
         sent_s = time.monotonic()
         self._connection.when_changed.append(self._changed)
-        self._bidder.fence = await self._arrival.come()
-        kept = await self._arrival.sort_out()
+        self._bidder.fence = await self._session_start.come()
+        stored = await self._session_start.sort_out()
         self._refuse_if_over()  # the session may have expired meanwhile
-        for token, each in kept.items():
+        for token, each in stored.items():
             self._running[token] = each
-            self._holding.add(token, each.record.id, sent_s + self._lease_s, is_delivered=True)
-        self._news.revoked += set(self._introduction.held).difference(kept)
-        self._news.lease_ms = self._lease_ms
-        self._news.heartbeat_ms = beat_ms(limits.HEARTBEAT_MS, self._lease_ms)
-        self._news.cancels += [token for token, each in kept.items() if each.record.cancel_requested]
+            self._held_leases.add(token, each.record.id, sent_s + self._lease_s, is_delivered=True)
+        self._pending.revoked += set(self._introduction.held).difference(stored)
+        self._pending.lease_ms = self._lease_ms
+        self._pending.heartbeat_ms = beat_ms(limits.HEARTBEAT_MS, self._lease_ms)
+        self._pending.cancels += [token for token, each in stored.items() if each.record.cancel_requested]
         self._watch_time()
         self._bidding = self._spawn(self._bid())
         self._spawn(_hear_cancels(self._connection, self._worker, self._bidder.fence, self._hear_cancels))
@@ -94,14 +94,14 @@ class BidSession(KeptSession):
     @property
     def is_waiting(self) -> bool:
         """Whether it waits in its lines for an event, and sends no requests meanwhile."""
-        return self._taking.is_waiting and self._steward.is_waiting
+        return self._bid_loop.is_waiting and self._steward.is_waiting
 
     # -- called by the worker
 
     async def want(self, count: int) -> None:
         """Adds credit for this many more leases."""
         self._refuse_if_over()
-        self._taking.want(count)
+        self._bid_loop.want(count)
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """Writes each row in its own transaction, all concurrently."""
@@ -112,7 +112,7 @@ class BidSession(KeptSession):
     async def extend(self) -> None:
         """Extends all leases if the ensemble confirms the session; without a reply they are not extended."""
         self._refuse_if_over()
-        named = self._holding.named()
+        named = self._held_leases.named()
         if not named:
             return
         try:
@@ -124,38 +124,38 @@ class BidSession(KeptSession):
             self._log.info("heartbeat_unanswered", message=error.message)
             return
         if stat is not None and stat.owner == self._session_id:
-            self._holding.extend(named, sent_s + self._lease_s)
+            self._held_leases.extend(named, sent_s + self._lease_s)
 
     async def release(self, tokens: Collection[int]) -> None:
         """Hands leases back at once; any worker may take the jobs."""
         self._refuse_if_over()
-        await asyncio.shield(self._return(self._holding.drop(tokens), "released", is_spent=False))
+        await asyncio.shield(self._return(self._held_leases.drop(tokens), "released", is_spent=False))
 
     async def drain(self) -> None:
         """Stops bidding; `is_drained` follows once no bid is in progress."""
         self._refuse_if_over()
         self._is_draining = True
-        self._taking.drain()
+        self._bid_loop.drain()
 
     async def close(self) -> None:
         """Hands back the held leases, unless the session has failed: then the next session may name them."""
         has_failed, is_orderly = self._failure is not None, self._is_draining
         self._end(UnavailableError("the session was closed"))
         self._is_closed = True
-        self._taking.drain()
+        self._bid_loop.drain()
         if self._timer is not None:
             self._timer.cancel()
         try:
             async with asyncio.timeout(_CLOSE_S):
-                if self._bidding is not None and self._connection.phase is Phase.CONNECTED:
+                if self._bidding is not None and self._connection.phase is SessionPhase.CONNECTED:
                     await asyncio.wait([self._bidding])  # jobs of its last bids are handed back with the others
                 if self._returning:
                     await asyncio.wait(self._returning)
                 if not self._is_lost:
-                    unheard = self._holding.drop(self._holding.undelivered())
+                    unheard = self._held_leases.drop(self._held_leases.undelivered())
                     await self._hand_back(unheard, "never begun", is_spent=False)
                 if not has_failed:
-                    held = self._holding.drop(self._holding.named())
+                    held = self._held_leases.drop(self._held_leases.named())
                     # After an orderly end the jobs are stopped; otherwise one of them may have ended the worker.
                     await self._hand_back(held, "its worker left", is_spent=not is_orderly)
                     await self._leave()
@@ -187,11 +187,11 @@ class BidSession(KeptSession):
     # -- bidding
 
     async def _bid(self) -> None:
-        await self._taking.run()
-        self._news.is_drained = True
+        await self._bid_loop.run()
+        self._pending.is_drained = True
         self._heard.set()
         try:
-            await self._taking.leave()
+            await self._bid_loop.leave()
         except UnavailableError:
             self._log.debug("line_not_left")
 
@@ -199,33 +199,33 @@ class BidSession(KeptSession):
         for each in taken:
             token, record = each.assignment.token, each.kept.record
             self._running[token] = each.kept
-            self._holding.add(token, record.id, each.sent_s + self._lease_s, is_delivered=False)
-            self._news.leases.append(each.assignment)
+            self._held_leases.add(token, record.id, each.sent_s + self._lease_s, is_delivered=False)
+            self._pending.leases.append(each.assignment)
             if record.cancel_requested or record.id in self._asked:
-                self._news.cancels.append(token)
+                self._pending.cancels.append(token)
         self._heard.set()
         self._watch_time()
 
     # -- outcomes
 
     async def _finish(self, report_id: int, row: ReportRow) -> None:
-        token = row.token or next(iter(self._holding.of_jobs([row.job_id])), 0)
-        kept = self._running.get(token)
+        token = row.token or next(iter(self._held_leases.of_jobs([row.job_id])), 0)
+        stored = self._running.get(token)
         if (
-            kept is None
-            or kept.record.id != row.job_id
+            stored is None
+            or stored.record.id != row.job_id
             or token in self._reporting
-            or token not in self._holding.named()
+            or token not in self._held_leases.named()
         ):
             self._log.info("report_refused", job_id=row.job_id, token=row.token, reason="STALE_TOKEN")
         else:
             self._reporting.add(token)
             try:
-                if not await self._settling.report(kept, row):
+                if not await self._lease_outcomes.report(stored, row):
                     self._log.info("report_refused", job_id=row.job_id, token=token, reason="STALE_TOKEN")
             finally:
                 self._reporting.discard(token)
-            self._holding.drop([token])
+            self._held_leases.drop([token])
             self._running.pop(token, None)
             self._asked.discard(row.job_id)
         self._acknowledge(report_id, 1)
@@ -240,9 +240,9 @@ class BidSession(KeptSession):
         return task
 
     async def _hand_back(self, tokens: Collection[int], why: str, *, is_spent: bool) -> None:
-        held = [kept for token in tokens if (kept := self._running.pop(token, None)) is not None]
+        held = [stored for token in tokens if (stored := self._running.pop(token, None)) is not None]
         self._bidder.forget()
-        await asyncio.gather(*(self._settling.give_back(kept, why, is_spent=is_spent) for kept in held))
+        await asyncio.gather(*(self._lease_outcomes.give_back(stored, why, is_spent=is_spent) for stored in held))
 
     def _lose(self, tokens: Collection[int], why: str) -> list[int]:
         gone = self._revoke(tokens)
@@ -260,7 +260,7 @@ class BidSession(KeptSession):
 
     def _look_at_time(self) -> None:
         # The ensemble decides about leases that are being reported, so they do not expire here.
-        self._holding.extend(self._reporting, time.monotonic() + self._lease_s)
+        self._held_leases.extend(self._reporting, time.monotonic() + self._lease_s)
         super()._look_at_time()
 
     def _give_up(self, expired: Collection[int]) -> None:
@@ -272,9 +272,9 @@ class BidSession(KeptSession):
 
     def _hear_cancels(self, job_ids: list[str]) -> None:
         """Passes cancels on to the worker, and remembers them for jobs whose bid has no reply yet."""
-        tokens = self._holding.of_jobs(job_ids)
+        tokens = self._held_leases.of_jobs(job_ids)
         if tokens:
-            self._news.cancels += tokens
+            self._pending.cancels += tokens
             self._heard.set()
         if len(self._asked) > _ASKED_MAX:
             self._asked.clear()
@@ -288,10 +288,10 @@ class BidSession(KeptSession):
         message = f"a newer worker called {self._worker!r} took over; give every worker an id of its own"
         self._end(AbortedError(message, reason="WORKER_SUPERSEDED"))
 
-    def _changed(self, phase: Phase) -> None:
-        if phase is Phase.LOST and not self._is_closed:
+    def _changed(self, phase: SessionPhase) -> None:
+        if phase is SessionPhase.LOST and not self._is_closed:
             self._is_lost = True
-            self._lose(list(self._holding.named()), "the session with ZooKeeper has expired")
+            self._lose(list(self._held_leases.named()), "the session with ZooKeeper has expired")
             self._end(_expired())
             for task in self._tasks:
                 task.cancel()
@@ -309,30 +309,30 @@ async def _hear_cancels(
     A request is deleted once `heard` was called, unless a newer session of this worker exists, which then reads it.
     Each read sets the watch for the next one, and a lost connection rings its bell, so no request is missed.
     """
-    path, bell = connection.paths.asked_of(worker), Bell()
+    path, watch_event = connection.paths.asked_of(worker), WatchEvent()
     while True:
-        bell.clear()
+        watch_event.clear()
         try:
-            names = await connection.children(path, bell) or []
+            names = await connection.children(path, watch_event) or []
         except UnavailableError:
             await connection.back()
             continue
         heard(names)
         for name in names:
             connection.transact([fence, Delete(f"{path}/{name}")])
-        await bell.wait()
+        await watch_event.wait()
 
 
 async def _until_superseded(connection: EnsembleConnection, worker: str, session_id: int) -> None:
     """Returns when a newer session of this worker has taken the worker's node, which a watch reports."""
-    path, bell = connection.paths.worker(worker), Bell()
+    path, watch_event = connection.paths.worker(worker), WatchEvent()
     while True:
-        bell.clear()
+        watch_event.clear()
         try:
-            stat = await connection.exists(path, bell)
+            stat = await connection.exists(path, watch_event)
         except UnavailableError:
             await connection.back()
             continue
         if stat is None or stat.owner != session_id:
             return
-        await bell.wait()
+        await watch_event.wait()

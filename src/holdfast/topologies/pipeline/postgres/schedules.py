@@ -1,4 +1,4 @@
-"""`Plans` on PostgreSQL: schedules and the leadership. The rules are those of `core/ticks.py`.
+"""`ScheduleStore` on PostgreSQL: schedules and the leadership. The rules are those of `core/ticks.py`.
 
 Invariants:
 - A tick is one transaction. Under the locks of the leadership and of its schedule it is inserted into `ticks`, creates
@@ -21,12 +21,12 @@ from holdfast.ledger.views import schedule_view
 from holdfast.ports import ScheduleView
 from holdfast.topologies.pipeline.backend.store import Leadership
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection, Work
-from holdfast.topologies.pipeline.postgres.inserts import InsertIntake, New
+from holdfast.topologies.pipeline.postgres.inserts import InsertSubmission, ValidatedJob
 from holdfast.topologies.pipeline.postgres.outcomes import cancel_one
 from holdfast.topologies.pipeline.postgres.row_values import Row
 from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("plans")
+_SQL = statements("schedules")
 
 #: How long the outcome of a tick is kept. Its schedule has advanced beyond it long before.
 _KEEP_MS = 24 * 3_600_000
@@ -41,7 +41,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ScheduleSpec).decode
 
 
-class _KeptSchedule(msgspec.Struct, frozen=True):
+class _StoredSchedule(msgspec.Struct, frozen=True):
     """A schedule from its row, and the additional columns of the statement."""
 
     id: int
@@ -53,7 +53,7 @@ class _KeptSchedule(msgspec.Struct, frozen=True):
         return int(self.more[0])
 
 
-class PostgresPlans:
+class PostgresScheduleStore:
     """The store operations on schedules."""
 
     def __init__(self, database: Database) -> None:
@@ -86,7 +86,7 @@ class PostgresPlans:
         """Returns the schedule as committed."""
         _check(name)
 
-        async def ask(connection: StoreConnection) -> _KeptSchedule | None:
+        async def ask(connection: StoreConnection) -> _StoredSchedule | None:
             return await _one(connection, "get", name)
 
         return schedule_view(_found(name, await self._database.ask(ask)).schedule)
@@ -186,7 +186,7 @@ class PostgresPlans:
 
         return await self._transact(work, is_repeatable=False)
 
-    async def _tick(self, connection: StoreConnection, kept: _KeptSchedule, epoch: int) -> str:
+    async def _tick(self, connection: StoreConnection, kept: _StoredSchedule, epoch: int) -> str:
         schedule, (now_ms, is_draining, is_busy) = kept.schedule, kept.more
         spec, due = schedule.spec, ticks.due_tick(schedule, now_ms)
         job: NewJob | None = None
@@ -242,25 +242,25 @@ async def _rows(connection: StoreConnection, statement: str, **arguments: Any) -
     return list(await cursor.fetchall())
 
 
-async def _one(connection: StoreConnection, statement: str, name: str) -> _KeptSchedule | None:
+async def _one(connection: StoreConnection, statement: str, name: str) -> _StoredSchedule | None:
     rows = await _rows(connection, statement, name=name)
     return _kept(rows[0]) if rows else None
 
 
 async def _make(connection: StoreConnection, spec: ScheduleSpec, job: NewJob) -> None:
     """Inserts the job, or raises an error, which aborts the transaction."""
-    intake = InsertIntake([spec.template], {0: New(job.id, 0, job.payload, job.not_before_ms, job.extra)})
+    intake = InsertSubmission([spec.template], {0: ValidatedJob(job.id, 0, job.payload, job.not_before_ms, job.extra)})
     await intake.make(connection)
     if not intake.is_settled:  # the queue was checked before, and drains only since then
         raise UnavailableError(f"the queue {spec.template.queue!r} has just begun to drain", reason="QUEUE_DRAINING")
 
 
-def _kept(row: Row) -> _KeptSchedule:
+def _kept(row: Row) -> _StoredSchedule:
     own_id, spec, created_ms, next_ms, last_tick_ms, last_job_id, fired, skipped, missed, is_paused, *more = row
     schedule = Schedule(
         _decode(spec), created_ms, next_ms, last_tick_ms, last_job_id, fired, skipped, missed, is_paused
     )
-    return _KeptSchedule(own_id, schedule, more)
+    return _StoredSchedule(own_id, schedule, more)
 
 
 def _columns(spec: ScheduleSpec, now_ms: int, next_ms: int) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def _columns(spec: ScheduleSpec, now_ms: int, next_ms: int) -> dict[str, Any]:
     }
 
 
-def _found(name: str, kept: _KeptSchedule | None) -> _KeptSchedule:
+def _found(name: str, kept: _StoredSchedule | None) -> _StoredSchedule:
     if kept is None:
         raise _unknown(name)
     return kept

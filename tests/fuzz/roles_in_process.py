@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from holdfast.server.http.request import JSON_TYPE, Answer, Head
+from holdfast.server.http.request import JSON_TYPE, Head, HttpResponse
 from holdfast.server.http.routing import Route
 from holdfast.topologies.pipeline.backend.http_client import RoleConnections
 from holdfast.topologies.pipeline.backend.store import QueueAssignment
@@ -18,7 +18,7 @@ from holdfast.topologies.pipeline.roles.exchange import ExchangeConfig, Exchange
 from holdfast.topologies.pipeline.roles.queue import QueueConfig, QueueRole
 from holdfast.topologies.pipeline.roles.role_health import RoleHealth
 from holdfast.topologies.pipeline.roles.role_server import RoleApplication
-from holdfast.topologies.pipeline.roles.seats import QueueList
+from holdfast.topologies.pipeline.roles.worker_table import QueueList
 from tests.fuzz.world import PATIENCE_S, settle
 
 _ERROR = 400
@@ -26,17 +26,17 @@ _BITS_32 = 1 << 32
 _QUEUE = "queue:1"
 
 
-class Door:
+class RoleClient:
     """One role behind its routes, without a socket."""
 
     def __init__(self, routes: Sequence[Route], vitals: RoleHealth) -> None:
         self.routes = routes
         self._application = RoleApplication(routes, vitals, "127.0.0.1")
 
-    async def ask(self, method: str, path: str, body: bytes = b"", kind: bytes = JSON_TYPE) -> Answer:
+    async def ask(self, method: str, path: str, body: bytes = b"", kind: bytes = JSON_TYPE) -> HttpResponse:
         headers = [(b"host", b"127.0.0.1"), (b"content-type", kind), (b"content-length", b"%d" % len(body))]
         asked = self._application.admit(Head(method, path, headers, "127.0.0.1:1"))
-        if isinstance(asked, Answer):
+        if isinstance(asked, HttpResponse):
             return asked
         asked.body = body
         answering = asyncio.ensure_future(self._application.answer(asked))
@@ -53,14 +53,14 @@ class Roles:
 
     def __init__(self) -> None:
         self._queue = QueueRole(QueueConfig(lane_max=3, lane_wanted=2))
-        door = Door(self._queue.routes(), self._queue.vitals())
-        exchange = ExchangeRole(ExchangeConfig(normal=(_QUEUE,)), _Straight(door))
+        door = RoleClient(self._queue.routes(), self._queue.vitals())
+        exchange = ExchangeRole(ExchangeConfig(normal=(_QUEUE,)), _DirectConnections(door))
         queues = QueueList(normal=(_QUEUE, "queue:2"), high=("queue:3",))
-        self._coordinator = PipelineCoordinator(CoordinatorConfig(queues=queues), _Book())
+        self._coordinator = PipelineCoordinator(CoordinatorConfig(queues=queues), _WorkerStore())
         self._doors = [
             door,
-            Door(exchange.routes(), exchange.vitals()),
-            Door(self._coordinator.routes(), self._coordinator.vitals()),
+            RoleClient(exchange.routes(), exchange.vitals()),
+            RoleClient(self._coordinator.routes(), self._coordinator.vitals()),
         ]
         self.taking = [(door, route) for door in self._doors for route in door.routes if route.body is not None]
 
@@ -79,10 +79,10 @@ class Roles:
         self._queue.let_go()
 
 
-class _Straight(RoleConnections):
+class _DirectConnections(RoleConnections):
     """Connections that call one role directly."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: RoleClient) -> None:
         super().__init__()
         self._door = door
 
@@ -94,8 +94,8 @@ class _Straight(RoleConnections):
         return answer.body
 
 
-class _Book:
-    """`Places` in memory, which refuses values that PostgreSQL cannot hold."""
+class _WorkerStore:
+    """`WorkerStore` in memory, which refuses values that PostgreSQL cannot hold."""
 
     def __init__(self) -> None:
         self._places: dict[str, QueueAssignment] = {}

@@ -17,8 +17,11 @@ from holdfast.ports import JobDraft
 _LOOK_S = 1.0
 
 
-class NearLedger:
-    """`Near` for sync callers. The coordinator passes its reply to the waiting thread, without a task in between."""
+class BlockingLedger:
+    """`BlockingCalls` for sync callers.
+
+    The coordinator passes its reply to the waiting thread, without a task in between.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, jobs: LedgerJobs, lost: asyncio.Event) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""`Runs` on PostgreSQL: leases and outcomes."""
+"""`LeaseStore` on PostgreSQL: leases and outcomes."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from holdfast.ports import Assignment
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.notifier import StoreNotifier
 from holdfast.topologies.pipeline.postgres.outcomes import (
-    Locked,
+    LockedJob,
     Outcome,
     is_repeat,
     lock_held,
@@ -31,7 +31,7 @@ _NO_EXTRA = Extra()
 _ATTEMPT, _PRIORITY, _STARTED_MS = 4, 10, 11
 
 
-class PostgresRuns:
+class PostgresLeaseStore:
     """The store operations of workers."""
 
     def __init__(self, database: Database, teller: StoreNotifier) -> None:
@@ -156,7 +156,9 @@ def _assignment(row: Row) -> Assignment:
     )
 
 
-def _judged(worker: str, rows: Sequence[ReportRow], jobs: Mapping[str, Locked]) -> tuple[dict[str, Outcome], list[str]]:
+def _judged(
+    worker: str, rows: Sequence[ReportRow], jobs: Mapping[str, LockedJob]
+) -> tuple[dict[str, Outcome], list[str]]:
     """Returns the outcomes to write, by job, and for each row the reason if it is refused."""
     outcomes: dict[str, Outcome] = {}
     refused: list[str] = []
@@ -170,12 +172,12 @@ def _judged(worker: str, rows: Sequence[ReportRow], jobs: Mapping[str, Locked]) 
     return outcomes, refused
 
 
-def _is_current(row: ReportRow, job: Locked) -> bool:
+def _is_current(row: ReportRow, job: LockedJob) -> bool:
     """Whether the report is about the running attempt."""
     return job.state == RUNNING and row.token in {0, job.token}
 
 
-def _refusal(worker: str, row: ReportRow, job: Locked, earlier: Outcome | None) -> str:
+def _refusal(worker: str, row: ReportRow, job: LockedJob, earlier: Outcome | None) -> str:
     """Returns why a report is refused; empty if it is accepted, or was accepted before."""
     if _is_current(row, job):
         if job.worker != worker:

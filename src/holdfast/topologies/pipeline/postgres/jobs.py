@@ -1,4 +1,4 @@
-"""`Rows` on PostgreSQL: jobs as clients see them."""
+"""`JobStore` on PostgreSQL: jobs as clients see them."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from holdfast.core.owner import mint
 from holdfast.core.validation import bad_given_id, check_batch, check_job, check_reason, check_template, is_given_id
 from holdfast.errors import UnavailableError
 from holdfast.ledger.job_ids import RandomPool
-from holdfast.ports import Found, JobDraft, JobQuery, JobView, Page, ResultView
-from holdfast.topologies.pipeline.backend.store import Standing
+from holdfast.ports import JobDraft, JobQuery, JobView, Page, ResultView, SearchPage
+from holdfast.topologies.pipeline.backend.store import StateFacts
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.history import history_of
-from holdfast.topologies.pipeline.postgres.inserts import InsertIntake, New
+from holdfast.topologies.pipeline.postgres.inserts import InsertSubmission, ValidatedJob
 from holdfast.topologies.pipeline.postgres.notification_listener import listen
 from holdfast.topologies.pipeline.postgres.notifier import StoreNotifier
 from holdfast.topologies.pipeline.postgres.outcomes import cancel_one
@@ -30,8 +30,8 @@ from holdfast.topologies.pipeline.postgres.row_values import (
 from holdfast.topologies.pipeline.postgres.search import Search
 from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("rows")
-_ABOUT = statements("operating")["about_waiting"]
+_SQL = statements("jobs")
+_ABOUT = statements("administration")["about_waiting"]
 
 #: A submission that fails this often competes with others that keep taking and freeing the same key.
 _TRIES = 5
@@ -41,7 +41,7 @@ _TRIES = 5
 _OFFSET_MAX = 1 << 62
 
 
-class PostgresRows:
+class PostgresJobStore:
     """The store operations on jobs."""
 
     def __init__(self, database: Database, teller: StoreNotifier) -> None:
@@ -56,7 +56,7 @@ class PostgresRows:
             raise refusal.error()
         now_ms = await self._database.now_ms()
         jobs, refusals = self._checked(templates, drafts, now_ms)
-        intake = InsertIntake(templates, jobs)
+        intake = InsertSubmission(templates, jobs)
         for _ in range(_TRIES):
             if intake.is_settled:
                 break
@@ -74,10 +74,10 @@ class PostgresRows:
 
     def _checked(
         self, templates: Sequence[Template], drafts: Sequence[JobDraft], now_ms: int
-    ) -> tuple[dict[int, New], dict[int, Refusal]]:
+    ) -> tuple[dict[int, ValidatedJob], dict[int, Refusal]]:
         """Splits the drafts into valid jobs and refusals."""
         ids = iter(mint(self._random, sum(not draft.id for draft in drafts)))
-        jobs: dict[int, New] = {}
+        jobs: dict[int, ValidatedJob] = {}
         refusals: dict[int, Refusal] = {}
         for at, draft in enumerate(drafts):
             job_id = draft.id or next(ids)
@@ -88,7 +88,9 @@ class PostgresRows:
             if refusal:
                 refusals[at] = refusal
             else:
-                jobs[at] = New(job_id, draft.template, draft.payload, draft.not_before_ms, draft.extra, draft.delay_ms)
+                jobs[at] = ValidatedJob(
+                    job_id, draft.template, draft.payload, draft.not_before_ms, draft.extra, draft.delay_ms
+                )
         return jobs, refusals
 
     async def get(self, job_id: str) -> JobView:
@@ -117,7 +119,7 @@ class PostgresRows:
             raise no_job(job_id)
         return history_of(rows)
 
-    async def standing(self, job_id: str) -> Standing:
+    async def standing(self, job_id: str) -> StateFacts:
         """Reads the job, and then its claim, lease and queue, in two statements."""
         view = await self.get(job_id)
 
@@ -128,7 +130,7 @@ class PostgresRows:
         if row is None:
             raise no_job(job_id)
         claimed_ms, visible_ms, lease_until_ms, now_ms, mode, reason, since_ms = row
-        return Standing(
+        return StateFacts(
             view=view,
             now_ms=now_ms,
             claimed_ms=claimed_ms,
@@ -181,7 +183,7 @@ class PostgresRows:
         views = await self._database.ask(ask)
         return Page(views[:size], has_more=len(views) > size)
 
-    async def find(self, query: JobQuery, cursor: str, size: int) -> Found:
+    async def find(self, query: JobQuery, cursor: str, size: int) -> SearchPage:
         """Walks along an index, and reads a bounded number of rows."""
         return await self._database.ask(Search(query, cursor, size).run)
 

@@ -17,7 +17,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class OnPortal(Protocol):
+class PortalOwner(Protocol):
     """An object whose coroutines run on a portal."""
 
     def _portal(self) -> "Portal":
@@ -25,46 +25,48 @@ class OnPortal(Protocol):
         ...
 
 
-S = TypeVar("S", bound=OnPortal)
+S = TypeVar("S", bound=PortalOwner)
 
 
-def waiting(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
+def sync_method(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
     """Makes the sync method, which blocks until the result is there."""
 
     @wraps(method)
-    def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._portal().run(lambda: method(self, *args, **kwargs))
 
-    return face
+    return wrapper
 
 
-def awaiting(
+def async_method(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Makes the async method, for callers on any event loop."""
 
     @wraps(method)
-    async def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def wrapper(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._portal().arun(lambda: method(self, *args, **kwargs))
 
-    return face
+    return wrapper
 
 
-def iterating(method: Callable[Concatenate[S, P], AsyncIterator[T]]) -> Callable[Concatenate[S, P], Iterator[T]]:
+def sync_iterator(method: Callable[Concatenate[S, P], AsyncIterator[T]]) -> Callable[Concatenate[S, P], Iterator[T]]:
     """Makes the sync method of a stream, for `for`."""
 
     @wraps(method)
-    def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def wrapper(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return self._portal().iterate(lambda: method(self, *args, **kwargs))
 
-    return face
+    return wrapper
 
 
-def aiterating(method: Callable[Concatenate[S, P], AsyncIterator[T]]) -> Callable[Concatenate[S, P], AsyncIterator[T]]:
+def async_iterator(
+    method: Callable[Concatenate[S, P], AsyncIterator[T]],
+) -> Callable[Concatenate[S, P], AsyncIterator[T]]:
     """Makes the async method of a stream, for `async for`."""
 
     @wraps(method)
-    def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+    def wrapper(self: S, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         return self._portal().aiterate(lambda: method(self, *args, **kwargs))
 
-    return face
+    return wrapper

@@ -11,18 +11,18 @@ import msgspec
 from holdfast.core.commands import Decision, Refusal, Submit, Submitted
 from holdfast.core.events import Created
 from holdfast.core.model import Extra, JobRecord, NewJob, Now, QueueMode, Template
-from holdfast.core.state import Book
+from holdfast.core.state import LedgerState
 from holdfast.core.validation import bad_given_id, check_job, is_given_id
 from holdfast.errors import Code
 
 
-class Intake:
+class LedgerSubmission:
     """Sorts the jobs of one submission."""
 
-    __slots__ = ("_book", "_command", "_existing", "_keys", "_new", "_now", "_refusals", "_taken", "_unique")
+    __slots__ = ("_command", "_existing", "_keys", "_new", "_now", "_refusals", "_state", "_taken", "_unique")
 
-    def __init__(self, book: Book, command: Submit, now: Now) -> None:
-        self._book, self._command, self._now = book, command, now
+    def __init__(self, state: LedgerState, command: Submit, now: Now) -> None:
+        self._state, self._command, self._now = state, command, now
         self._new: list[NewJob] = []
         #: The new jobs of this batch: by id, by request id, by type and unique key.
         self._taken: dict[str, NewJob] = {}
@@ -34,7 +34,7 @@ class Intake:
     def decide(self) -> Decision:
         """One event for all new jobs, and a reply for each job."""
         command, now_ms = self._command, self._now.log_ms
-        jobs, taken, new, ids = self._book.jobs, self._taken, self._new, list[str]()
+        jobs, taken, new, ids = self._state.jobs, self._taken, self._new, list[str]()
         count, closed, checks_ids = len(command.templates), self._closed_templates(), command.are_ids_given
         for index, job in enumerate(command.jobs):
             refusal = check_job(job, count, now_ms)
@@ -53,7 +53,7 @@ class Intake:
 
     def _closed_templates(self) -> frozenset[int]:
         """The indexes of the templates whose queue is draining."""
-        modes = self._book.modes
+        modes = self._state.modes
         if not modes:
             return frozenset()
         closures = [modes.get(template.queue) for template in self._command.templates]
@@ -96,13 +96,13 @@ class Intake:
         return job.id
 
     def _by_request_id(self, key: str) -> JobRecord | NewJob | None:
-        return (self._keys.get(key) or self._book.dedup.find(key)) if key else None
+        return (self._keys.get(key) or self._state.dedup.find(key)) if key else None
 
     def _by_id(self, job_id: str) -> JobRecord | NewJob | None:
-        return self._taken.get(job_id) or self._book.jobs.get(job_id)
+        return self._taken.get(job_id) or self._state.jobs.get(job_id)
 
     def _by_unique_key(self, name: tuple[str, str]) -> JobRecord | NewJob | None:
-        return (self._unique.get(name) or self._book.unique.get(name)) if name[1] else None
+        return (self._unique.get(name) or self._state.unique.get(name)) if name[1] else None
 
     def _is_same(self, known: JobRecord | NewJob, template: Template, job: NewJob) -> bool:
         if isinstance(known, JobRecord):

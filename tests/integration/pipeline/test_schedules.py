@@ -18,7 +18,7 @@ from holdfast.errors import (
     UnavailableError,
 )
 from holdfast.topologies.pipeline.postgres.database import PostgresStore
-from holdfast.topologies.pipeline.postgres.plans import TAKEN
+from holdfast.topologies.pipeline.postgres.schedules import TAKEN
 from tests.integration.pipeline.turned_clock import DAY, HOUR, MINUTE, SECOND, START, Clockwork, TurnedClock, told
 
 WEEK = 7 * DAY
@@ -37,13 +37,13 @@ async def test_cron_fires_in_the_minute_that_it_names(clockwork: Clockwork) -> N
     view = await clockwork.set(cron="30 9", payload=b"now", labels=(("team", "night"),))
     assert view.next_ms == START + 9 * HOUR + 30 * MINUTE
     assert await clockwork.advance(9 * HOUR) == []
-    assert await clockwork.plans.next_due_ms() == 30 * MINUTE
+    assert await clockwork.schedules.next_due_ms() == 30 * MINUTE
     assert await clockwork.advance(30 * MINUTE + 42 * SECOND) == ["fired"]
     (job,) = await clockwork.jobs()
     assert (told(job), await clockwork.store.rows.payload(job.id)) == ("2026-01-01T09:30:00Z", b"now")
     assert job.extra is not None
     assert (dict(job.extra.headers)["holdfast-schedule"], job.extra.labels) == ("s", (("team", "night"),))
-    view = await clockwork.plans.get("s")
+    view = await clockwork.schedules.get("s")
     assert (view.fired, view.last_job_id, view.last_tick_ms) == (1, job.id, START + 9 * HOUR + 30 * MINUTE)
     assert view.next_ms == view.last_tick_ms + DAY
 
@@ -76,11 +76,11 @@ async def test_one_shot_fires_once_even_when_late(clockwork: Clockwork) -> None:
     """A one-shot schedule fires once, also a week late, and setting it again does not repeat it."""
     await clockwork.set(at_ms=START + HOUR)
     assert await clockwork.advance(WEEK) == ["fired"]
-    assert (await clockwork.plans.get("s")).next_ms == 0
+    assert (await clockwork.schedules.get("s")).next_ms == 0
     await clockwork.set(at_ms=START + HOUR)
     await clockwork.set(at_ms=START + HOUR, payload=b"other")
     assert await clockwork.advance(DAY) == []
-    assert await clockwork.plans.next_due_ms() is None
+    assert await clockwork.schedules.next_due_ms() is None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_week_offline(clockwork: Clockwork, catch_up: str, fired: int, mis
     """After a week offline, no missed tick fires, or the latest, or all within the window, as `catch_up` says."""
     await clockwork.set(cron="0 * * * *", catch_up=catch_up, catch_up_window_ms=DAY)
     await clockwork.advance(WEEK + 30 * MINUTE)
-    view = await clockwork.plans.get("s")
+    view = await clockwork.schedules.get("s")
     assert (view.fired, view.missed, len(await clockwork.jobs())) == (fired, missed, fired)
     assert view.next_ms == START + WEEK + HOUR
 
@@ -103,7 +103,7 @@ async def test_skip_makes_no_job_while_one_waits(clockwork: Clockwork) -> None:
     (job,) = await clockwork.jobs()
     await clockwork.store.rows.cancel(job.id, "enough")
     assert await clockwork.advance(MINUTE) == ["fired"]
-    view = await clockwork.plans.get("s")
+    view = await clockwork.schedules.get("s")
     assert (view.fired, view.skipped) == (2, 1)
 
 
@@ -115,7 +115,7 @@ async def test_cancel_running_cancels_the_job_before(clockwork: Clockwork) -> No
     first, second = await clockwork.jobs()
     assert (first.state, second.state) == (CANCELED, QUEUED)
     assert (await clockwork.store.rows.result(first.id)).summary == "its schedule s made the next job"
-    await clockwork.store.runs.start("w", [second.id], HOUR)
+    await clockwork.store.leases.start("w", [second.id], HOUR)
     await clockwork.advance(MINUTE)
     _, second, third = await clockwork.jobs()
     assert (second.state, second.cancel_requested, third.state) == (RUNNING, True, QUEUED)
@@ -124,20 +124,20 @@ async def test_cancel_running_cancels_the_job_before(clockwork: Clockwork) -> No
 async def test_draining_queue_skips_ticks_and_refuses_triggers(clockwork: Clockwork) -> None:
     """A draining queue skips the ticks of a schedule and refuses its triggers."""
     await clockwork.set(every_ms=MINUTE)
-    await clockwork.store.queue_book.set_mode("default", QueueMode.DRAINING, "moving")
+    await clockwork.store.queues.set_mode("default", QueueMode.DRAINING, "moving")
     assert await clockwork.advance(MINUTE) == ["skipped"]
     with pytest.raises(FailedPreconditionError, match="draining"):
-        await clockwork.plans.trigger("s")
+        await clockwork.schedules.trigger("s")
     assert await clockwork.jobs() == []
 
 
 async def test_pause_passes_over_what_falls_into_it(clockwork: Clockwork) -> None:
     """Ticks during a pause do not fire, and the schedule continues with the next tick after it."""
     await clockwork.set(every_ms=MINUTE, catch_up="all")
-    await clockwork.plans.pause("s", is_paused=True)
+    await clockwork.schedules.pause("s", is_paused=True)
     assert await clockwork.advance(10 * MINUTE + SECOND) == []
-    assert await clockwork.plans.next_due_ms() is None
-    view = await clockwork.plans.pause("s", is_paused=False)
+    assert await clockwork.schedules.next_due_ms() is None
+    view = await clockwork.schedules.pause("s", is_paused=False)
     assert (view.next_ms, view.missed) == (START + 11 * MINUTE, 0)
 
 
@@ -155,7 +155,7 @@ async def test_schedule_made_anew_has_ticks_of_its_own(clockwork: Clockwork) -> 
     """A schedule that is created again after a delete fires, also for the same second as the deleted one."""
     await clockwork.set(at_ms=START)
     assert await clockwork.fire() == ["fired"]
-    await clockwork.plans.delete("s")
+    await clockwork.schedules.delete("s")
     await clockwork.set(at_ms=START)
     assert await clockwork.fire() == ["fired"]
     assert len(await clockwork.jobs()) == 2
@@ -169,18 +169,18 @@ async def test_tick_in_the_book_cannot_fire(clockwork: Clockwork, database: str)
         await other.execute("UPDATE holdfast.schedules SET next_ms = last_tick_ms")
     assert await clockwork.fire() == [TAKEN]
     assert await clockwork.advance(MINUTE) == ["fired"]
-    view = await clockwork.plans.get("s")
+    view = await clockwork.schedules.get("s")
     assert (view.fired, len(await clockwork.jobs())) == (2, 2)
 
 
 async def test_same_tick_from_many_connections_fires_once(clockwork: Clockwork) -> None:
     """A tick that several connections fire at the same time creates one job."""
     await clockwork.set(every_ms=MINUTE)
-    leadership = await clockwork.plans.lead("me", DAY)
+    leadership = await clockwork.schedules.lead("me", DAY)
     assert leadership is not None
     for _ in range(5):
         clockwork.clock.turn(MINUTE)
-        outcomes = await asyncio.gather(*(clockwork.plans.tick(leadership) for _ in range(8)))
+        outcomes = await asyncio.gather(*(clockwork.schedules.tick(leadership) for _ in range(8)))
         assert sorted(outcomes) == [""] * 7 + ["fired"]
     assert len({told(job) for job in await clockwork.jobs()}) == len(await clockwork.jobs()) == 5
 
@@ -188,14 +188,14 @@ async def test_same_tick_from_many_connections_fires_once(clockwork: Clockwork) 
 async def test_killed_connection_loses_no_tick(clockwork: Clockwork, database: str) -> None:
     """A tick whose connection is killed before the commit changes nothing and is still due."""
     await clockwork.set(every_ms=MINUTE)
-    leadership = await clockwork.plans.lead("me", DAY)
+    leadership = await clockwork.schedules.lead("me", DAY)
     assert leadership is not None
     clockwork.clock.turn(MINUTE)
     async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
         async with other.transaction():
             # The tick blocks after it has created its job.
             await other.execute("LOCK TABLE holdfast.tallies IN ACCESS EXCLUSIVE MODE")
-            ticking = asyncio.create_task(clockwork.plans.tick(leadership))
+            ticking = asyncio.create_task(clockwork.schedules.tick(leadership))
             await _kill_who_waits(other)
         with pytest.raises(UnavailableError):
             await ticking
@@ -215,9 +215,9 @@ async def _kill_who_waits(connection: psycopg.AsyncConnection) -> None:
 async def test_trigger_makes_a_job_beside_the_plan(clockwork: Clockwork) -> None:
     """Every trigger creates a job, also while the schedule is paused or its last job is unfinished."""
     before = await clockwork.set(every_ms=MINUTE, overlap="skip")
-    await clockwork.plans.pause("s", is_paused=True)
-    made = [await clockwork.plans.trigger("s") for _ in range(2)]
-    after = await clockwork.plans.get("s")
+    await clockwork.schedules.pause("s", is_paused=True)
+    made = [await clockwork.schedules.trigger("s") for _ in range(2)]
+    after = await clockwork.schedules.get("s")
     assert (after.fired, after.last_job_id, after.next_ms, after.last_tick_ms) == (2, made[1], before.next_ms, 0)
     assert {job.id for job in await clockwork.jobs()} == set(made)
 
@@ -235,7 +235,7 @@ async def test_ticks_are_forgotten_after_a_day(clockwork: Clockwork, database: s
 
 async def test_what_is_not_there_is_not_found(clockwork: Clockwork) -> None:
     """A call for an unknown schedule is NOT_FOUND, also with a name that the database cannot store."""
-    plans = clockwork.plans
+    plans = clockwork.schedules
     for name in ("s", "no\0name", "\ud800", "x" * 1_000):
         for call in (plans.get, plans.delete, plans.trigger):
             with pytest.raises(NotFoundError):
@@ -251,17 +251,17 @@ async def test_schedules_are_bounded(clockwork: Clockwork, monkeypatch: pytest.M
     """A schedule above the limit is refused, also among concurrent calls, and an existing one can be replaced."""
     monkeypatch.setattr(limits, "SCHEDULES_MAX", 3)
     specs = [ScheduleSpec(f"s{number}", Template("work"), every_ms=MINUTE) for number in range(6)]
-    answers = await asyncio.gather(*map(clockwork.plans.set, specs), return_exceptions=True)
+    answers = await asyncio.gather(*map(clockwork.schedules.set, specs), return_exceptions=True)
     assert sum(isinstance(answer, ResourceExhaustedError) for answer in answers) == 3
-    kept = await clockwork.plans.all()
+    kept = await clockwork.schedules.all()
     assert [view.spec.name for view in kept] == sorted(view.spec.name for view in kept)
     assert len(kept) == 3
-    assert (await clockwork.plans.set(ScheduleSpec(kept[0].spec.name, Template("work"), every_ms=HOUR))).fired == 0
+    assert (await clockwork.schedules.set(ScheduleSpec(kept[0].spec.name, Template("work"), every_ms=HOUR))).fired == 0
 
 
 async def test_preview_goes_by_the_database(clockwork: Clockwork) -> None:
     """A preview starts at the database's time and creates nothing."""
-    schedules = clockwork.plans
+    schedules = clockwork.schedules
     spec = ScheduleSpec("s", Template("work"), cron="*/5 *")
     assert await schedules.preview(spec, 0, 3) == [START + number * 5 * MINUTE for number in (1, 2, 3)]
     assert await schedules.all() == []

@@ -15,10 +15,10 @@ async def test_start_takes_what_waits_and_nothing_else(store: PostgresStore) -> 
     """A start takes only waiting jobs, in submit order, each with a token of its own."""
     first, second = await insert(store), await insert(store)
     run, done = await running(store), await ended(store)
-    runs = await store.runs.start("w", [second, run.job_id, done, first, "no uuid", first], 1_000)
+    runs = await store.leases.start("w", [second, run.job_id, done, first, "no uuid", first], 1_000)
     assert [one.job_id for one in runs] == [first, second]
     assert len({one.token for one in runs} | {run.token}) == 3
-    assert await store.runs.start("w", [], 1_000) == []
+    assert await store.leases.start("w", [], 1_000) == []
 
 
 async def test_extend_tells_what_holds(store: PostgresStore) -> None:
@@ -26,17 +26,17 @@ async def test_extend_tells_what_holds(store: PostgresStore) -> None:
     mine, other = await running(store), await running(store, worker="x")
     over = await running(store)
     await report(store, over)
-    heard = await store.runs.extend("w", [mine.token, other.token, over.token, 1 << 60], 60_000)
+    heard = await store.leases.extend("w", [mine.token, other.token, over.token, 1 << 60], 60_000)
     assert (heard.held, heard.cancels) == ([mine.token], [])
-    assert (await store.runs.extend("w", [], 1_000)).held == []
+    assert (await store.leases.extend("w", [], 1_000)).held == []
 
 
 async def test_extended_lease_does_not_expire(store: PostgresStore) -> None:
     """A heartbeat extends a lease to the requested length, which may be shorter than before."""
     run = await running(store, lease_ms=0)
-    await store.runs.extend("w", [run.token], 60_000)
+    await store.leases.extend("w", [run.token], 60_000)
     assert await store.claims.expire(10) == 0
-    await store.runs.extend("w", [run.token], 0)
+    await store.leases.extend("w", [run.token], 0)
     assert await store.claims.expire(10) == 1
 
 
@@ -55,11 +55,11 @@ async def test_stranger_cannot_report(store: PostgresStore) -> None:
     run = await running(store)
     assert await report(store, run, worker="x") == "NOT_THE_HOLDER"
     rows = [ReportRow(run.job_id, run.token + 1_000, DONE), ReportRow("no uuid", 1, DONE)]
-    assert await store.runs.report("w", rows) == ["STALE_TOKEN", "UNKNOWN_JOB"]
+    assert await store.leases.report("w", rows) == ["STALE_TOKEN", "UNKNOWN_JOB"]
     assert (await store.rows.get(run.job_id)).state == RUNNING
-    assert await store.runs.report("w", [ReportRow(run.job_id, 0, DONE)]) == [""]
+    assert await store.leases.report("w", [ReportRow(run.job_id, 0, DONE)]) == [""]
     waiting = await insert(store)
-    assert await store.runs.report("w", [ReportRow(waiting, 0, DONE)]) == ["STALE_TOKEN"]
+    assert await store.leases.report("w", [ReportRow(waiting, 0, DONE)]) == ["STALE_TOKEN"]
 
 
 async def test_reports_of_one_batch_are_judged_one_after_the_other(store: PostgresStore) -> None:
@@ -72,7 +72,7 @@ async def test_reports_of_one_batch_are_judged_one_after_the_other(store: Postgr
         ReportRow(run.job_id, run.token, FAILED),
         ReportRow(run.job_id, 0, DONE),
     ]
-    assert await store.runs.report("w", rows) == ["", "", "", "ALREADY_FINISHED", "ALREADY_FINISHED"]
+    assert await store.leases.report("w", rows) == ["", "", "", "ALREADY_FINISHED", "ALREADY_FINISHED"]
     assert (await store.rows.get(other.job_id)).failure_reason == "BAD"
 
 
@@ -86,14 +86,14 @@ async def test_failed_attempt_is_tried_again_later(store: PostgresStore) -> None
     assert (view.state, view.failures, view.attempts) == (QUEUED, 1, 1)
     assert view.not_before_ms - view.started_ms >= 3_600_000
     assert await claim(store) == []
-    assert await store.runs.start("w", [run.job_id], 1_000) == []
+    assert await store.leases.start("w", [run.job_id], 1_000) == []
 
 
 async def test_failure_that_is_told_again_leaves_the_next_attempt_alone(store: PostgresStore) -> None:
     """A repeated report of a failure is accepted and does not disturb the attempt that is running."""
     run = await running(store, Template("echo", max_attempts=3, backoff=BackoffRule(FIXED, 0)))
     assert await report(store, run, FAILED) == ""
-    (again,) = await store.runs.start("other", [run.job_id], 60_000)
+    (again,) = await store.leases.start("other", [run.job_id], 60_000)
     assert await report(store, run, FAILED) == ""
     view = await store.rows.get(run.job_id)
     assert (view.state, view.failures, view.token) == (RUNNING, 1, again.token)
@@ -134,7 +134,7 @@ async def test_released_lease_is_visible_at_once(store: PostgresStore, is_spent:
     run = await running(store)
     later = await insert(store)
     other = await running(store, worker="x")
-    await store.runs.release("w", [run.token, other.token, 1 << 60], is_spent=is_spent)
+    await store.leases.release("w", [run.token, other.token, 1 << 60], is_spent=is_spent)
     view = await store.rows.get(run.job_id)
     assert (view.state, view.losses) == (QUEUED, losses)
     assert (await store.rows.get(other.job_id)).state == RUNNING
@@ -145,8 +145,8 @@ async def test_endless_rounds_are_ended(store: PostgresStore) -> None:
     """A job that is returned unrun too often is FAILED with WORKER_LOST."""
     job_id = await insert(store, Template("echo", max_losses=0))
     rounds = 0
-    while runs := await store.runs.start("w", [job_id], 1_000):
-        await store.runs.release("w", [runs[0].token], is_spent=False)
+    while runs := await store.leases.start("w", [job_id], 1_000):
+        await store.leases.release("w", [runs[0].token], is_spent=False)
         rounds += 1
     assert rounds == limits.UNSPENT_GRANTS_MAX + 1
     assert (await store.rows.get(job_id)).failure_reason == "WORKER_LOST"
@@ -157,13 +157,13 @@ async def test_arriving_worker_keeps_what_it_holds(store: PostgresStore) -> None
     kept, lost, wrong = await running(store, lease_ms=0), await running(store), await running(store)
     other = await running(store, worker="x")
     held = {kept.token: kept.job_id, wrong.token: kept.job_id, other.token: other.job_id, 1 << 60: "no uuid"}
-    assert await store.runs.arrive("w", held, 60_000, session="s") == [kept.token]
+    assert await store.leases.arrive("w", held, 60_000, session="s") == [kept.token]
     assert await store.claims.expire(10) == 0
     states = {run.job_id: (await store.rows.get(run.job_id)).state for run in (kept, lost, wrong, other)}
     assert list(states.values()) == [RUNNING, QUEUED, QUEUED, RUNNING]
     assert (await store.rows.get(lost.job_id)).losses == 1
-    assert await store.runs.arrive("w", {}, 60_000, session="s") == []
-    assert await store.runs.arrive("new", {}, 60_000, session="s") == []
+    assert await store.leases.arrive("w", {}, 60_000, session="s") == []
+    assert await store.leases.arrive("new", {}, 60_000, session="s") == []
 
 
 async def test_failure_after_a_cancel_ends_the_job(store: PostgresStore) -> None:
@@ -177,8 +177,8 @@ async def test_failure_after_a_cancel_ends_the_job(store: PostgresStore) -> None
 async def test_large_batches_go_through(store: PostgresStore) -> None:
     """A thousand jobs can be started and reported in one call each."""
     made = await store.rows.insert([ECHO], [JobDraft(payload=b"%d" % number) for number in range(1_000)])
-    runs = await store.runs.start("w", made.job_ids, 60_000)
+    runs = await store.leases.start("w", made.job_ids, 60_000)
     assert [run.payload for run in runs] == [b"%d" % number for number in range(1_000)]
     rows = [ReportRow(run.job_id, run.token, DONE, run.payload) for run in runs]
-    assert await store.runs.report("w", rows) == [""] * 1_000
-    assert (await store.queue_book.states())[DONE] == 1_000
+    assert await store.leases.report("w", rows) == [""] * 1_000
+    assert (await store.queues.states())[DONE] == 1_000

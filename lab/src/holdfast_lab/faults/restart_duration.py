@@ -1,4 +1,4 @@
-"""Duration of a restart: `python -m holdfast_lab.faults.restart [--jobs N] [--json]`.
+"""Duration of a restart: `python -m holdfast_lab.faults.restart_duration [--jobs N] [--json]`.
 
 A directory with this many queued jobs and a snapshot of them is made. A server is started on it, and its probes are
 called again and again, to see when its ports answer and when jobs can be submitted. For comparison, the snapshot alone
@@ -55,7 +55,7 @@ def fill(directory: Path, jobs: int) -> None:
         cluster_id=journal.cluster_id,
         position=ledger.position,
         link=journal.end_checksum,
-        log_time_ms=ledger.book.last_ms,
+        log_time_ms=ledger.state.last_ms,
         digest=ledger.digest,
     )
     journal.close()
@@ -131,7 +131,7 @@ def _measured(jobs: int) -> dict[str, float]:
         folder = Path(name)
         fill(folder / "data", jobs)
         # In a process of its own, whose memory is as empty as that of a starting server.
-        command = module("holdfast_lab.faults.restart", "--read", str(folder / "data"))
+        command = module("holdfast_lab.faults.restart_duration", "--read", str(folder / "data"))
         figures: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
         figures |= probed(folder)
         figures["start_cpu_s"] = ready_cpu_s(Path(empty))

@@ -14,7 +14,7 @@ from holdfast import limits
 from holdfast.server.http import openapi
 from holdfast.server.http.application import Application
 from holdfast.server.http.browser_security import BrowserShield
-from holdfast.server.http.protocol import HttpConnection, ServerShared
+from holdfast.server.http.protocol import HttpConnection, SharedServerState
 from holdfast.server.http.routing import Route
 from holdfast.server.http.system import Probes
 from tests.fuzz.world import World
@@ -34,7 +34,7 @@ def _document(routes: Sequence[Route], version: str) -> bytes:
     return _made[0]
 
 
-class Said(NamedTuple):
+class HttpReply(NamedTuple):
     """One response."""
 
     status: int
@@ -46,7 +46,7 @@ class Transport(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
-        self.said: list[Said] = []
+        self.said: list[HttpReply] = []
         self.is_over = False
         self._is_paused = False
 
@@ -62,7 +62,7 @@ class Transport(asyncio.Transport):
             is_problem = b"application/problem+json" in head
             assert is_problem == (status >= _ERROR), head
             # A response to HEAD has no body.
-            self.said.append(Said(status, str(json.loads(body)["reason"]) if is_problem and body else ""))
+            self.said.append(HttpReply(status, str(json.loads(body)["reason"]) if is_problem and body else ""))
 
     def is_reading(self) -> bool:
         return not self._is_paused
@@ -92,7 +92,7 @@ class Transport(asyncio.Transport):
         self.is_over = True
 
 
-class Line:
+class HttpClientConnection:
     """A client's end of one connection."""
 
     def __init__(self, world: World) -> None:
@@ -102,7 +102,7 @@ class Line:
         with patch.object(openapi, "document", _document):
             self.application = Application(world.backend, None, shield, Probes())
         self.transport = Transport()
-        self._connection = HttpConnection(ServerShared(self.application), asyncio.get_running_loop())
+        self._connection = HttpConnection(SharedServerState(self.application), asyncio.get_running_loop())
         self._connection.connection_made(self.transport)
 
     async def send(self, piece: bytes, *, is_hasty: bool = False) -> None:
@@ -118,7 +118,7 @@ class Line:
         if not is_hasty:
             await self._world.settle()
 
-    async def end(self) -> list[Said]:
+    async def end(self) -> list[HttpReply]:
         """Ends the input and returns all responses."""
         for _ in range(_LOOKS):
             if self.transport.is_over or not self._connection._exchanges:
@@ -138,7 +138,7 @@ class Line:
 
     def _check_bounds(self, piece: bytes) -> None:
         """Checks that the memory of the connection is bounded."""
-        arrivals = self._connection._arrivals
+        arrivals = self._connection._parser
         parts = sum(len(part) for exchange in arrivals.exchanges for part in exchange.parts)
         assert parts <= limits.MESSAGE_BYTES_MAX + len(piece)
         headers = sum(len(name) + len(value) for name, value in arrivals._headers)
@@ -146,7 +146,7 @@ class Line:
         assert len(arrivals.exchanges) <= 2 + len(piece)
 
 
-def check_statuses(said: list[Said]) -> None:
+def check_statuses(said: list[HttpReply]) -> None:
     """Checks that no response reports a server error; 501 and 505 are the client's errors."""
     for answer in said:
         assert answer.status < 500 or answer.status in {501, 505}, answer

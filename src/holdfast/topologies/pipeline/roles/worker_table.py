@@ -29,7 +29,7 @@ class QueueList(msgspec.Struct, frozen=True, kw_only=True):
         return list(dict.fromkeys(queue for queue in chain.from_iterable(pairs) if queue is not None))
 
 
-class Seat:
+class WorkerEntry:
     """One worker."""
 
     def __init__(self, worker: str, session: str, kind: WorkerKind, slots: int) -> None:
@@ -64,94 +64,94 @@ class Seat:
         self.changed = asyncio.Event()
 
 
-class Seats:
+class WorkerTable:
     """All workers. Times are those of a monotonic clock, in seconds."""
 
     def __init__(self, queues: QueueList) -> None:
         self._queues = queues
         self._order = queues.mixed()
-        self._seats: dict[str, Seat] = {}
+        self._entries: dict[str, WorkerEntry] = {}
         #: Workers whose place has changed since it was last saved, and workers that have left.
         self.changed: set[str] = set()
         self.gone: set[str] = set()
 
     def __len__(self) -> int:
-        return len(self._seats)
+        return len(self._entries)
 
-    def get(self, worker: str) -> Seat | None:
+    def get(self, worker: str) -> WorkerEntry | None:
         """Returns the worker's seat, if it has one."""
-        return self._seats.get(worker)
+        return self._entries.get(worker)
 
     def has(self, worker: str, session: str) -> bool:
         """Whether this session of the worker has the seat."""
-        seat = self._seats.get(worker)
-        return seat is not None and seat.session == session
+        entry = self._entries.get(worker)
+        return entry is not None and entry.session == session
 
-    def all(self) -> list[Seat]:
+    def all(self) -> list[WorkerEntry]:
         """Returns all seats, by worker."""
-        return [self._seats[worker] for worker in sorted(self._seats)]
+        return [self._entries[worker] for worker in sorted(self._entries)]
 
-    def sit(self, seat: Seat) -> Seat:
+    def sit(self, entry: WorkerEntry) -> WorkerEntry:
         """Adds a worker, or replaces its session; a known worker keeps its queue processes as far as possible."""
-        before = self._seats.get(seat.worker)
+        before = self._entries.get(entry.worker)
         if before is not None:
-            seat.queues = before.queues
+            entry.queues = before.queues
             before.wake()
-        self._seats[seat.worker] = seat
-        self.gone.discard(seat.worker)
-        self.changed.add(seat.worker)
+        self._entries[entry.worker] = entry
+        self.gone.discard(entry.worker)
+        self.changed.add(entry.worker)
         self.share()
-        return seat
+        return entry
 
     def restore(self, places: Iterable[QueueAssignment], heard_s: float) -> None:
         """Adds the workers of an earlier coordinator, except those that are known or have left."""
         for place in places:
-            if place.worker not in self._seats and place.worker not in self.gone:
-                seat = self._seats[place.worker] = Seat(place.worker, place.session, place.kind, place.slots)
-                seat.queues, seat.heard_s = place.queues, heard_s
-                seat.is_drain_asked = place.is_draining
+            if place.worker not in self._entries and place.worker not in self.gone:
+                entry = self._entries[place.worker] = WorkerEntry(place.worker, place.session, place.kind, place.slots)
+                entry.queues, entry.heard_s = place.queues, heard_s
+                entry.is_drain_asked = place.is_draining
         self.share()
 
     def leave(self, workers: Collection[str]) -> None:
         """Removes workers."""
         for worker in workers:
-            seat = self._seats.pop(worker, None)
-            if seat is not None:
-                seat.wake()
+            entry = self._entries.pop(worker, None)
+            if entry is not None:
+                entry.wake()
                 self.changed.discard(worker)
                 self.gone.add(worker)
         self.share()
 
     def ask_to_drain(self, worker: str, session: str) -> bool:
         """Marks a worker as draining; returns whether that is new. A session after the request is not affected."""
-        seat = self._seats.get(worker)
-        if seat is None or seat.session != session or seat.is_drain_asked or seat.is_draining:
+        entry = self._entries.get(worker)
+        if entry is None or entry.session != session or entry.is_drain_asked or entry.is_draining:
             return False
-        seat.is_drain_asked = True
+        entry.is_drain_asked = True
         self.changed.add(worker)
-        seat.wake()
+        entry.wake()
         self.share()
         return True
 
     def silent(self, since_s: float) -> list[str]:
         """Returns the workers without a message since this time."""
-        return [seat.worker for seat in self._seats.values() if seat.heard_s < since_s]
+        return [entry.worker for entry in self._entries.values() if entry.heard_s < since_s]
 
     def share(self) -> None:
         """Assigns the queue processes; wakes the workers whose assignment has changed."""
         taking = {
-            worker: seat.kind
-            for worker, seat in self._seats.items()
-            if not seat.is_draining and not seat.is_drain_asked
+            worker: entry.kind
+            for worker, entry in self._entries.items()
+            if not entry.is_draining and not entry.is_drain_asked
         }
-        before = {worker: seat.queues for worker, seat in self._seats.items()}
+        before = {worker: entry.queues for worker, entry in self._entries.items()}
         assigned = assign(taking, self._order, before, self._queues.breadth)
-        for worker, seat in self._seats.items():
+        for worker, entry in self._entries.items():
             queues = assigned.get(worker, ())
-            if queues != seat.queues:
-                seat.queues = queues
+            if queues != entry.queues:
+                entry.queues = queues
                 self.changed.add(worker)
-                seat.wake()
+                entry.wake()
 
     def split(self, queues: Iterable[str]) -> tuple[list[str], list[str]]:
         """Splits queue processes into high and normal ones."""
@@ -160,4 +160,4 @@ class Seats:
 
     def served(self) -> dict[str, list[str]]:
         """Returns the workers of each queue process."""
-        return {queue: [seat.worker for seat in self.all() if queue in seat.queues] for queue in self._order}
+        return {queue: [entry.worker for entry in self.all() if queue in entry.queues] for queue in self._order}

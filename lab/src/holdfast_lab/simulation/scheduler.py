@@ -22,7 +22,7 @@ _TAIL_STEPS = 40
 _PHASE_BITS = 48
 
 
-class Planned:
+class ScheduledCall:
     """A call that is due later; also the coordinator's `Timer`."""
 
     __slots__ = ("call", "kind")
@@ -36,7 +36,7 @@ class Planned:
         self.call = None
 
 
-class Clockwork:
+class SimulatedScheduler:
     """The scheduler of the simulation, and its `Clock`."""
 
     __slots__ = ("_hash", "_heap", "_number", "boots", "mark", "now_us", "steps", "tail", "wall_offset_ms")
@@ -50,7 +50,7 @@ class Clockwork:
         #: A value that distinguishes two runs at this instant; set by the world, hashed with every step.
         self.mark = 0
         self.tail: deque[tuple[int, str]] = deque(maxlen=_TAIL_STEPS)
-        self._heap: list[tuple[int, int, Planned]] = []
+        self._heap: list[tuple[int, int, ScheduledCall]] = []
         self._number = 0
         self._hash = hashlib.sha256()
 
@@ -70,9 +70,9 @@ class Clockwork:
         """Sets the wall clock, not before 1970."""
         self.wall_offset_ms = max(0, wall_ms) - _WALL_START_MS - self.now_us // 1_000
 
-    def after(self, delay_us: int, kind: str, call: Call, phase: int = ARRIVED) -> Planned:
+    def after(self, delay_us: int, kind: str, call: Call, phase: int = ARRIVED) -> ScheduledCall:
         """Plans a call; `kind` is its name in the trace."""
-        planned = Planned(kind, call)
+        planned = ScheduledCall(kind, call)
         self._number += 1
         heapq.heappush(self._heap, (self.now_us + delay_us, phase << _PHASE_BITS | self._number, planned))
         return planned

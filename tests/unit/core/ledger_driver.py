@@ -19,7 +19,7 @@ from holdfast_lab.simulation.model import Model
 ECHO = Template("echo")
 
 
-class Desk:
+class LedgerDriver:
     """A coordinator without an event loop and without a disk."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Desk:
 
     def check(self) -> None:
         """Checks that the book is consistent and equals the model's state."""
-        self.ledger.book.audit()
+        self.ledger.state.audit()
         self.model.compare(view_ledger(self.ledger))
 
     # -- restarting

@@ -1,6 +1,7 @@
 """Idle connections, held by processes of their own: no single process could hold them all.
 
-`python -m holdfast_lab.faults.idle_crowd HOST PORT COUNT SOURCE` prints one line once it holds them, and closes them
+`python -m holdfast_lab.faults.idle_connection_holders HOST PORT COUNT SOURCE` prints one line once it holds them, and
+closes them
 when its standard input ends.
 """
 
@@ -19,14 +20,14 @@ _PATIENCE_S = 10.0
 
 
 @contextmanager
-def idle_crowd(host: str, port: int, count: int) -> Iterator[int]:
+def hold_idle_connections(host: str, port: int, count: int) -> Iterator[int]:
     """Holds `count` connections, or as many as the server accepts; yields the number that were opened."""
     shares = [min(_EACH, count - start) for start in range(0, count, _EACH)]
     with ExitStack() as stack:
         holders = []
         for index, share in enumerate(shares):
             words = (host, str(port), str(share), f"127.0.0.{index + 2}")
-            command = module("holdfast_lab.faults.idle_crowd", *words)
+            command = module("holdfast_lab.faults.idle_connection_holders", *words)
             holders.append(stack.enter_context(child(command, stdin=subprocess.PIPE)))
         yield sum(int(next_line(process)) for process in holders)
 

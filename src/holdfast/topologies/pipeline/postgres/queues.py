@@ -1,4 +1,4 @@
-"""`QueueBook` on PostgreSQL: queues as operators see them.
+"""`QueueStore` on PostgreSQL: queues as operators see them.
 
 Invariants: jobs that a pause has held up become visible when it ends; no job enters a queue after its drain was
 confirmed. The number of jobs in a state is the sum of tallies, which every change of a state adds to; it is never
@@ -20,14 +20,14 @@ from holdfast.topologies.pipeline.postgres.outcomes import lock_waiting, queued_
 from holdfast.topologies.pipeline.postgres.row_values import storable
 from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("operating")
+_SQL = statements("administration")
 _LAST_NUMBER = statements("leases")["last_number"]
 
 #: How long a submission in progress may take, and the interval of the checks for it.
 _WRITERS_S, _LOOK_S = 3.0, 0.01
 
 
-class PostgresQueueBook:
+class PostgresQueueStore:
     """The store operations on queues."""
 
     def __init__(self, database: Database) -> None:

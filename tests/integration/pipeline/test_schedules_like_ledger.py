@@ -34,7 +34,7 @@ class Twins:
     """A ledger and a database that get the same commands, and whose results are compared."""
 
     def __init__(self, clockwork: Clockwork) -> None:
-        self.clockwork, self.plans = clockwork, clockwork.plans
+        self.clockwork, self.schedules = clockwork, clockwork.schedules
         self.ledger = Ledger(LedgerConfig())
         self.ids = 0
         self.seen: Counter[str] = Counter()
@@ -53,31 +53,31 @@ class Twins:
         return f"{self.ids:08}-0000-4000-8000-000000000000"
 
     async def set(self, spec: ScheduleSpec) -> tuple[object, object]:
-        return self._decide(commands.SetSchedule(spec))[0], await reason_of(self.plans.set(spec))
+        return self._decide(commands.SetSchedule(spec))[0], await reason_of(self.schedules.set(spec))
 
     async def delete(self, name: str) -> tuple[object, object]:
-        return self._decide(commands.DeleteSchedule(name))[0], await reason_of(self.plans.delete(name))
+        return self._decide(commands.DeleteSchedule(name))[0], await reason_of(self.schedules.delete(name))
 
     async def pause(self, name: str, *, is_paused: bool) -> tuple[object, object]:
         here = self._decide(commands.PauseSchedule(name, is_paused))[0]
-        return here, await reason_of(self.plans.pause(name, is_paused=is_paused))
+        return here, await reason_of(self.schedules.pause(name, is_paused=is_paused))
 
     async def trigger(self, name: str) -> tuple[object, object]:
         here = self._decide(commands.TriggerSchedule(name, self._job_id()))[0]
-        return here, await reason_of(self.plans.trigger(name))
+        return here, await reason_of(self.schedules.trigger(name))
 
     async def end_last(self, name: str) -> tuple[object, object]:
         """Cancels the last job of a schedule, if it has one."""
-        schedule = self.ledger.book.schedules.get(name)
+        schedule = self.ledger.state.schedules.get(name)
         if schedule is None or not schedule.last_job_id:
             return "", ""
         here = self._decide(commands.Cancel(schedule.last_job_id, "enough"))[0]
-        last = (await self.plans.get(name)).last_job_id
+        last = (await self.schedules.get(name)).last_job_id
         return here, await reason_of(self.clockwork.store.rows.cancel(last, "enough"))
 
     async def drain(self, mode: QueueMode) -> tuple[object, object]:
         here = self._decide(commands.SetQueueMode(TEMPLATE.queue, mode, ""))[0]
-        return here, await reason_of(self.clockwork.store.queue_book.set_mode(TEMPLATE.queue, mode, ""))
+        return here, await reason_of(self.clockwork.store.queues.set_mode(TEMPLATE.queue, mode, ""))
 
     async def advance(self, ms: int) -> tuple[object, object]:
         """Moves the clock and fires all due ticks."""
@@ -90,11 +90,11 @@ class Twins:
 
     async def compare(self) -> None:
         """Compares everything that clients can see, except job ids."""
-        schedules = self.ledger.book.schedules
+        schedules = self.ledger.state.schedules
         here = [_anonymous(schedule_view(schedules[name])) for name in sorted(schedules)]
-        assert [_anonymous(view) for view in await self.plans.all()] == here
-        jobs = Counter(int(job.state) for job in self.ledger.book.jobs.values())
-        states = await self.clockwork.store.queue_book.states()
+        assert [_anonymous(view) for view in await self.schedules.all()] == here
+        jobs = Counter(int(job.state) for job in self.ledger.state.jobs.values())
+        states = await self.clockwork.store.queues.states()
         assert {int(state): count for state, count in states.items() if count} == jobs
 
 

@@ -7,12 +7,12 @@ found again by the session id in its name.
 import contextlib
 
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
-from holdfast.topologies.zookeeper.backend.kazoo_bridge import Bell
+from holdfast.topologies.zookeeper.backend.kazoo_bridge import WatchEvent
 from holdfast.topologies.zookeeper.backend.paths import sequence_of
 from holdfast.topologies.zookeeper.backend.transactions import Create, Delete, RefusedError, StepFailure
 
 
-class ElectionLine:
+class LeaderElection:
     """One line, and this session's place in it."""
 
     def __init__(self, connection: EnsembleConnection, path: str) -> None:
@@ -25,7 +25,7 @@ class ElectionLine:
     def is_in(self) -> bool:
         return self._has_place
 
-    async def is_first(self, bell: Bell) -> bool:
+    async def is_first(self, watch_event: WatchEvent) -> bool:
         """Returns whether this session is first; joins if needed. The bell rings when its predecessor leaves."""
         while True:
             mine, others = await self._places()
@@ -36,7 +36,7 @@ class ElectionLine:
             if not before:
                 return True
             last = max(before, key=sequence_of)
-            if await self._connection.exists(f"{self._path}/{last}", bell) is not None:
+            if await self._connection.exists(f"{self._path}/{last}", watch_event) is not None:
                 return False
 
     async def leave(self) -> None:

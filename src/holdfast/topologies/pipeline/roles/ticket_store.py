@@ -22,7 +22,7 @@ Lane = tuple[str, str]
 _DEAD_MAX = 64
 
 
-class Shelved(Protocol):
+class TicketFields(Protocol):
     """The fields of a ticket that the shelf needs."""
 
     @property
@@ -37,10 +37,10 @@ class Shelved(Protocol):
     def order(self) -> int: ...
 
 
-T = TypeVar("T", bound=Shelved)
+T = TypeVar("T", bound=TicketFields)
 
 
-class Wish(msgspec.Struct, frozen=True):
+class TicketFilter(msgspec.Struct, frozen=True):
     """The routes and queues that a worker takes; an empty set means all."""
 
     routes: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class Wish(msgspec.Struct, frozen=True):
         return (not self.routes or route in self.routes) and (not self.queues or queue in self.queues)
 
 
-class Pushed(Enum):
+class PushResult(Enum):
     """The result of a push."""
 
     TAKEN = "taken"
@@ -60,7 +60,7 @@ class Pushed(Enum):
     FULL = "full"
 
 
-class ShelfEntry(Generic[T]):
+class TicketEntry(Generic[T]):
     """One ticket on the shelf."""
 
     __slots__ = ("arrived_ms", "drop_ms", "holder", "place", "ticket", "until_ms")
@@ -81,16 +81,16 @@ class ShelfEntry(Generic[T]):
         return self.until_ms > 0
 
 
-_Heap = list[tuple[int, int, ShelfEntry[T]]]
+_Heap = list[tuple[int, int, TicketEntry[T]]]
 
 
-class Shelf(Generic[T]):
+class TicketStore(Generic[T]):
     """All tickets of one queue process."""
 
     def __init__(self, lane_max: int, aging_ms: int = 0) -> None:
         self.lane_max = lane_max
         self.aging_ms = aging_ms
-        self._entries: dict[str, ShelfEntry[T]] = {}
+        self._entries: dict[str, TicketEntry[T]] = {}
         self._counts: dict[Lane, int] = {}
         #: Waiting tickets by lane and priority, the smallest `order` first.
         self._waiting: dict[tuple[str, str, int], _Heap[T]] = {}
@@ -117,30 +117,30 @@ class Shelf(Generic[T]):
 
     # -- changes
 
-    def push(self, ticket: T, now_ms: int, keep_ms: int = 0, waited_ms: int = 0) -> Pushed:
+    def push(self, ticket: T, now_ms: int, keep_ms: int = 0, waited_ms: int = 0) -> PushResult:
         """Puts a ticket on the shelf for `keep_ms` (0: until it is deleted); `waited_ms` counts as waiting here."""
         if ticket.job_id in self._entries:
-            return Pushed.KNOWN
+            return PushResult.KNOWN
         lane = (ticket.queue, ticket.route)
         count = self._counts.get(lane, 0)
         if count >= self.lane_max:
-            return Pushed.FULL
+            return PushResult.FULL
         self._counts[lane] = count + 1
-        entry = self._entries[ticket.job_id] = ShelfEntry(
+        entry = self._entries[ticket.job_id] = TicketEntry(
             ticket, now_ms - waited_ms, now_ms + keep_ms if keep_ms else None
         )
         if entry.drop_ms is not None:
             self._watch(entry, entry.drop_ms)
         self._lay_out(entry)
-        return Pushed.TAKEN
+        return PushResult.TAKEN
 
-    def lease(self, wish: Wish, holder: str, count: int, visibility_ms: int, now_ms: int) -> list[T]:
+    def lease(self, ticket_filter: TicketFilter, holder: str, count: int, visibility_ms: int, now_ms: int) -> list[T]:
         """Takes the next matching tickets, and hides them from others for `visibility_ms`."""
         self.advance(now_ms)
         heads = [
             (self._virtual_arrival(heap[0][2]), heap[0][0], key)
             for key, heap in self._waiting.items()
-            if wish.wants(key[:2])
+            if ticket_filter.wants(key[:2])
         ]
         heapq.heapify(heads)
         taken: list[T] = []
@@ -196,36 +196,36 @@ class Shelf(Generic[T]):
         entries.sort(key=lambda entry: (self._virtual_arrival(entry), entry.ticket.order))
         return [entry.ticket for entry in entries[:count]]
 
-    def all(self) -> Iterator[ShelfEntry[T]]:
+    def all(self) -> Iterator[TicketEntry[T]]:
         """Returns all tickets, in the order of arrival."""
         return iter(self._entries.values())
 
     # -- inside
 
-    def _virtual_arrival(self, entry: ShelfEntry[T]) -> int:
+    def _virtual_arrival(self, entry: TicketEntry[T]) -> int:
         priority = entry.ticket.priority
         return entry.arrived_ms - priority * self.aging_ms if self.aging_ms else -priority
 
-    def _lay_out(self, entry: ShelfEntry[T]) -> None:
+    def _lay_out(self, entry: TicketEntry[T]) -> None:
         ticket = entry.ticket
         self._places += 1
         entry.place = self._places
         heap = self._waiting.setdefault((ticket.queue, ticket.route, ticket.priority), [])
         heapq.heappush(heap, (ticket.order, entry.place, entry))
 
-    def _hand_out(self, entry: ShelfEntry[T], holder: str, until_ms: int) -> None:
+    def _hand_out(self, entry: TicketEntry[T], holder: str, until_ms: int) -> None:
         entry.place, entry.until_ms, entry.holder = 0, until_ms, holder
         self.taken += 1
         self._watch(entry, until_ms)
 
-    def _take_back(self, entry: ShelfEntry[T]) -> None:
+    def _take_back(self, entry: TicketEntry[T]) -> None:
         entry.until_ms, entry.holder = 0, ""
         self.taken -= 1
         if entry.drop_ms is not None:
             self._watch(entry, entry.drop_ms)
         self._lay_out(entry)
 
-    def _watch(self, entry: ShelfEntry[T], at_ms: int) -> None:
+    def _watch(self, entry: TicketEntry[T], at_ms: int) -> None:
         self._places += 1
         heapq.heappush(self._times, (at_ms, self._places, entry))
         if len(self._times) > 4 * len(self._entries) + _DEAD_MAX:

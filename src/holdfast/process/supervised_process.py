@@ -34,7 +34,7 @@ _REFUSALS: Mapping[int, type[HoldfastError]] = MappingProxyType(
 )
 
 
-class Role(msgspec.Struct, frozen=True):
+class ProcessSpec(msgspec.Struct, frozen=True):
     """The command of a child; `environment` is added to the environment of this process."""
 
     name: str
@@ -47,10 +47,10 @@ class Role(msgspec.Struct, frozen=True):
     may_leave: bool = False
 
 
-class KeptProcess:
+class SupervisedProcess:
     """One role. `settled` is set after its first ready line (`line`), or when it refuses to start (`refusal`)."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: ProcessSpec) -> None:
         self.role = role
         self.settled = asyncio.Event()
         self.line: dict[str, Any] | None = None
@@ -113,7 +113,7 @@ class KeptProcess:
         loop = asyncio.get_running_loop()
         try:
             process, life = await loop.subprocess_exec(
-                lambda: _Life(self._is_ready),
+                lambda: _ProcessRun(self._is_ready),
                 *self.role.command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -145,7 +145,7 @@ class KeptProcess:
         self.settled.set()
 
 
-class _Life(asyncio.SubprocessProtocol):
+class _ProcessRun(asyncio.SubprocessProtocol):
     """One run of a process: passes on its ready line, and signals its end.
 
     `exited` may be set long before `silent` if a process that a job forked still holds the pipes.

@@ -55,7 +55,7 @@ def _extra(job: NewJob) -> Extra:
     return job.extra or Extra()
 
 
-class Claims:
+class ResponseChecks:
     """Checks every response."""
 
     def __init__(self, log: LogWitness) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.cli.moments import local_ms, span_ms
+from holdfast.cli.times import local_ms, span_ms
 from holdfast.errors import InvalidArgumentError
 
 

@@ -1,4 +1,4 @@
-"""A job whose server restarts while its worker runs: `python -m holdfast_lab.faults.restarts`.
+"""A job whose server restarts while its worker runs: `python -m holdfast_lab.faults.restart_during_job`.
 
 Three cases: the wall clock is a minute ahead after a kill and after a graceful stop (the lease is 30 s), and a graceful
 stop of six seconds with a lease of four.
@@ -10,7 +10,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from holdfast_lab.faults.one_job import Fate, fate, program, running_job, server_arguments, show_fates
+from holdfast_lab.faults.one_job import JobOutcome, fate, program, running_job, server_arguments, show_fates
 from holdfast_lab.measure.command import parser
 from holdfast_lab.measure.reserved_ports import Ports
 from holdfast_lab.torture.faults.clock_file import FileClock
@@ -18,7 +18,7 @@ from holdfast_lab.torture.faults.clock_file import FileClock
 _JOB_MS = 9_000
 
 
-async def measure(case: str, ending: signal.Signals, *more: str, ahead_ms: int = 0, away_s: float = 0.0) -> Fate:
+async def measure(case: str, ending: signal.Signals, *more: str, ahead_ms: int = 0, away_s: float = 0.0) -> JobOutcome:
     """Returns the outcome of the job."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-restarts-")))
@@ -38,7 +38,7 @@ async def measure(case: str, ending: signal.Signals, *more: str, ahead_ms: int =
         return await fate(case, tail)
 
 
-async def measure_all() -> list[Fate]:
+async def measure_all() -> list[JobOutcome]:
     """Measures one case after the other."""
     short = ("--lease-ms", "4000")
     return [

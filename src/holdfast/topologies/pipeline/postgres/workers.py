@@ -1,4 +1,4 @@
-"""`Places` on PostgreSQL: workers and their queue processes."""
+"""`WorkerStore` on PostgreSQL: workers and their queue processes."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -8,10 +8,10 @@ from holdfast.topologies.pipeline.postgres.connections import Database, StoreCon
 from holdfast.topologies.pipeline.postgres.outcomes import lock_held, revoked, settle
 from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("operating")
+_SQL = statements("administration")
 
 
-class PostgresPlaces:
+class PostgresWorkerStore:
     """The places of workers: coordinators write them, other roles read them."""
 
     def __init__(self, database: Database) -> None:

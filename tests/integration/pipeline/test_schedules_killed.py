@@ -26,7 +26,7 @@ from holdfast.topologies.pipeline.postgres.database import open_store
 
 async def main():
     async with await open_store(sys.argv[1], name=sys.argv[2]) as store:
-        CronLeader(store.plans, sys.argv[2], interval_s=0.05, lease_ms=400).start()
+        CronLeader(store.schedules, sys.argv[2], interval_s=0.05, lease_ms=400).start()
         await asyncio.to_thread(sys.stdin.read)
 
 asyncio.run(main())
@@ -97,7 +97,7 @@ class Leaders:
 @pytest.fixture
 def leaders(store: PostgresStore, database: str) -> Iterator[Leaders]:
     """No processes yet, over a migrated database."""
-    assert store.plans
+    assert store.schedules
     leaders = Leaders(database)
     yield leaders
     leaders.close()
@@ -108,7 +108,7 @@ async def test_killed_and_stopped_leaders_lose_and_double_no_tick(store: Postgre
     draw = random.Random(seed(6))
     deeds = ["kill"] * KILLS + ["stop"] * STOPS
     draw.shuffle(deeds)
-    await store.plans.set(ScheduleSpec("s", Template("work"), every_ms=SECOND))
+    await store.schedules.set(ScheduleSpec("s", Template("work"), every_ms=SECOND))
     for _ in range(2):
         leaders.start()
     for deed in deeds:
@@ -123,12 +123,12 @@ async def test_killed_and_stopped_leaders_lose_and_double_no_tick(store: Postgre
             leaders.kill(name)
             leaders.start()
         leaders.fires_on(count)
-    view = await store.plans.get("s")
+    view = await store.schedules.get("s")
     ticks = leaders.fired()
     leaders.close()
     assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]
     assert (view.skipped, view.missed) == (0, 0)
-    view = await store.plans.get("s")
+    view = await store.schedules.get("s")
     jobs = await store.rows.page((), 0, 200, newest_first=False)
     assert (
         len(jobs.jobs)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from weakref import WeakSet
 
-from holdfast.client.blocking_transport import BlockingCarrier
+from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.endpoints import Endpoint
 from holdfast.client.link import Settled
 from holdfast.client.remote import SUBMIT_S
@@ -15,41 +15,41 @@ from holdfast.ports import JobDraft
 from holdfast.wire.methods import SETTLED, SUBMIT, OneJob, Submission
 
 
-class NearServer:
+class BlockingClient:
     """One connection per thread, opened by the thread's first call and closed when the thread ends."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._own = threading.local()
-        self._all: WeakSet[BlockingCarrier] = WeakSet()
+        self._all: WeakSet[BlockingTransport] = WeakSet()
 
     def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Submits jobs; they are durable when it returns."""
-        carrier = self._take()
+        transport = self._take()
         try:
-            return carrier.call(SUBMIT, Submission(list(templates), list(drafts)), SUBMIT_S)
+            return transport.call(SUBMIT, Submission(list(templates), list(drafts)), SUBMIT_S)
         finally:
-            self._own.carrier = carrier
+            self._own.transport = transport
 
     def settled(self, job_id: str, timeout_s: float | None) -> Settled | None:
         """Waits until the job has ended and returns it with its result; None on timeout."""
-        carrier = self._take()
+        transport = self._take()
         try:
-            return carrier.call(SETTLED, OneJob(job_id), timeout_s)
+            return transport.call(SETTLED, OneJob(job_id), timeout_s)
         except DeadlineExceededError:
             return None
         finally:
-            self._own.carrier = carrier
+            self._own.transport = transport
 
     def close(self) -> None:
         """Closes the connections of all threads; a thread that waits in one falls back to the link."""
-        for carrier in list(self._all):
-            carrier.drop()
+        for transport in list(self._all):
+            transport.drop()
 
-    def _take(self) -> BlockingCarrier:
+    def _take(self) -> BlockingTransport:
         """Takes the thread's connection, or opens a new one: a signal handler may interrupt a call with another."""
-        carrier: BlockingCarrier | None = self._own.__dict__.pop("carrier", None)
-        if carrier is None or not carrier.is_open:
-            carrier = BlockingCarrier.connect(self._endpoint)
-            self._all.add(carrier)
-        return carrier
+        transport: BlockingTransport | None = self._own.__dict__.pop("carrier", None)
+        if transport is None or not transport.is_open:
+            transport = BlockingTransport.connect(self._endpoint)
+            self._all.add(transport)
+        return transport

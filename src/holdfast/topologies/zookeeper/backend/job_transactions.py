@@ -14,11 +14,11 @@ from holdfast.core.model import Result
 from holdfast.core.outcomes import LOSSES_SPENT, revocation_of
 from holdfast.topologies.zookeeper.backend.lanes import NodeLanes
 from holdfast.topologies.zookeeper.backend.paths import Paths, Posting, bucket_number
-from holdfast.topologies.zookeeper.backend.records import DELAYED, Kept, Record, encode
+from holdfast.topologies.zookeeper.backend.records import DELAYED, Record, VersionedRecord, encode
 from holdfast.topologies.zookeeper.backend.transactions import Check, Create, Delete, Put, Step
 
 
-class Moves:
+class JobTransactions:
     """Builds the steps of changes, for one root."""
 
     def __init__(self, paths: Paths, lanes: NodeLanes) -> None:
@@ -42,9 +42,9 @@ class Moves:
         steps.append(Create(paths.indexed(record.created_ms, record.id)))
         return [*steps, *self._wait(record)]
 
-    def take(self, kept: Kept, posting: Posting, worker: str, now_ms: int) -> tuple[Record, list[Step]]:
+    def take(self, stored: VersionedRecord, posting: Posting, worker: str, now_ms: int) -> tuple[Record, list[Step]]:
         """Bids for a job; refused if it was deleted, canceled or taken."""
-        paths, record = self._paths, kept.record
+        paths, record = self._paths, stored.record
         lifecycle.check(record.state, RUNNING)
         taken = replace(
             record,
@@ -58,89 +58,95 @@ class Moves:
         )
         return taken, [
             Delete(paths.posting(record.lane, posting)),
-            Put(paths.record(record.id), encode(taken), kept.version),
+            Put(paths.record(record.id), encode(taken), stored.version),
             Create(paths.bid(record.id), worker.encode(), ephemeral=True),
             Create(f"{paths.held_by(worker)}/{record.id}"),
         ]
 
-    def adopt(self, kept: Kept, *, is_bid_there: bool) -> list[Step]:
+    def adopt(self, stored: VersionedRecord, *, is_bid_there: bool) -> list[Step]:
         """Moves a lease to another session of its worker."""
-        paths, record = self._paths, kept.record
+        paths, record = self._paths, stored.record
         bid = paths.bid(record.id)
         old: list[Step] = [Delete(bid)] if is_bid_there else []
-        put = Put(paths.record(record.id), encode(record), kept.version)
+        put = Put(paths.record(record.id), encode(record), stored.version)
         return [put, *old, Create(bid, record.worker.encode(), ephemeral=True)]
 
-    def report(self, kept: Kept, result: Result, now_ms: int, *, has_bid: bool = True) -> tuple[Record, list[Step]]:
+    def report(
+        self, stored: VersionedRecord, result: Result, now_ms: int, *, has_bid: bool = True
+    ) -> tuple[Record, list[Step]]:
         """Applies a report: the job ends or is retried."""
-        record = kept.record
+        record = stored.record
         if result.state in TERMINAL:
-            return self._end(kept, result, now_ms, self._let_go(record, has_bid=has_bid), record.worker)
+            return self._end(stored, result, now_ms, self._let_go(record, has_bid=has_bid), record.worker)
         lifecycle.check(record.state, QUEUED)
         again = replace(
             record, state=QUEUED, failures=record.failures + 1, not_before_ms=result.not_before_ms, worker=""
         )
-        return self._wait_again(kept, again, has_bid=has_bid)
+        return self._wait_again(stored, again, has_bid=has_bid)
 
     def give_back(
-        self, kept: Kept, why: str, now_ms: int, *, is_spent: bool, has_bid: bool
+        self, stored: VersionedRecord, why: str, now_ms: int, *, is_spent: bool, has_bid: bool
     ) -> tuple[Record, list[Step]]:
         """Applies the loss of a bid: the job returns to its lane or ends."""
-        record = kept.record
+        record = stored.record
         revocation = revocation_of(record, is_spent=is_spent)
         lost = replace(record, losses=record.losses + revocation.is_spent, worker="")
         if revocation.state == QUEUED:
             lifecycle.check(record.state, QUEUED)
             back = replace(lost, state=QUEUED, bucket=-1)
-            put = Put(self._paths.record(record.id), encode(back), kept.version)
+            put = Put(self._paths.record(record.id), encode(back), stored.version)
             return back, [put, *self._let_go(record, has_bid=has_bid), *self._lanes.steps_back(back)]
         tries = lost.failures + lost.losses
         summary = record.cancel_reason or f"its lease ended ({why}) after {tries} attempts"
         reason = LOSSES_SPENT if revocation.state == FAILED else ""
         result = Result(0, revocation.state, summary=summary, failure_reason=reason)
         before = self._let_go(record, has_bid=has_bid)
-        return self._end(Kept(lost, kept.version), result, now_ms, before, record.worker)
+        return self._end(VersionedRecord(lost, stored.version), result, now_ms, before, record.worker)
 
-    def cancel_queued(self, kept: Kept, waits_at: str, reason: str, now_ms: int) -> tuple[Record, list[Step]]:
+    def cancel_queued(
+        self, stored: VersionedRecord, waits_at: str, reason: str, now_ms: int
+    ) -> tuple[Record, list[Step]]:
         """Ends a waiting job at once."""
-        canceled = replace(kept.record, cancel_requested=True, cancel_reason=reason)
+        canceled = replace(stored.record, cancel_requested=True, cancel_reason=reason)
         result = Result(0, CANCELED, summary=reason)
-        return self._end(Kept(canceled, kept.version), result, now_ms, [Delete(waits_at)])
+        return self._end(VersionedRecord(canceled, stored.version), result, now_ms, [Delete(waits_at)])
 
-    def ask_to_stop(self, kept: Kept, reason: str, now_ms: int, *, is_heard: bool) -> tuple[Record, list[Step]]:
+    def ask_to_stop(
+        self, stored: VersionedRecord, reason: str, now_ms: int, *, is_heard: bool
+    ) -> tuple[Record, list[Step]]:
         """Sets the cancel flag, and adds a notice for the worker if it is connected."""
-        record = kept.record
+        record = stored.record
         asked = replace(record, cancel_requested=True, cancel_reason=reason, cancel_ms=now_ms)
-        put = Put(self._paths.record(record.id), encode(asked), kept.version)
+        put = Put(self._paths.record(record.id), encode(asked), stored.version)
         word = [Create(f"{self._paths.asked_of(record.worker)}/{record.id}")] if is_heard else []
         return asked, [put, *word]
 
-    def due(self, kept: Kept, bucket: int) -> tuple[Record, list[Step]]:
+    def due(self, stored: VersionedRecord, bucket: int) -> tuple[Record, list[Step]]:
         """Moves a delayed job to its lane."""
-        record = kept.record
+        record = stored.record
         waiting = replace(record, bucket=bucket)
         return waiting, [
             Delete(self._paths.delayed_job(record.not_before_ms, record.id)),
-            Put(self._paths.record(record.id), encode(waiting), kept.version),
+            Put(self._paths.record(record.id), encode(waiting), stored.version),
             *self._wait(waiting),
         ]
 
-    def strike_out(self, kept: Kept | None, *, job_id: str, worker: str) -> list[Step]:
+    def strike_out(self, stored: VersionedRecord | None, *, job_id: str, worker: str) -> list[Step]:
         """Deletes the node under `held` of a job that the worker did not hold when its record was read.
 
         Refused if the record has changed since.
         """
         note = Delete(f"{self._paths.held_by(worker)}/{job_id}")
-        return [note] if kept is None else [Check(self._paths.record(job_id), kept.version), note]
+        return [note] if stored is None else [Check(self._paths.record(job_id), stored.version), note]
 
     def retention_note(self, record: Record) -> str:
         """Returns the path of the node by which stewards find an ended job when its retention is over."""
         at = self._paths.failed_job if record.state == FAILED else self._paths.ended_job
         return at(record.finished_ms, record.id)
 
-    def forget(self, kept: Kept, note: str, *, has_executions: bool) -> list[Step]:
+    def forget(self, stored: VersionedRecord, note: str, *, has_executions: bool) -> list[Step]:
         """Deletes all nodes of an ended job; `note` is the path of its retention note."""
-        paths, record = self._paths, kept.record
+        paths, record = self._paths, stored.record
         assert record.state in TERMINAL, "only ended jobs are deleted"
         steps: list[Step] = [Delete(paths.result(record.id))]
         if record.payload_bytes:
@@ -151,7 +157,7 @@ class Moves:
             steps.append(Delete(paths.executions(record.id)))
         return [
             *steps,
-            Delete(paths.record(record.id), kept.version),
+            Delete(paths.record(record.id), stored.version),
             Delete(paths.indexed(record.created_ms, record.id)),
             Delete(note),
         ]
@@ -161,21 +167,21 @@ class Moves:
             return [Create(self._paths.delayed_job(record.not_before_ms, record.id))]
         return self._lanes.steps(record)
 
-    def _wait_again(self, kept: Kept, again: Record, *, has_bid: bool) -> tuple[Record, list[Step]]:
+    def _wait_again(self, stored: VersionedRecord, again: Record, *, has_bid: bool) -> tuple[Record, list[Step]]:
         """Puts a retried job among the delayed jobs; the steward posts it when it is due."""
         again = replace(again, bucket=DELAYED)
-        put = Put(self._paths.record(again.id), encode(again), kept.version)
-        return again, [put, *self._let_go(kept.record, has_bid=has_bid), *self._wait(again)]
+        put = Put(self._paths.record(again.id), encode(again), stored.version)
+        return again, [put, *self._let_go(stored.record, has_bid=has_bid), *self._wait(again)]
 
     def _let_go(self, record: Record, *, has_bid: bool) -> list[Step]:
         held = Delete(f"{self._paths.held_by(record.worker)}/{record.id}")
         return [Delete(self._paths.bid(record.id)), held] if has_bid else [held]
 
     def _end(
-        self, kept: Kept, result: Result, now_ms: int, before: list[Step], worker: str = ""
+        self, stored: VersionedRecord, result: Result, now_ms: int, before: list[Step], worker: str = ""
     ) -> tuple[Record, list[Step]]:
         """Ends a job, by an attempt of `worker` if one is given."""
-        paths, record = self._paths, kept.record
+        paths, record = self._paths, stored.record
         lifecycle.check(record.state, result.state)
         ended = replace(
             record,
@@ -186,7 +192,7 @@ class Moves:
             worker="",
             ended_by=worker,
         )
-        steps = [Put(paths.record(ended.id), encode(ended), kept.version), *before]
+        steps = [Put(paths.record(ended.id), encode(ended), stored.version), *before]
         steps.append(Create(paths.result(ended.id), encode(result)))
         if ended.extra is not None and ended.extra.unique_key:
             steps.append(Delete(paths.unique(ended.template.type, ended.extra.unique_key)))
