@@ -95,7 +95,7 @@ class RemoteJobs:
 
     async def cancel(self, job_id: str, reason: str) -> CancelReply:
         """Cancels a queued job, or requests a running one to stop."""
-        return await self._call(methods.CANCEL, methods.Cancellation(job_id, reason), _CANCEL_S)
+        return await self._call(methods.CANCEL, methods.JobCancel(job_id, reason), _CANCEL_S)
 
     async def page(self, states: Collection[State], offset: int, size: int, *, newest_first: bool) -> Page:
         """Returns a numbered page, by a search from the start up to its end; `find` continues from a cursor instead."""

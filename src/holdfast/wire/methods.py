@@ -43,7 +43,7 @@ class OneJob(Request, frozen=True, array_like=True):
     job_id: str
 
 
-class Cancellation(Request, frozen=True, array_like=True):
+class JobCancel(Request, frozen=True, array_like=True):
     """The cancel of a job."""
 
     job_id: str
@@ -144,7 +144,7 @@ EXPLAIN: WireMethod[OneJob, Explanation] = WireMethod("jobs.explain", OneJob, Ex
 FIND: WireMethod[JobSearch, SearchPage] = WireMethod("jobs.find", JobSearch, SearchPage)
 SETTLED: WireMethod[OneJob, tuple[JobView, ResultView]] = WireMethod("jobs.settled", OneJob, tuple[JobView, ResultView])
 WATCH: WireMethod[OneJob, JobView] = WireMethod("jobs.watch", OneJob, JobView, is_stream=True)
-CANCEL: WireMethod[Cancellation, CancelReply] = WireMethod("jobs.cancel", Cancellation, CancelReply)
+CANCEL: WireMethod[JobCancel, CancelReply] = WireMethod("jobs.cancel", JobCancel, CancelReply)
 RETRY: WireMethod[JobRetry, str] = WireMethod("jobs.retry", JobRetry, str)
 HISTORY: WireMethod[OneJob, list[Entry]] = WireMethod("jobs.history", OneJob, list[Entry])
 FEED: WireMethod[FeedStart, FeedPart] = WireMethod("feed", FeedStart, FeedPart, is_stream=True)

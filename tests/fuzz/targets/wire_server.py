@@ -80,7 +80,7 @@ async def _fuzz(source: Source) -> None:
     await asker.open(world)
     ids = await _served(asker, world)
     await asker.call(world, methods.SET_SCHEDULE, methods.ScheduleChange(_NIGHTLY))
-    await asker.call(world, methods.CANCEL, methods.Cancellation(ids[0]))
+    await asker.call(world, methods.CANCEL, methods.JobCancel(ids[0]))
     talker = _Talker(source, world, _Client(service), ids)
     await talker.talk()
     talker.client.end.lose()

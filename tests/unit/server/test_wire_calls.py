@@ -64,7 +64,7 @@ def requests() -> dict[str, type[msgspec.Struct]]:
 VERSION_1 = {
     "Submission": ["templates", "drafts"],
     "OneJob": ["job_id"],
-    "Cancellation": ["job_id", "reason"],
+    "JobCancel": ["job_id", "reason"],
     "JobRetry": ["job_id", "request_id"],
     "JobSearch": ["query", "cursor", "size"],
     "FeedStart": ["after"],

@@ -98,7 +98,7 @@ class _JobMethods:
     def _watch(self, request: methods.OneJob) -> AsyncIterator[JobView]:
         return self._jobs.watch(checked_id(request.job_id))
 
-    async def _cancel(self, request: methods.Cancellation) -> CancelReply:
+    async def _cancel(self, request: methods.JobCancel) -> CancelReply:
         return await self._jobs.cancel(checked_id(request.job_id), request.reason)
 
     async def _retry(self, request: methods.JobRetry) -> str:
