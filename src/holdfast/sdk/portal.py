@@ -1,4 +1,4 @@
-"""The portal: one background thread with an event loop, on which the calls of an app run, except near calls.
+"""The portal: one background thread with an event loop, on which the calls of an app run, except blocking calls.
 
 Invariants: a caller never waits on the portal's own thread; a caller that gives up cancels its call.
 """

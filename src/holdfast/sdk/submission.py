@@ -39,7 +39,7 @@ class Submitter:
         self._tracer = SubmissionTracer()
 
     def one(self, item: SubmissionItem) -> Job[Any]:
-        """Submits a job; durable when this returns. Makes a near call if the link has one, else uses the portal."""
+        """Submits a job; durable when this returns. Makes a blocking call if the link has one, else uses the portal."""
         job_id = self._connection.mint()
         with self._tracer.submission_scope(_about(item, job_id)) as submission_scope:
             job = self._one(item, [item.plan.draft(job_id, item.payload, context=submission_scope.context)])

@@ -1,4 +1,4 @@
-"""Near calls to a ledger that this process serves, from other threads than the ledger's."""
+"""Blocking calls to a ledger that this process serves, from other threads than the ledger's."""
 
 import asyncio
 import contextvars
