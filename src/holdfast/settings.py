@@ -190,7 +190,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         limits.WORK_PER_S_DEFAULT
     )
     grpc_connections: Annotated[
-        Connections, _purpose("Maximum number of gRPC connections; further ones are refused")
+        Connections, _purpose("Maximum number of gRPC connections, and of those of Holdfast's own clients")
     ] = limits.GRPC_CONNECTIONS_MAX
     insecure: Annotated[Switch, _purpose("Listen on a non-loopback address without TLS and tokens")] = False
     reflection: Annotated[Switch, _purpose("Enable gRPC reflection, for clients such as grpcurl")] = False
