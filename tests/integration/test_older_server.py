@@ -9,25 +9,24 @@ import pytest
 from holdfast.cli.stats import stats
 from holdfast.client.access import Access
 from holdfast.core.capabilities import Capability
-from holdfast.server import unix_socket
 from holdfast.server.backend import Backend
-from holdfast.server.calls import Table, table
-from holdfast.server.grpc import server as grpc_server
+from holdfast.server.wire import connection
+from holdfast.server.wire.calls import Table, table
 from holdfast.settings import Settings
 from holdfast.topologies.dashboard import Place, backend_of, connected, declared_by
+from holdfast.wire.methods import CAPABILITIES
 from tests.integration.conftest import Start
 
 
 def older_table(backend: Backend) -> Table:
     """The methods of an earlier version."""
-    return {name: method for name, method in table(backend).items() if name != "AdminService/GetCapabilities"}
+    return {name: method for name, method in table(backend).items() if name != CAPABILITIES.name}
 
 
 @pytest.fixture(autouse=True)
 def _older(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the servers of the test older ones."""
-    for module in (grpc_server, unix_socket):
-        monkeypatch.setattr(module, "table", older_table)
+    monkeypatch.setattr(connection, "table", older_table)
 
 
 async def test_stats_shows_the_numbers_of_an_older_server(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
