@@ -14,7 +14,7 @@ from holdfast.ports import Assignment, Directive, Introduction
 
 
 class LeaseTerms(msgspec.Struct, frozen=True):
-    """What a server tells every worker first: the intervals of leases and heartbeats, and which ledger it serves."""
+    """The terms that a server sends to every worker first: intervals of leases and heartbeats, and its ledger."""
 
     lease_ms: int
     heartbeat_ms: int

@@ -224,7 +224,7 @@ class LedgerCore:
         return None
 
     def terms(self) -> LeaseTerms:
-        """Returns what every worker is told first."""
+        """Returns the terms that every worker receives first."""
         settings, journal = self.settings, self.journal
         return LeaseTerms(settings.lease_ms, settings.heartbeat_ms, journal.epoch, journal.cluster_id.hex())
 

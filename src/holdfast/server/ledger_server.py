@@ -101,7 +101,7 @@ class LedgerServer:
 
     @property
     def terms(self) -> LeaseTerms:
-        """What every worker is told first."""
+        """The terms that every worker receives first."""
         return self._core.terms()
 
     @property

@@ -90,5 +90,5 @@ def topology_named(name: str) -> TopologyEntry:
 
 
 def declared() -> "list[Capabilities]":
-    """What every topology declares, in the order of the table."""
+    """The capabilities that every topology declares, in the order of the table."""
     return [resolve_name(entry.capabilities) for entry in TOPOLOGIES]

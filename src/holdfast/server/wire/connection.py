@@ -75,7 +75,7 @@ class WireHandler(Protocol):
 
 
 class WireService:
-    """What all wire connections of a server share: the methods, the source of work, and the connections."""
+    """The state that all wire connections of a server share: the methods, the source of work, and the connections."""
 
     def __init__(
         self,
