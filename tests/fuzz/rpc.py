@@ -18,9 +18,9 @@ from holdfast.proto import (
     taskqueue_public_pb2_grpc,
 )
 from holdfast.server.auth.permissions import OpenGuard
-from holdfast.server.calls import table
-from holdfast.server.grpc.calls import CalledServices
+from holdfast.server.grpc.client_services import CalledServices
 from holdfast.server.grpc.guard import GuardedServer, rights
+from holdfast.server.grpc.method_table import table
 from holdfast.server.grpc.public_service import PublicService
 from holdfast.server.grpc.request_decoder import UnknownMethods
 from holdfast.server.grpc.server import _welcome

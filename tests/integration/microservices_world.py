@@ -20,7 +20,7 @@ from holdfast.ports import JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from holdfast.server.internal_messages import report_row
+from holdfast.server.grpc.internal_messages import report_row
 from holdfast.testing.clock import ManualClock
 from holdfast.topologies.microservices.backend.job_api import ServiceJobs
 from holdfast.topologies.microservices.backend.owner_clients import Owners

@@ -19,8 +19,8 @@ from holdfast.proto import holdfast_pb2, holdfast_pb2_grpc, taskqueue_internal_p
 from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import OpenAccess, OpenGuard, Right, Scope
 from holdfast.server.backend import Backend
-from holdfast.server.calls import table
 from holdfast.server.grpc.guard import GuardedServer, rights
+from holdfast.server.grpc.method_table import table
 from holdfast.server.grpc.server import SERVICES
 from holdfast.server.http.application import Application
 from holdfast.server.http.routing import EVERYBODY, Route

@@ -17,8 +17,7 @@ from holdfast.ledger.manual_retry import repeated
 from holdfast.ports import JobDraft, JobView, ScheduleSpec
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2 as internal_pb
-from holdfast.server import internal_messages, request_values
-from holdfast.server import views as server_views
+from holdfast.server.grpc import internal_messages, requests, responses
 from holdfast.server.http import job_bodies, schemas
 from holdfast.wire import methods
 from holdfast.wire.messages import encode
@@ -71,7 +70,7 @@ def submitted_over_grpc(template: Template, extra: Extra) -> Options:
     request = pb.SubmitJobsRequest(templates=[client_views.template_message(template)])
     client_views.add_draft(request, JobDraft(extra=extra))
     received = pb.SubmitJobsRequest.FromString(request.SerializeToString())
-    return request_values.template_of(received.templates[0]), request_values.draft_of(received.jobs[0]).extra
+    return requests.template_of(received.templates[0]), requests.draft_of(received.jobs[0]).extra
 
 
 def names_missing_in(shown: dict[str, Any], named: dict[str, str]) -> set[str]:
@@ -109,14 +108,14 @@ def test_schedule_over_the_wire_keeps_every_option() -> None:
 
 def test_submit_over_grpc_keeps_every_option() -> None:
     """The server receives the template and the extra that a client has sent."""
-    where = "an option is dropped in server/request_values.py, or in the client of tests/grpc_v1/views.py"
+    where = "an option is dropped in server/grpc/requests.py, or in the client of tests/grpc_v1/views.py"
     assert submitted_over_grpc(TEMPLATE, EXTRA) == without(*SIMULATED), where
 
 
 def test_job_over_grpc_has_every_option() -> None:
     """A client reads the options of a job as the server has them."""
-    view = client_views.job_view(pb.Job.FromString(server_views.job_message(VIEW).SerializeToString()))
-    where = "an option is dropped in server/views.py, or in the client of tests/grpc_v1/views.py"
+    view = client_views.job_view(pb.Job.FromString(responses.job_message(VIEW).SerializeToString()))
+    where = "an option is dropped in server/grpc/responses.py, or in the client of tests/grpc_v1/views.py"
     assert (view.template, view.extra) == without(*SIMULATED - {"simulated"}), where
 
 
@@ -125,7 +124,7 @@ def test_option_of_few_jobs_is_kept_without_the_others(name: str) -> None:
     """An option is kept when it is the only field of the extra that a job has."""
     extra = msgspec.structs.replace(Extra(), **{name: getattr(EXTRA, name)})
     assert submitted_over_grpc(TEMPLATE, extra)[1] == extra
-    message = server_views.job_message(msgspec.structs.replace(VIEW, extra=extra))
+    message = responses.job_message(msgspec.structs.replace(VIEW, extra=extra))
     assert client_views.job_view(message).extra == extra
 
 
@@ -134,7 +133,7 @@ def test_internal_contract_keeps_every_option() -> None:
     request = internal_messages.create_request(TEMPLATE, JobDraft(extra=EXTRA), 0)
     received = internal_pb.CreateJobRequest.FromString(request.SerializeToString())
     template, draft = internal_messages.submission_of(received)
-    assert (template, draft.extra) == (TEMPLATE, EXTRA), "an option is dropped in server/internal_messages.py"
+    assert (template, draft.extra) == (TEMPLATE, EXTRA), "an option is dropped in server/grpc/internal_messages.py"
 
 
 def test_submit_over_http_keeps_every_option() -> None:

@@ -11,8 +11,8 @@ from holdfast.limits import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX
 from holdfast.ports import FeedPart, JobApi, JobQuery, JobView, SearchPage
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.backend import Backend
-from holdfast.server.calls import table
-from holdfast.server.calls.jobs import JobCalls, closing, feed_messages
+from holdfast.server.grpc.job_methods import JobCalls, closing, feed_messages
+from holdfast.server.grpc.method_table import table
 
 
 class Labelled:

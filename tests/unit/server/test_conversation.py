@@ -8,10 +8,10 @@ from structlog.testing import capture_logs
 from holdfast import limits
 from holdfast.errors import NotFoundError
 from holdfast.proto import holdfast_pb2 as pb
-from holdfast.server import conversation as module
 from holdfast.server.auth.permissions import Scope
-from holdfast.server.calls import CallMethod
-from holdfast.server.conversation import PENDING_BYTES_MAX, GrpcConversation
+from holdfast.server.grpc import conversation as module
+from holdfast.server.grpc.conversation import PENDING_BYTES_MAX, GrpcConversation
+from holdfast.server.grpc.method_table import CallMethod
 
 
 class Outlet:

@@ -166,7 +166,7 @@ def _best(command: Sequence[str], times: int = 5) -> float:
 
 
 async def loaded(url: str, what: str, *numbers: int) -> dict[str, Any]:
-    """What a load process of `sdk_load` measured; its folder is on the same disk as the data."""
+    """Returns the figures of a process of `sdk_load`; its folder is on the same disk as the data."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         command = module("holdfast_lab.bench.sdk_load", what, *map(str, numbers))
         return dict(json.loads(await output_of(command, environment={URL_VARIABLE: url}, cwd=folder)))

@@ -12,7 +12,7 @@ from holdfast_lab.compare.document import Picture
 from holdfast_lab.compare.figures import BIN_S, SHARES, ComparisonTrial, Spread
 from holdfast_lab.compare.results import ComparisonResults
 from holdfast_lab.compare.workloads import Workload
-from holdfast_lab.measure.drawing import INK, PAPER, dress, encoded
+from holdfast_lab.measure.plot_style import INK, PAPER, dress, encoded
 
 #: Readable on white and on black, and distinct for the colour-blind.
 _COLORS = ("#2f7fd0", "#e07b1a", "#2a9d6f", "#b5539c", "#8a7f00", "#7a6ff0")

@@ -1,1 +1,1 @@
-"""Shared parts of all measurements: machine, child processes, rounds, timing, numbers, tables and drawing."""
+"""Shared parts of all measurements: machine, child processes, rounds, timing, numbers, tables and plot style."""

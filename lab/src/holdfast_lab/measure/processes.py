@@ -119,7 +119,10 @@ async def output_of(
     cwd: str | None = None,
     timeout_s: float | None = None,
 ) -> str:
-    """What a command prints; `ChildError` if it fails or takes too long. TERM ends it if the caller is canceled."""
+    """Returns the standard output of a command; raises `ChildError` if it fails or takes too long.
+
+    TERM ends the command if the caller is canceled.
+    """
     pipe = asyncio.subprocess.PIPE
     environ = {**os.environ, **(environment or {})}
     process = await asyncio.create_subprocess_exec(*command, env=environ, cwd=cwd, stdout=pipe, stderr=pipe)

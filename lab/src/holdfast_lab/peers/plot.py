@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
 
-from holdfast_lab.measure.drawing import INK, dress, encoded
+from holdfast_lab.measure.plot_style import INK, dress, encoded
 from holdfast_lab.peers.results import Figure, PeersResults, figures
 from holdfast_lab.peers.stores import MODES, ONLY_SYNCED, SYNCED, UNSYNCED
 

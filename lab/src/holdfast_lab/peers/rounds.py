@@ -19,7 +19,7 @@ _KILLS_AT_ONCE = 4
 
 
 class PeersPlan(msgspec.Struct, frozen=True):
-    """What to run."""
+    """Arguments of one run."""
 
     systems: list[str]
     rounds: int = 3

@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from holdfast_lab.measure.drawing import INK, PAPER, dress, encoded
+from holdfast_lab.measure.plot_style import INK, PAPER, dress, encoded
 from holdfast_lab.torture.faults.kinds import FAULTS
 from holdfast_lab.torture.timeline import Timeline
 

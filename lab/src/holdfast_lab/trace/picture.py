@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from holdfast_lab.measure.drawing import INK, dress, encoded
+from holdfast_lab.measure.plot_style import INK, dress, encoded
 from holdfast_lab.trace.campaign import Traced
 
 _COLOURS = {"client": "#4c78a8", "server": "#f58518", "disk": "#54a24b", "worker": "#b279a2"}

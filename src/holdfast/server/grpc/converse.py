@@ -6,8 +6,8 @@ from collections import deque
 from holdfast.errors import HoldfastError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.auth.permissions import CallerSession
-from holdfast.server.calls import Table
-from holdfast.server.conversation import GrpcConversation
+from holdfast.server.grpc.conversation import GrpcConversation
+from holdfast.server.grpc.method_table import Table
 from holdfast.server.grpc.status import Context, refuse_undecodable
 
 #: Unsent replies above which no more calls are read, and streams wait.

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection
 from holdfast.errors import HoldfastError, UnauthenticatedError
 from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_public_pb2
 from holdfast.server.auth.permissions import Caller, Guard, OpenAccess, Right, Scope
-from holdfast.server.calls import Table
+from holdfast.server.grpc.method_table import Table
 from holdfast.server.grpc.open_calls import OpenCalls, written
 from holdfast.server.grpc.request_decoder import tolerant
 from holdfast.server.grpc.status import Context, refuse

@@ -21,12 +21,12 @@ from holdfast.proto import (
 from holdfast.server.auth.certificates import Certificates
 from holdfast.server.auth.permissions import Guard, OpenGuard
 from holdfast.server.backend import Backend
-from holdfast.server.calls import table
-from holdfast.server.grpc.calls import CalledServices
+from holdfast.server.grpc.client_services import CalledServices
 from holdfast.server.grpc.connections import ConnectionTable, RecordingGuard
 from holdfast.server.grpc.guard import GuardedServer, rights
 from holdfast.server.grpc.listener import bind, port_of, server_options
 from holdfast.server.grpc.message_counters import counters
+from holdfast.server.grpc.method_table import table
 from holdfast.server.grpc.public_service import PublicService
 from holdfast.server.grpc.request_decoder import UnknownMethods
 from holdfast.server.grpc.status import Context, refuse

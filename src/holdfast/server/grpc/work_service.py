@@ -12,11 +12,11 @@ from holdfast.proto import holdfast_pb2_grpc as rpc
 from holdfast.proto import taskqueue_internal_pb2 as internal_pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
+from holdfast.server.grpc.internal_messages import report_row
 from holdfast.server.grpc.status import Context, answered, refuse_undecodable
 from holdfast.server.grpc.streams import Streams
-from holdfast.server.internal_messages import report_row
+from holdfast.server.grpc.work_session import ServedSession
 from holdfast.server.request_checks import checked_name
-from holdfast.server.work_session import ServedSession
 
 
 class WorkService(rpc.WorkServiceServicer):

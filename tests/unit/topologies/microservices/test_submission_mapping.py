@@ -12,7 +12,7 @@ from holdfast.errors import InvalidArgumentError
 from holdfast.ports import JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from holdfast.server.internal_messages import (
+from holdfast.server.grpc.internal_messages import (
     UINT32_MAX,
     assignment_of,
     create_request,

@@ -88,6 +88,6 @@ SIDES: Mapping[str, Callable[..., contextlib.AbstractContextManager[Mapping[str,
 
 
 def measure(variables: Mapping[str, str], side: str, what: str, count: int) -> dict[str, Any]:
-    """What a producer in a process of its own measured."""
+    """Returns the figures of a producer in a process of its own."""
     command = module("holdfast_lab.bench.pipeline.load", side, what, str(count))
     return dict(json.loads(asyncio.run(output_of(command, environment=variables))))

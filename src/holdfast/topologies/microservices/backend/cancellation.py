@@ -10,7 +10,7 @@ from holdfast.core.validation import check_reason
 from holdfast.observe.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from holdfast.server.internal_messages import enqueue_again
+from holdfast.server.grpc.internal_messages import enqueue_again
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 
 _ACTOR = "gateway"

@@ -21,7 +21,7 @@ from holdfast.ports import Explanation, JobDraft, JobQuery, JobView, Page, Resul
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
-from holdfast.server.internal_messages import extra_of, job_view, made, summary_view, template_of
+from holdfast.server.grpc.internal_messages import extra_of, job_view, made, summary_view, template_of
 from holdfast.topologies.microservices.backend.cancellation import Cancellation
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.backend.submission import OwnerSubmission, SubmissionsInFlight, check_submission

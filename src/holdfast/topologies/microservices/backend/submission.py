@@ -17,7 +17,7 @@ from holdfast.observe.logs import get_logger
 from holdfast.ports import JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
-from holdfast.server.internal_messages import create_request, enqueue_again, enqueue_request
+from holdfast.server.grpc.internal_messages import create_request, enqueue_again, enqueue_request
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 
 #: Maximum number of concurrent enqueues of one submission.

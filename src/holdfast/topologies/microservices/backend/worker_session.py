@@ -15,7 +15,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.ports import Introduction
 from holdfast.proto import taskqueue_internal_pb2 as pb
-from holdfast.server.internal_messages import assignment_of, report_request
+from holdfast.server.grpc.internal_messages import assignment_of, report_request
 from holdfast.topologies.microservices import MICROSERVICES
 from holdfast.topologies.microservices.backend.coordinator_client import CoordinatorCalls, NoAnswerError
 from holdfast.worker.polling_session import PollingSession

@@ -21,9 +21,9 @@ from holdfast.ledger.ports import Clock
 from holdfast.observe.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
+from holdfast.server.grpc.internal_messages import report_row
 from holdfast.server.grpc.status import Context, answered
 from holdfast.server.grpc.work_service import checked_worker
-from holdfast.server.internal_messages import report_row
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.grpc_channel import open_channel
 from holdfast.topologies.microservices.services.callers import credential

@@ -22,8 +22,8 @@ from holdfast.ledger.job_ids import Mint, random_minter
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto.enums import job_status
+from holdfast.server.grpc.internal_messages import submission_of
 from holdfast.server.grpc.status import Context, answered
-from holdfast.server.internal_messages import submission_of
 from holdfast.server.request_checks import checked_id, checked_name
 from holdfast.topologies.microservices.services.environment import JobEnvironment, hashes_of
 from holdfast.topologies.microservices.services.internal_server import ServiceServer

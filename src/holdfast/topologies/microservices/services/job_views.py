@@ -6,7 +6,7 @@ from holdfast.ports import JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
-from holdfast.server.internal_messages import options_message, spec_message
+from holdfast.server.grpc.internal_messages import options_message, spec_message
 from holdfast.topologies.microservices.state.records import Records
 
 

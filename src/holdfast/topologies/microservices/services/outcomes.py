@@ -19,7 +19,7 @@ from holdfast.errors import HoldfastError, InternalError, NotFoundError
 from holdfast.observe.logs import get_logger
 from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto.enums import job_status
-from holdfast.server.internal_messages import enqueue_again, template_of
+from holdfast.server.grpc.internal_messages import enqueue_again, template_of
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.services.jobs_in_flight import JobsInFlight
 from holdfast.topologies.microservices.services.lease_table import RETURNED, HeldJob, LeaseTable

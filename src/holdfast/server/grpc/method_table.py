@@ -1,4 +1,4 @@
-"""The table of all methods for clients, shared by gRPC, conversations and the socket of a directory.
+"""The table of all methods of `holdfast.v1` for clients: plain calls and calls of a `Converse` stream share it.
 
 A handler takes the request and returns the response or, for a stream, an asynchronous iterator of responses. It raises
 `HoldfastError` to refuse a request.
@@ -15,10 +15,10 @@ from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
-from holdfast.server.calls.admin import AdminCalls
-from holdfast.server.calls.jobs import JobCalls
-from holdfast.server.calls.schedules import ScheduleCalls
-from holdfast.server.request_values import carry
+from holdfast.server.grpc.admin_methods import AdminCalls
+from holdfast.server.grpc.job_methods import JobCalls
+from holdfast.server.grpc.requests import carry
+from holdfast.server.grpc.schedule_methods import ScheduleCalls
 
 
 class CallMethod(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The server's side of a conversation, for every carrier: many concurrent calls, each answered when it is ready.
+"""The server's side of a `Converse` stream: many concurrent calls, each answered when it is ready.
 
 Invariants: every call gets exactly one last reply, unless it was canceled; no task outlives the conversation.
 """
@@ -20,7 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.auth.permissions import CallerSession
-from holdfast.server.calls import CallMethod, Table
+from holdfast.server.grpc.method_table import CallMethod, Table
 from holdfast.server.refusal_log import hidden, log_refusal
 
 #: Concurrent calls in one conversation. Calls that wait for jobs take long, so the limit is high; each call costs some

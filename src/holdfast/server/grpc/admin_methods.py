@@ -1,12 +1,12 @@
-"""`holdfast.v1.AdminService`, for every carrier."""
+"""Methods of `holdfast.v1.AdminService`."""
 
 from holdfast.core.capabilities import Capability
 from holdfast.ports import AdminApi
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.backend import Backend
+from holdfast.server.grpc.requests import mode_of
+from holdfast.server.grpc.responses import capabilities_message, queue_message, stats_message, worker_message
 from holdfast.server.request_checks import checked_name
-from holdfast.server.request_values import mode_of
-from holdfast.server.views import capabilities_message, queue_message, stats_message, worker_message
 
 
 class AdminCalls:

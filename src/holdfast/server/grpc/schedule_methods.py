@@ -1,13 +1,13 @@
-"""`holdfast.v1.ScheduleService`, for every carrier."""
+"""Methods of `holdfast.v1.ScheduleService`."""
 
 from holdfast import limits
 from holdfast.core.capabilities import Capability
 from holdfast.ports import ScheduleApi, ScheduleSpec, ScheduleView
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.backend import Backend
+from holdfast.server.grpc.requests import template_of
+from holdfast.server.grpc.responses import template_message
 from holdfast.server.request_checks import checked_name
-from holdfast.server.request_values import template_of
-from holdfast.server.views import template_message
 
 
 class ScheduleCalls:

@@ -1,6 +1,6 @@
-"""The server's side of one worker's session, for every carrier.
+"""The server's side of one worker's `Work` stream.
 
-The carrier passes on the worker's messages, and sends the result of `messages` after each wake-up. A session ends
+`work_service` passes on the worker's messages, and sends the result of `messages` after each wake-up. A session ends
 because the worker leaves, the connection is lost, the session is refused (`ending`), or the server stops; in the last
 case the worker keeps its leases, reconnects, and names those it still runs.
 """

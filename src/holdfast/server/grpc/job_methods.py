@@ -1,4 +1,4 @@
-"""`holdfast.v1.JobService`, for every carrier."""
+"""Methods of `holdfast.v1.JobService`."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -13,9 +13,9 @@ from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
 from holdfast.server.backend import Backend
+from holdfast.server.grpc.requests import draft_of, query_of, template_of
+from holdfast.server.grpc.responses import entry_message, job_message, refusal_message
 from holdfast.server.request_checks import checked_id, checked_size
-from holdfast.server.request_values import draft_of, query_of, template_of
-from holdfast.server.views import entry_message, job_message, refusal_message
 
 T = TypeVar("T")
 
