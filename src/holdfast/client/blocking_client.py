@@ -15,12 +15,19 @@ from holdfast.ports import JobDraft
 from holdfast.wire.methods import SETTLED, SUBMIT, OneJob, Submission
 
 
+class _Own(threading.local):
+    """The idle connections of one thread: one, or more if a signal handler interrupted a call with another call."""
+
+    def __init__(self) -> None:
+        self.idle: list[BlockingTransport] = []
+
+
 class BlockingClient:
     """One connection per thread, opened by the thread's first call and closed when the thread ends."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._own = threading.local()
+        self._own = _Own()
         self._all: WeakSet[BlockingTransport] = WeakSet()
 
     def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
@@ -29,7 +36,7 @@ class BlockingClient:
         try:
             return transport.call(SUBMIT, Submission(list(templates), list(drafts)), SUBMIT_S)
         finally:
-            self._own.transport = transport
+            self._own.idle.append(transport)
 
     def settled(self, job_id: str, timeout_s: float | None) -> Settled | None:
         """Waits until the job has ended and returns it with its result; None on timeout."""
@@ -39,7 +46,7 @@ class BlockingClient:
         except DeadlineExceededError:
             return None
         finally:
-            self._own.transport = transport
+            self._own.idle.append(transport)
 
     def close(self) -> None:
         """Closes the connections of all threads; a thread that waits in one falls back to the link."""
@@ -47,9 +54,12 @@ class BlockingClient:
             transport.drop()
 
     def _take(self) -> BlockingTransport:
-        """Takes the thread's connection, or opens a new one: a signal handler may interrupt a call with another."""
-        transport: BlockingTransport | None = self._own.__dict__.pop("carrier", None)
-        if transport is None or not transport.is_open:
-            transport = BlockingTransport.connect(self._endpoint)
-            self._all.add(transport)
+        """Takes an idle connection of the thread, or opens a new one."""
+        idle = self._own.idle
+        while idle:
+            transport = idle.pop()
+            if transport.is_open:
+                return transport
+        transport = BlockingTransport.connect(self._endpoint)
+        self._all.add(transport)
         return transport

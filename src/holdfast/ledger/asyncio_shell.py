@@ -55,7 +55,7 @@ class SyncingThread:
     Blocking work does not run on the loop's thread, because any sync may be slow. For the frame of a lone caller the
     loop waits up to `_QUICK_S`: a fast disk finishes sooner than the loop could return to its sockets and be woken
     again. A loop that serves its lone caller and nothing else (`is_alone`) does the work itself, unless the disk was
-    slow lately: there is nobody else whom a slow sync could keep waiting.
+    slow lately: a slow sync keeps no other caller waiting.
     """
 
     def __init__(

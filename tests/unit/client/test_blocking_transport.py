@@ -278,15 +278,36 @@ def test_thread_that_waits_can_be_interrupted_by_the_close_of_the_link(tmp_path:
     assert [error.reason for error in errors if isinstance(error, UnavailableError)] == ["CONNECTION_LOST"]
 
 
+def settle(peer: Peer) -> None:
+    """Answers one call for the result of a job."""
+    job = {"id": "x", "template": ["brew"], "state": 3, **dict.fromkeys(TIMES, 0)}
+    job |= {"cancel_requested": False, "failure_reason": "", "extra": None}
+    peer.send((peer.call().id, LAST, (job, {"state": 3})))
+
+
+def test_thread_keeps_its_connection(tmp_path: Path) -> None:
+    """All calls of a thread use one connection: a connection for each call would cost more than the call."""
+    openings = []
+
+    def answer(peer: Peer) -> None:
+        openings.append(peer.open())
+        for _ in range(3):
+            settle(peer)
+
+    with scripted(tmp_path, answer) as endpoint:
+        near = BlockingClient(endpoint)
+        for _ in range(3):
+            assert near.settled("x", None) is not None
+        near.close()
+    assert len(openings) == 1
+
+
 def test_connection_that_was_lost_is_replaced(tmp_path: Path) -> None:
     """A thread whose connection was lost opens another one for its next call."""
 
     def answer(peer: Peer) -> None:
         peer.open()
-        call_id = peer.call().id
-        job = {"id": "x", "template": ["brew"], "state": 3, **dict.fromkeys(TIMES, 0)}
-        job |= {"cancel_requested": False, "failure_reason": "", "extra": None}
-        peer.send((call_id, LAST, (job, {"state": 3})))
+        settle(peer)
 
     with scripted(tmp_path, answer, answer) as endpoint:
         near = BlockingClient(endpoint)

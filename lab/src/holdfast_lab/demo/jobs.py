@@ -44,7 +44,7 @@ def flaky(tally: str, answers_at: int) -> int:
         file.seek(0)
         calls = len(file.readlines())
     if calls < answers_at:
-        raise ConnectionError(f"call {calls}: nobody answers")
+        raise ConnectionError(f"call {calls}: no server answers")
     return calls
 
 

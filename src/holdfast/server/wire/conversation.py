@@ -70,7 +70,7 @@ class Conversation:
     """The calls in progress of one client."""
 
     def __init__(self, table: Table, line: CallerLine, peer: str, session: CallerSession | None) -> None:
-        """`visit` checks the permissions of the caller; without one, every call is permitted."""
+        """`session` checks the permissions of the caller; without one, every call is permitted."""
         self._table = table
         self._line = line
         self._peer = peer
