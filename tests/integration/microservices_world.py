@@ -1,6 +1,7 @@
 """The owners of design A on real gRPC servers in one process, a coordinator that can die, and calls that can fail.
 
-The owners and the coordinator share one clock, which moves only when a test moves it.
+The owners and the coordinator share one clock, which moves only when a test moves it; that of the job service may have
+an offset.
 """
 
 import asyncio
@@ -257,9 +258,25 @@ def _named(works: tuple[pb.FetchWorkResponse, ...]) -> list[pb.RunningJob]:
     return [pb.RunningJob(job_id=work.job_id, token=work.token) for work in works]
 
 
+class OffsetClock(ManualClock):
+    """Another clock by some time, which moves with it."""
+
+    def __init__(self, clock: ManualClock, offset_ms: int) -> None:
+        super().__init__()
+        self._base, self._offset_ms = clock, offset_ms
+
+    def wall_ms(self) -> int:
+        return self._base.wall_ms() + self._offset_ms
+
+    def steady_ms(self) -> int:
+        return self._base.steady_ms()
+
+
 @asynccontextmanager
-async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterator[World]:
-    """A world that serves until the block ends."""
+async def world(
+    output_bytes_max: int = limits.OUTPUT_BYTES_MAX, *, job_clock_offset_ms: int = 0
+) -> AsyncIterator[World]:
+    """A world that serves until the block ends; the clock of its job service may differ from the others."""
     clock = ManualClock()
     book, waiting, ends = (
         records.Records(),
@@ -274,7 +291,7 @@ async def world(output_bytes_max: int = limits.OUTPUT_BYTES_MAX) -> AsyncIterato
                 book,
                 lambda state_owner, to: rpc.add_JobInternalServiceServicer_to_server(JobService(state_owner, book), to),
                 None,
-                clock=clock,
+                clock=OffsetClock(clock, job_clock_offset_ms),
             ),
             "queue": served(
                 waiting,

@@ -171,7 +171,7 @@ class GetJobRecordRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., without_payload: _Optional[bool] = ...) -> None: ...
 
 class GetJobRecordResponse(_message.Message):
-    __slots__ = ("summary", "failure_reason", "spec", "options", "token", "worker_id", "attempts", "failures", "losses", "order", "cancel_reason", "client_request_id", "grants")
+    __slots__ = ("summary", "failure_reason", "spec", "options", "token", "worker_id", "attempts", "failures", "losses", "order", "cancel_reason", "client_request_id", "grants", "now_ms")
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     FAILURE_REASON_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +185,7 @@ class GetJobRecordResponse(_message.Message):
     CANCEL_REASON_FIELD_NUMBER: _ClassVar[int]
     CLIENT_REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     GRANTS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     summary: _taskqueue_public_pb2.JobSummary
     failure_reason: str
     spec: _taskqueue_public_pb2.JobSpec
@@ -198,7 +199,8 @@ class GetJobRecordResponse(_message.Message):
     cancel_reason: str
     client_request_id: str
     grants: int
-    def __init__(self, summary: _Optional[_Union[_taskqueue_public_pb2.JobSummary, _Mapping]] = ..., failure_reason: _Optional[str] = ..., spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ..., token: _Optional[int] = ..., worker_id: _Optional[str] = ..., attempts: _Optional[int] = ..., failures: _Optional[int] = ..., losses: _Optional[int] = ..., order: _Optional[int] = ..., cancel_reason: _Optional[str] = ..., client_request_id: _Optional[str] = ..., grants: _Optional[int] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, summary: _Optional[_Union[_taskqueue_public_pb2.JobSummary, _Mapping]] = ..., failure_reason: _Optional[str] = ..., spec: _Optional[_Union[_taskqueue_public_pb2.JobSpec, _Mapping]] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ..., token: _Optional[int] = ..., worker_id: _Optional[str] = ..., attempts: _Optional[int] = ..., failures: _Optional[int] = ..., losses: _Optional[int] = ..., order: _Optional[int] = ..., cancel_reason: _Optional[str] = ..., client_request_id: _Optional[str] = ..., grants: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class ListJobRecordsRequest(_message.Message):
     __slots__ = ("status_filter", "page", "sort", "search")
@@ -275,7 +277,7 @@ class SetCancelRequestedResponse(_message.Message):
     def __init__(self, applied: _Optional[bool] = ..., current_status: _Optional[_Union[_taskqueue_public_pb2.JobStatus, str]] = ...) -> None: ...
 
 class EnqueueJobRequest(_message.Message):
-    __slots__ = ("job_id", "enqueued_at_ms", "queue", "priority", "not_before_ms", "route", "order")
+    __slots__ = ("job_id", "enqueued_at_ms", "queue", "priority", "not_before_ms", "route", "order", "now_ms")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ENQUEUED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
@@ -283,6 +285,7 @@ class EnqueueJobRequest(_message.Message):
     NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     ROUTE_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     enqueued_at_ms: int
     queue: str
@@ -290,7 +293,8 @@ class EnqueueJobRequest(_message.Message):
     not_before_ms: int
     route: str
     order: int
-    def __init__(self, job_id: _Optional[str] = ..., enqueued_at_ms: _Optional[int] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_ms: _Optional[int] = ..., route: _Optional[str] = ..., order: _Optional[int] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, job_id: _Optional[str] = ..., enqueued_at_ms: _Optional[int] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_ms: _Optional[int] = ..., route: _Optional[str] = ..., order: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class EnqueueJobResponse(_message.Message):
     __slots__ = ("accepted", "existing")

@@ -148,9 +148,9 @@ def extra_of(spec: public_pb.JobSpec, options: pb.JobOptions, request_id: str = 
 
 
 def enqueue_request(
-    job_id: str, template: Template, *, not_before_ms: int, order: int, created_ms: int
+    job_id: str, template: Template, *, not_before_ms: int, order: int, created_ms: int, now_ms: int
 ) -> pb.EnqueueJobRequest:
-    """Returns the request to enqueue a job; a repetition is equal, and the age counts from the creation."""
+    """Returns the request to enqueue a job; its age counts from the creation. `now_ms` is the job service's time."""
     return pb.EnqueueJobRequest(
         job_id=job_id,
         enqueued_at_ms=created_ms,
@@ -159,17 +159,19 @@ def enqueue_request(
         not_before_ms=not_before_ms,
         route=template.route,
         order=order,
+        now_ms=now_ms,
     )
 
 
 def enqueue_again(record: pb.GetJobRecordResponse) -> pb.EnqueueJobRequest:
-    """Returns the same request, from the job's record."""
+    """Returns the request to enqueue a job, from its record."""
     return enqueue_request(
         record.summary.job_id,
         template_of(record.spec, record.options),
         not_before_ms=record.options.not_before_ms,
         order=record.order,
         created_ms=record.summary.created_at_ms,
+        now_ms=record.now_ms,
     )
 
 

@@ -61,7 +61,9 @@ async def test_caller_of_the_frozen_fields_takes_a_job_through_its_life(job: Job
     record = await job.get(created.job_id)
     assert record.summary.finished_at_ms >= record.summary.started_at_ms > 0
     assert (record.failure_reason, record.attempts, record.failures) == ("ValueError: no", 1, 1)
-    assert await job.get(created.job_id) == record, "reads can be repeated"
+    again = await job.get(created.job_id)
+    again.now_ms = record.now_ms
+    assert again == record, "reads can be repeated"
 
 
 async def test_real_job_comes_back_as_it_was_submitted(job: JobCalls) -> None:
@@ -326,7 +328,10 @@ async def test_next_life_knows_everything(tmp_path: Path) -> None:
         await job.create("r")
         before = [await job.get(job_id), await job.get(shared.job_id)]
     async with serving(tmp_path / "job") as job:
-        assert [await job.get(job_id), await job.get(shared.job_id)] == before
+        after = [await job.get(job_id), await job.get(shared.job_id)]
+        for record in (*before, *after):
+            record.ClearField("now_ms")
+        assert after == before
         assert (await job.create("r")).job_id == shared.job_id
         assert not (await job.delete(shared.job_id)).deleted
         assert not (await job.move(job_id, RUNNING, DONE, token=token + 1)).applied

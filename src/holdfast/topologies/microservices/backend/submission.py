@@ -120,7 +120,10 @@ class OwnerSubmission:
         due_ms = request.options.not_before_ms
         if request.options.delay_ms:
             due_ms = max(due_ms, made.created_at_ms + request.options.delay_ms)
-        place = enqueue_request(job_id, template, not_before_ms=due_ms, order=made.order, created_ms=made.created_at_ms)
+        created_ms = made.created_at_ms
+        place = enqueue_request(
+            job_id, template, not_before_ms=due_ms, order=made.order, created_ms=created_ms, now_ms=created_ms
+        )
         enqueues.create_task(self._enqueue(index, place))
 
     async def _complete(self, job_id: str) -> None:

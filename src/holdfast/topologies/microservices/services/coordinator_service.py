@@ -78,7 +78,7 @@ class WorkCoordinator:
         )
         self._reporter = OutcomeReports(self.table, self._outcome_writer, self.now, terms.output_bytes_max)
         self._reconciler = LeaseReconciler(owners, self.table, self.now)
-        self._sweeper = Sweeper(owners, self._outcome_writer, self._dispatcher, in_flight, self.now)
+        self._sweeper = Sweeper(owners, self._outcome_writer, self._dispatcher, in_flight)
         self._heartbeats = Heartbeats(self.table, self._outcome_writer, self._reconciler, self.now, self._see_to_leases)
 
     def now(self) -> Now:

@@ -64,7 +64,7 @@ class JobListing:
         return pb.ListJobRecordsResponse(records=found, next_cursor=cursor_of(query, place))
 
     async def _slice(self, query: JobQuery, after: Place | None, size: int, room: int) -> _Part:
-        def read(_: int) -> _Part:
+        def read(now_ms: int) -> _Part:
             jobs, place = self._records.scan(
                 query.states,
                 after,
@@ -76,7 +76,7 @@ class JobListing:
             )
             part, left = list[pb.GetJobRecordResponse](), room
             for job in jobs:
-                part.append(record_message(self._records, job, has_payload=False))
+                part.append(record_message(self._records, job, now_ms, has_payload=False))
                 left -= part[-1].ByteSize()
                 if left <= 0 and job is not jobs[-1]:
                     return part, (job.created_ms, job.id)

@@ -103,9 +103,9 @@ class JobService(rpc.JobInternalServiceServicer):
         """Returns all data of one job."""
         job_id, has_payload = checked_id(request.job_id), not request.without_payload
 
-        def query(_: int) -> pb.GetJobRecordResponse | None:
+        def query(now_ms: int) -> pb.GetJobRecordResponse | None:
             job = self._records.job(job_id)
-            return None if job is None else record_message(self._records, job, has_payload=has_payload)
+            return None if job is None else record_message(self._records, job, now_ms, has_payload=has_payload)
 
         found = await self._state_owner.read(query)
         if found is None:

@@ -23,8 +23,8 @@ def summary_message(job: JobRecord) -> public_pb.JobSummary:
     )
 
 
-def record_message(records: Records, job: JobRecord, *, has_payload: bool) -> pb.GetJobRecordResponse:
-    """Returns all data of a job; the due time is the current one and includes the delay."""
+def record_message(records: Records, job: JobRecord, now_ms: int, *, has_payload: bool) -> pb.GetJobRecordResponse:
+    """Returns all data of a job at this time; the due time is the current one and includes the delay."""
     result = job.result
     draft = JobDraft(payload=job.payload if has_payload else b"", not_before_ms=job.not_before_ms, extra=job.extra)
     return pb.GetJobRecordResponse(
@@ -41,4 +41,5 @@ def record_message(records: Records, job: JobRecord, *, has_payload: bool) -> pb
         cancel_reason=job.cancel_reason or (result.summary if result is not None else ""),
         client_request_id=job.request_id,
         grants=job.grants,
+        now_ms=now_ms,
     )

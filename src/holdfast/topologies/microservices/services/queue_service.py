@@ -9,6 +9,8 @@ dequeues the next job of any kind.
 
 from pathlib import Path
 
+import msgspec
+
 from holdfast import limits
 from holdfast.core.commands import Refusal
 from holdfast.core.lane_order import RouteFilter
@@ -37,9 +39,10 @@ class QueueService(rpc.QueueInternalServiceServicer):
     async def EnqueueJob(self, request: pb.EnqueueJobRequest, context: Context) -> pb.EnqueueJobResponse:
         """Enqueues a job; a job that waits already is unchanged."""
         ticket = ticket_of(request)
+        _checked_time("now_ms", request.now_ms)
 
         def decide(now_ms: int) -> OwnerDecision | Refusal:
-            event = self._line.decide_enqueue(ticket, now_ms)
+            event = self._line.decide_enqueue(_by_this_clock(ticket, request.now_ms, now_ms), now_ms)
             if isinstance(event, Refusal):
                 return event
             return OwnerDecision(event, pb.EnqueueJobResponse(accepted=True, existing=event is None))
@@ -90,6 +93,14 @@ def ticket_of(request: pb.EnqueueJobRequest) -> WaitingTicket:
         _checked_time("not_before_ms", request.not_before_ms),
         _checked_time("enqueued_at_ms", request.enqueued_at_ms),
     )
+
+
+def _by_this_clock(ticket: WaitingTicket, told_ms: int, now_ms: int) -> WaitingTicket:
+    """Converts the due time from the job service's clock, which showed `told_ms`, to the clock of this service."""
+    if not told_ms or not ticket.not_before_ms:
+        return ticket
+    wait_ms = ticket.not_before_ms - told_ms
+    return msgspec.structs.replace(ticket, not_before_ms=now_ms + wait_ms if wait_ms > 0 else 0)
 
 
 def _checked_time(what: str, at_ms: int) -> int:

@@ -10,7 +10,6 @@ this process is skipped.
 """
 
 import asyncio
-from collections.abc import Callable
 
 from holdfast import limits
 from holdfast.core.lifecycle import QUEUED
@@ -42,17 +41,13 @@ class Sweeper:
         outcome_writer: OutcomeWriter,
         dispatcher: JobDispatcher,
         in_flight: JobsInFlight,
-        now: Callable[[], Now],
     ) -> None:
         self._owners = owners
         self._outcome_writer = outcome_writer
         self._dispatcher = dispatcher
         self._in_flight = in_flight
-        self._now = now
-        #: The cursor of the walk, and the creation time before which it reads records: those that existed for a while
-        #: when the walk began.
+        #: The cursor of the walk.
         self._cursor = ""
-        self._before_ms = 0
 
     async def go(self) -> bool:
         """Runs one part of the walk; returns whether it repaired a job, so that the next part should follow at once."""
@@ -61,20 +56,19 @@ class Sweeper:
             self._cursor = ""
         with self._in_flight.watch() as seen:
             for _ in range(_PAGES_MAX):
-                now_ms = self._now().log_ms
-                if not self._cursor:
-                    self._before_ms = now_ms - SETTLED_MS
                 page = await self._page()
-                due = [record for record in page.records if record.options.not_before_ms + SETTLED_MS <= now_ms]
+                settled = [record for record in page.records if _has_settled(record, record.summary.created_at_ms)]
+                due = [record for record in settled if _has_settled(record, record.options.not_before_ms)]
                 repaired = await self._see_to(due, seen)
-                self._cursor = page.next_cursor
+                # Records are sorted by age: behind one that is too young, all are.
+                self._cursor = page.next_cursor if len(settled) == len(page.records) else ""
                 if due or not self._cursor:
                     return repaired > 0
         return False
 
     async def _page(self) -> pb.ListJobRecordsResponse:
         try:
-            return await self._owners.job.records(_queued_records(self._cursor, self._before_ms))
+            return await self._owners.job.records(_queued_records(self._cursor))
         except InvalidArgumentError:  # the owner no longer knows the cursor
             self._cursor = ""
             raise
@@ -112,12 +106,17 @@ class Sweeper:
         return True
 
 
-def _queued_records(cursor: str, created_before_ms: int) -> pb.ListJobRecordsRequest:
+def _has_settled(record: pb.GetJobRecordResponse, at_ms: int) -> bool:
+    """Whether a time of the record is long enough ago, by the clock of the job service, which set it."""
+    return at_ms + SETTLED_MS <= record.now_ms
+
+
+def _queued_records(cursor: str) -> pb.ListJobRecordsRequest:
     return pb.ListJobRecordsRequest(
         status_filter=[job_status(QUEUED)],
         page=public_pb.PageRequest(page_size=limits.PAGE_SIZE_MAX),
         sort=public_pb.CREATED_AT_ASC,
-        search=pb.JobSearch(cursor=cursor, created_before_ms=created_before_ms),
+        search=pb.JobSearch(cursor=cursor),
     )
 
 

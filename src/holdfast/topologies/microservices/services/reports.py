@@ -91,7 +91,7 @@ class OutcomeReports:
 
     async def _settle(self, lease: HeldJob, row: ReportRow, record: pb.GetJobRecordResponse) -> str:
         result = result_of(
-            TriedRecord(record), lease.token, row, self._now().log_ms, output_bytes_max=self._output_bytes_max
+            TriedRecord(record), lease.token, row, record.now_ms, output_bytes_max=self._output_bytes_max
         )
         try:
             if result.state == QUEUED:
