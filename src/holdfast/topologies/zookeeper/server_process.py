@@ -1,7 +1,8 @@
 """One server of a private ensemble.
 
 A server that does not serve while others do is killed and restarted: ZooKeeper 3.8 can hang in its own
-shutdown, after an error in one of its threads.
+shutdown, after an error in one of its threads. The time allowed doubles with each restart until it serves, because on a
+busy machine a server may need longer to load its data, and every restart begins anew.
 """
 
 import contextlib
@@ -19,9 +20,10 @@ from holdfast.process.engine_process import EngineProcess, Popen
 from holdfast.topologies.zookeeper.programs import JavaPrograms
 
 _ASK_S = 2.0
-#: Interval of the checks whether a server serves, and how long it may not while others do.
+#: Interval of the checks whether a server serves, and how long it may not while others do: at first, and at most.
 _LOOK_S = 5.0
 _STUCK_S = 30.0
+_STUCK_S_MAX = 480.0
 _SERVING = ("leader", "follower", "standalone")
 
 
@@ -35,6 +37,8 @@ class ZooKeeperServer(EngineProcess):
         self._jaas = jaas
         self.port = port
         self._configuration = configuration
+        #: Restarts because it was stuck, since it served last.
+        self._stuck_times = 0
 
     def prepare(self, number: int) -> None:
         """Writes its configuration files."""
@@ -75,14 +79,17 @@ class ZooKeeperServer(EngineProcess):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_S)
                 return
+            allowed_s = min(_STUCK_S * 2**self._stuck_times, _STUCK_S_MAX)
             if self.mode():
                 served_s = time.monotonic()
-            elif time.monotonic() - served_s > _STUCK_S and not self.is_down and do_others_serve():
+                self._stuck_times = 0
+            elif time.monotonic() - served_s > allowed_s and not self.is_down and do_others_serve():
                 get_logger().warning(
                     "ensemble_server_stuck",
                     server=self.folder.name,
-                    message=f"it did not serve for {_STUCK_S:.0f} s while others did; killing and restarting it",
+                    message=f"it did not serve for {allowed_s:.0f} s while others did; killing and restarting it",
                 )
+                self._stuck_times += 1
                 process.kill()
 
     def _launch(self, programs: JavaPrograms, directory: int, log: BinaryIO) -> Popen:

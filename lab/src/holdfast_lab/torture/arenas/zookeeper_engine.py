@@ -1,13 +1,17 @@
 """The ensemble of the zookeeper topology: three servers, each a separate engine."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
+from holdfast.errors import UnavailableError
 from holdfast.topologies.zookeeper.private_ensemble import PrivateZooKeeper
 from holdfast_lab.measure.process_tree import argv, tree
 from holdfast_lab.torture.arenas.expected_exits import ExpectedExits
 
 SERVERS = 3
+#: How often a crash waits for its server until the run fails.
+_WAITS = 4
 
 
 class ServerEngine:
@@ -31,8 +35,16 @@ class ServerEngine:
             self._expected_exits.expect(self._pid)
             await asyncio.to_thread(self._ensemble.kill, self._index)
             self._ensemble.start_server(self._index)
-            await asyncio.to_thread(self._ensemble.serving, self._index)
+            await asyncio.to_thread(self._wait_until_it_serves)
             self._known = self._pid
+
+    def _wait_until_it_serves(self) -> None:
+        """Waits longer than the product would: a busy machine may need several restarts of a server that hangs."""
+        for _ in range(_WAITS - 1):
+            with contextlib.suppress(UnavailableError):
+                self._ensemble.serving(self._index)
+                return
+        self._ensemble.serving(self._index)
 
     def begin(self) -> None:
         """Records that the server runs."""
