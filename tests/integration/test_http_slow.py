@@ -10,6 +10,7 @@ import pytest
 from holdfast import limits
 from holdfast.core.model import Template
 from holdfast.ports import JobDraft
+from holdfast.server import descriptors
 from holdfast.server.http import event_stream, protocol, server
 from holdfast.server.ledger_server import LedgerServer
 from tests.integration.conftest import Start
@@ -126,7 +127,7 @@ async def test_many_slow_connections_give_way(start: Start, monkeypatch: pytest.
 
 async def test_connections_leave_descriptors_for_others(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """HTTP connections use only a part of the process's file descriptors, so that the journal can open files."""
-    monkeypatch.setattr(server, "descriptor_limit", lambda: 40)
+    monkeypatch.setattr(descriptors, "descriptor_limit", lambda: 80)
     running = await start(no_http=False, http_port=0)
     async with contextlib.AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(connected(running.http_address)) for _ in range(30)]

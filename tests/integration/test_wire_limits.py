@@ -17,13 +17,13 @@ from holdfast.client.wire_work import WireWork
 from holdfast.core.model import Template
 from holdfast.errors import ResourceExhaustedError, UnavailableError
 from holdfast.ports import Introduction, JobDraft
+from holdfast.server import descriptors
 from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.http import protocol
 from holdfast.server.http import server as http_server
 from holdfast.server.ledger_server import LedgerServer
 from holdfast.server.unix_socket import SOCKET_NAME
-from holdfast.server.wire import connection as wire_connection
 from holdfast.server.wire.connection import WireConnection, WireService
 from holdfast.wire import messages as wire
 from holdfast.wire import methods
@@ -281,9 +281,9 @@ async def test_refused_callers_leave_nothing_behind(server: LedgerServer, token:
 async def test_connections_leave_descriptors_for_the_journal(
     server: LedgerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Connections use at most half of the process's descriptors, whatever is configured."""
-    monkeypatch.setattr(wire_connection, "descriptor_limit", lambda: 100)
-    for configured, bound in ((10, 10), (50, 50), (16_384, 50)):
+    """Connections use at most nine sixteenths of the process's descriptors, whatever is configured."""
+    monkeypatch.setattr(descriptors, "descriptor_limit", lambda: 100)
+    for configured, bound in ((10, 10), (56, 56), (16_384, 56)):
         assert WireService(server.backend, server.terms, connections_max=configured)._connections_max == bound
 
 

@@ -6,6 +6,8 @@ import sys
 
 #: More than all limits on connections together, but few enough that a loop over all descriptors is fast.
 _WANTED = 65_536
+#: The largest part of all descriptors that connections of each kind may use. Together they leave some for the journal.
+WIRE_SHARE, GRPC_SHARE, HTTP_SHARE = 9 / 16, 1 / 4, 1 / 8
 
 
 def allow_many() -> None:
@@ -21,3 +23,8 @@ def descriptor_limit() -> int:
     """Returns the number of descriptors that this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft if soft != resource.RLIM_INFINITY else sys.maxsize
+
+
+def connections_allowed(wanted: int, share: float) -> int:
+    """Returns how many connections of one kind this process may have: as many as wanted, within their share."""
+    return max(1, min(wanted, int(descriptor_limit() * share)))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from holdfast_lab.bench import http_throughput, sdk_throughput
+from holdfast_lab.bench import http_throughput, sdk_throughput, weight
 from holdfast_lab.bench.grpc_load import BATCH, Echo, GrpcLoadClient, LeaseHolder
 from holdfast_lab.bench.replay import count_expired, replay_ratio
 from holdfast_lab.measure.measures import Measure, at_least, at_most, conclude, parser, progress
@@ -132,6 +132,9 @@ PARTS: dict[str, Callable[..., Awaitable[list[Measure]]]] = {
     "lost-worker": sdk_throughput.lost_worker,
     "starts": sdk_throughput.starts,
     "million": million,
+    "weight": weight.long_queue,
+    "crowd": weight.crowd,
+    "idle-connections": weight.idle_connections,
     "http": http_throughput.submits,
     "listeners": http_throughput.listeners,
 }
@@ -139,7 +142,7 @@ PARTS: dict[str, Callable[..., Awaitable[list[Measure]]]] = {
 
 async def run(names: list[str], runs: int, jobs: int, say: Say) -> list[Measure]:
     """The chosen parts, in order."""
-    sizes = {"million": (jobs,)}
+    sizes = {"million": (jobs,), "weight": (jobs,)}
     return [measure for name in names for measure in await PARTS[name](runs, say, *sizes.get(name, ()))]
 
 

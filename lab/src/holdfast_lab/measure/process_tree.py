@@ -75,7 +75,7 @@ class Meter:
         self.look()
         found: dict[str, Usage] = {}
         for pid, cpu_s in self._cpu.items():
-            role, memory = self._roles.get(pid, "others"), _shared_bytes(pid)
+            role, memory = self._roles.get(pid, "others"), shared_bytes(pid)
             one = found.get(role, Usage())
             spent = cpu_s - self._before.get(pid, 0.0)
             found[role] = Usage(one.cpu_s + spent, one.memory_bytes + memory, one.processes + (memory > 0))
@@ -144,7 +144,7 @@ def _cpu_s(pid: int) -> float | None:
     return (int(fields[_USER]) + int(fields[_SYSTEM])) / _TICKS if fields else None
 
 
-def _shared_bytes(pid: int) -> int:
+def shared_bytes(pid: int) -> int:
     """Resident memory with shared pages divided among their users; 0 if the process has ended."""
     with contextlib.suppress(OSError, RuntimeError):
         return 1_024 * proc_value(pid, "smaps_rollup", "Pss")

@@ -17,15 +17,13 @@ from typing import NamedTuple
 from holdfast import limits
 from holdfast.observe.logs import get_logger
 from holdfast.server.auth.permissions import Caller, CallerSession, Ended, Guard, Right, Scope
-from holdfast.server.descriptors import descriptor_limit
+from holdfast.server.descriptors import GRPC_SHARE, connections_allowed
 
 _LOOK_S = 0.5
 #: Every this many ticks, all connections are scanned even if the estimate finds few strangers.
 _LOOKS_SURE = 20
 #: Descriptors to scan before other tasks may run.
 _STEP = 128
-#: gRPC may use one of this many descriptors: the journal, HTTP and others need some, too.
-_SHARE = 2
 #: At most one of this many connections is a stranger.
 _STRANGERS_SHARE = 4
 
@@ -43,7 +41,7 @@ class ConnectionTable:
 
     def __init__(self, connections_max: int = limits.GRPC_CONNECTIONS_MAX) -> None:
         #: The limit that gRPC itself enforces.
-        self.connections_max = max(1, min(connections_max, descriptor_limit() // _SHARE))
+        self.connections_max = connections_allowed(connections_max, GRPC_SHARE)
         self.strangers_max = max(1, min(limits.GRPC_STRANGERS_MAX, self.connections_max // _STRANGERS_SHARE))
         #: Peers, in gRPC's notation, that made an admitted call.
         self._admitted: set[str] = set()

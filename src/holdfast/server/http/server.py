@@ -7,7 +7,7 @@ from email.utils import formatdate
 from holdfast import limits
 from holdfast.errors import UnavailableError
 from holdfast.server.auth.certificates import Certificates
-from holdfast.server.descriptors import descriptor_limit
+from holdfast.server.descriptors import HTTP_SHARE, connections_allowed
 from holdfast.server.http.handshakes import Handshakes
 from holdfast.server.http.protocol import HttpConnection, MakeWire, SharedServerState
 from holdfast.server.http.request_handler import RequestHandler
@@ -15,8 +15,6 @@ from holdfast.server.http.response import lines_of
 
 _SWEEP_S = 1.0
 _BACKLOG = 1_024
-#: Connections may use one of this many descriptors: the journal, workers and others need some, too.
-_SHARE = 4
 
 
 class HttpServer:
@@ -57,7 +55,7 @@ class HttpServer:
                 reason="PORT_IN_USE",
             ) from error
         address = f"{shown}:{listening.getsockname()[1]}"
-        most = self._shared.connections_max = min(self._connections_max, descriptor_limit() // _SHARE)
+        most = self._shared.connections_max = connections_allowed(self._connections_max, HTTP_SHARE)
         if self._tls is None:
             self._server = await loop.create_server(self._connection, sock=listening, backlog=_BACKLOG)
         else:

@@ -25,7 +25,7 @@ from holdfast.ledger.directives import LeaseTerms
 from holdfast.observe.logs import get_logger
 from holdfast.server.auth.permissions import CallerSession, Guard, OpenAccess, Scope
 from holdfast.server.backend import Backend
-from holdfast.server.descriptors import descriptor_limit
+from holdfast.server.descriptors import WIRE_SHARE, connections_allowed
 from holdfast.server.message_counts import MessageCounts, counted, message_counts
 from holdfast.server.refusal_log import SOCKET_PEER, log_refusal
 from holdfast.server.wire.calls import Table, table
@@ -49,8 +49,6 @@ from holdfast.wire.messages import (
 )
 
 _HEAD_BYTES = len(MAGIC) + LENGTH_BYTES
-#: Connections may use one of this many descriptors: the journal, HTTP and others need some, too.
-_SHARE = 2
 _TLS = "TLSv1.3"
 
 
@@ -90,7 +88,7 @@ class WireService:
         self._terms = terms
         self._table: Table = table(backend)
         self._guard = guard
-        self._connections_max = max(1, min(connections_max, descriptor_limit() // _SHARE))
+        self._connections_max = connections_allowed(connections_max, WIRE_SHARE)
         self._connections: dict[WireConnection, None] = {}
         #: Connections whose opening has not arrived.
         self._fresh: set[WireConnection] = set()
