@@ -227,3 +227,16 @@ async def test_one_connection_has_so_many_calls_at_a_time(start: Start, token: s
     await asyncio.to_thread(attacker.push, 0.2)
     assert attacker.streams_max == limits.STREAMS_PER_CONNECTION_MAX
     attacker.close()
+
+
+async def test_connections_of_other_ports_cause_no_scan() -> None:
+    """Descriptors that the last scan has found to be none of gRPC's do not make the next scan due, until it is sure."""
+    table = ConnectionTable(CONNECTIONS_MAX)
+    table.watch(1)
+    with ExitStack() as stack:
+        for _ in range(IDLE):
+            for end in socket.socketpair():
+                stack.enter_context(end)
+        assert table._is_due()
+        assert await table.look() == 0
+        assert [table._is_due() for _ in range(19)].count(True) == 1

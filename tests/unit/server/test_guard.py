@@ -14,7 +14,7 @@ from holdfast.errors import (
     UnauthenticatedError,
 )
 from holdfast.server.auth import tokens
-from holdfast.server.auth.permissions import ALL_SCOPES, OpenAccess, OpenGuard, Scope
+from holdfast.server.auth.permissions import ALL_SCOPES, Caller, OpenAccess, OpenGuard, Scope
 from holdfast.server.auth.rate_limits import Budgets
 from holdfast.server.auth.token_guard import TokenGuard, place_of
 
@@ -176,6 +176,32 @@ def test_visit_of_an_open_server_ends_when_it_gets_tokens(world: World) -> None:
     world.token("one", Scope.READ)
     guard.look()
     assert [error.reason for error in told] == ["TOKEN_MISSING"]
+
+
+@pytest.mark.parametrize("has_tokens", [True, False])
+def test_visits_are_not_checked_again_while_no_token_changes(
+    world: World, *, has_tokens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of idle callers cost no check, unless the tokens have changed or one of them can expire."""
+    token = world.token("one", Scope.READ) if has_tokens else ""
+    guard = world.guard()
+    guard.enter(token, PEER, Scope.READ, lambda _: None)
+    guard.look()
+    checked: list[bytes] = []
+    caller = guard.caller
+
+    def counted(digest: bytes, peer: str, scope: Scope | None) -> Caller:
+        checked.append(digest)
+        return caller(digest, peer, scope)
+
+    monkeypatch.setattr(guard, "caller", counted)
+    guard.look()
+    assert checked == []
+    world.token("two", Scope.READ)
+    guard.look()
+    assert len(checked) == 1
+    guard.look()
+    assert len(checked) == 1
 
 
 def test_visit_that_has_left_hears_nothing(world: World) -> None:

@@ -34,6 +34,8 @@ class TokenGuard:
         self._table: TokenTable | None = None
         self._callers: dict[str, Caller] = {}
         self._visits: set[_TokenCallerSession] = set()
+        #: Whether visits must be checked again, because the tokens have changed; also always if a token can expire.
+        self._is_changed = self._can_expire = False
         self._looking: asyncio.TimerHandle | None = None
         if path is not None:
             self._seen = _seen(path)
@@ -62,8 +64,10 @@ class TokenGuard:
         """Reloads a changed file, ends visits that are no longer permitted, and removes full rate-limit buckets."""
         self._budgets.sweep()
         self._read_again()
-        for session in tuple(self._visits):
-            session.renew()
+        if self._is_changed or self._can_expire:
+            self._is_changed = False
+            for session in tuple(self._visits):
+                session.renew()
 
     def _read_again(self) -> bool:
         """Reloads the file if it has changed; returns whether it had."""
@@ -78,6 +82,8 @@ class TokenGuard:
         return True
 
     def _know(self, found: list[Token] | None) -> None:
+        self._is_changed = True
+        self._can_expire = any(token.expires_at_ms for token in found or ())
         if found is not None:
             self._table = TokenTable(found)
             self._callers = {token.name: Caller(token.name, frozenset(token.scopes)) for token in found}
@@ -164,7 +170,7 @@ _NOTHING = tokens.hash_of("")
 
 
 class _TokenCallerSession:
-    """A visit that keeps the hash of its token, and checks it again every half second."""
+    """A visit that keeps the hash of its token, and checks it again when the tokens have changed or one may expire."""
 
     def __init__(self, guard: TokenGuard, digest: bytes, peer: str, scope: Scope | None, ended: Ended) -> None:
         self._guard = guard

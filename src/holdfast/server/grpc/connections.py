@@ -47,6 +47,8 @@ class ConnectionTable:
         self._admitted: set[str] = set()
         self._known: dict[int, _Descriptor] = {}
         self._looks = self._ticks = 0
+        #: The descriptors at the last scan that are not connections of this server, such as those of the wire.
+        self._others = 0
         #: The number of connections that were shut down.
         self.ended = 0
         self._port = 0
@@ -83,18 +85,20 @@ class ConnectionTable:
                 await self.look()
 
     def _is_due(self) -> bool:
-        """Whether there may be too many strangers; an estimate, because admitted peers may have disconnected."""
+        """Whether there may be too many strangers; an estimate, because descriptors were closed since the last scan."""
         self._ticks += 1
         count = len(_descriptors())
         has_many = count > self.strangers_max
         is_sure = self._ticks % _LOOKS_SURE == 0
-        return count - len(self._admitted) > self.strangers_max or (is_sure and (has_many or bool(self._admitted)))
+        unknown = count - self._others - len(self._admitted)
+        return unknown > self.strangers_max or (is_sure and (has_many or bool(self._admitted)))
 
     async def look(self) -> int:
         """Scans all connections, shuts down strangers above the limit, and returns their number."""
         self._looks += 1
         admitted = frozenset(self._admitted)
         self._known = found = await self._found()
+        self._others = sum(not one.peer for one in found.values())
         self._admitted -= admitted.difference(one.peer for one in found.values())
         strangers = [
             (one.look, one.inode, fd) for fd, one in found.items() if one.peer and one.peer not in self._admitted
