@@ -62,6 +62,8 @@ class NodeSession:
         self._lease_ms = limits.LEASE_MS_DEFAULT
         self._are_leases_renewed = False
         self._is_welcome = False
+        #: Whether the outcomes of earlier sessions are being sent; new ones wait behind them.
+        self._is_catching_up = False
 
     @property
     def is_open(self) -> bool:
@@ -95,8 +97,7 @@ class NodeSession:
             self._are_leases_renewed = welcome.are_leases_renewed
             self._hear(welcome)
             self._session, self._is_welcome = session, True
-            for report_id, rows in self.reports.items():
-                await session.report(report_id, self._inner(rows))
+            await self._catch_up(session)
             if self.is_draining:
                 await session.drain()
             await self._listener.joined(self, welcome)
@@ -108,6 +109,17 @@ class NodeSession:
             self._session = None
             self.is_drained = False
             await session.close()
+
+    async def _catch_up(self, session: WireSession) -> None:
+        """Sends every outcome that is not durable, in order: the acknowledgement of a report covers all before it."""
+        sent: set[int] = set()
+        self._is_catching_up = True
+        try:
+            while unsent := [report_id for report_id in self.reports if report_id not in sent]:
+                await session.report(unsent[0], self._inner(self.reports[unsent[0]]))
+                sent.add(unsent[0])
+        finally:
+            self._is_catching_up = False
 
     def _hear(self, directive: Directive) -> None:
         self._heard_s = time.monotonic()
@@ -152,7 +164,7 @@ class NodeSession:
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """Sends outcomes, and keeps them until they are durable."""
         self.reports[report_id] = list(rows)
-        if self._session is not None:
+        if self._session is not None and not self._is_catching_up:
             await self._session.report(report_id, self._inner(rows))
 
     async def note(self, notes: Sequence[Note]) -> None:

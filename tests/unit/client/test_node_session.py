@@ -35,7 +35,11 @@ class Session:
         self.introduction = introduction
         self.says: asyncio.Queue[Directive | HoldfastError] = asyncio.Queue()
         self.reports: list[tuple[int, list[ReportRow]]] = []
+        self.has_reports = asyncio.Event()
         self.beats = 0
+        #: Cleared: the connection is full, so that reports wait until the node reads.
+        self.is_read = asyncio.Event()
+        self.is_read.set()
 
     async def next(self) -> Directive:
         said = await self.says.get()
@@ -45,6 +49,8 @@ class Session:
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         self.reports.append((report_id, list(rows)))
+        self.has_reports.set()
+        await self.is_read.wait()
 
     async def extend(self) -> None:
         self.beats += 1
@@ -59,9 +65,12 @@ class Work:
     def __init__(self) -> None:
         self.opened: asyncio.Queue[Session] = asyncio.Queue()
         self.are_leases_renewed = False
+        self.is_slow = False
 
     async def open(self, introduction: Introduction) -> Any:  # noqa: ANN401 - stands for a session over the wire
         session = Session(introduction)
+        if self.is_slow:
+            session.is_read.clear()
         welcome = Directive(lease_ms=LEASE_MS, heartbeat_ms=1_000, are_leases_renewed=self.are_leases_renewed)
         session.says.put_nowait(welcome)
         self.opened.put_nowait(session)
@@ -176,6 +185,26 @@ async def test_outcome_is_sent_again_until_it_is_durable(scene: Scene) -> None:
     await scene.lose(again)
     last = await scene.session()
     assert (last.reports, last.introduction.held) == ([], {})
+
+
+async def test_outcome_that_arrives_while_others_are_sent_again_is_sent_after_them(scene: Scene) -> None:
+    """While a node reads the outcomes of the last session slowly, a new outcome waits, and no outcome is lost."""
+    session = await scene.session()
+    for token in (7, 8, 9):
+        await scene.hold(session, token)
+    await scene.line.report(1, [ReportRow("job-7", 22, DONE)])
+    await scene.line.report(2, [ReportRow("job-8", 25, DONE)])
+    scene.work.is_slow = True
+    await scene.lose(session)
+    again = await asyncio.wait_for(scene.work.opened.get(), 30)
+    await asyncio.wait_for(again.has_reports.wait(), 30)
+    reporting = asyncio.create_task(scene.line.report(3, [ReportRow("job-9", 28, DONE)]))
+    await asyncio.sleep(0)
+    again.is_read.set()
+    await reporting
+    await asyncio.wait_for(scene.listener.joins.get(), 10)
+    assert [report_id for report_id, _ in again.reports] == [1, 2, 3]
+    assert not scene.task.done()
 
 
 async def test_leases_of_a_node_that_was_silent_for_too_long_are_given_up(scene: Scene) -> None:
