@@ -6,6 +6,7 @@ lasts, its leases are given up.
 """
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Collection, Sequence
@@ -20,6 +21,9 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
 from holdfast.errors import FINAL, HoldfastError, UnavailableError
 from holdfast.ports import Assignment, Directive, Introduction
+
+#: Around a message to a node whose session may be lost.
+_NOT_SENT = contextlib.suppress(HoldfastError)
 
 
 class NodeListener(Protocol):
@@ -149,47 +153,56 @@ class NodeSession:
                 self.held.pop(row.token, None)
         return done
 
-    # -- calls of the worker; a node without a session gets outcomes and a drain when it is back
+    # -- calls of the worker; a node without a session gets outcomes and a drain when it is back. `run` notices a lost
+    # -- session a moment later than they do; until then it is treated like a missing one.
 
     async def want(self, count: int) -> None:
         """Offers credits."""
         if self._session is not None:
-            await self._session.want(count)
+            with _NOT_SENT:
+                await self._session.want(count)
 
     async def recall(self) -> None:
         """Takes unused credits back."""
         if self._session is not None:
-            await self._session.recall()
+            with _NOT_SENT:
+                await self._session.recall()
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
         """Sends outcomes, and keeps them until they are durable."""
         self.reports[report_id] = list(rows)
         if self._session is not None and not self._is_catching_up:
-            await self._session.report(report_id, self._inner(rows))
+            with _NOT_SENT:
+                await self._session.report(report_id, self._inner(rows))
 
     async def note(self, notes: Sequence[Note]) -> None:
         """Sends notes of running attempts."""
         if self._session is not None:
-            await self._session.note([msgspec.structs.replace(n, token=self._tokens.inner(n.token)) for n in notes])
+            inner = [msgspec.structs.replace(note, token=self._tokens.inner(note.token)) for note in notes]
+            with _NOT_SENT:
+                await self._session.note(inner)
 
     async def extend(self) -> None:
         """Sends a heartbeat."""
         if self._session is not None:
-            await self._session.extend()
-            self._heard_s = time.monotonic()
+            with _NOT_SENT:
+                await self._session.extend()
+                self._heard_s = time.monotonic()
 
     async def release(self, tokens: Collection[int]) -> None:
         """Hands leases back."""
         for token in tokens:
             self._forget(token)
         if self._session is not None:
-            await self._session.release([self._tokens.inner(token) for token in tokens])
+            with _NOT_SENT:
+                await self._session.release([self._tokens.inner(token) for token in tokens])
 
     async def drain(self) -> None:
         """Requests that the node grants no more leases."""
         self.is_draining = True
         if self._session is not None:
-            await self._session.drain()
+            with _NOT_SENT:
+                await self._session.drain()
 
     # -- tokens
 

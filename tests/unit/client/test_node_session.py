@@ -12,6 +12,7 @@ from holdfast.client.node_session import NodeSession
 from holdfast.client.node_tokens import NodeTokens
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
+from holdfast.core.model import Note
 from holdfast.errors import AbortedError, HoldfastError, UnavailableError
 from holdfast.ports import Assignment, Directive, Introduction
 
@@ -40,6 +41,7 @@ class Session:
         #: Cleared: the connection is full, so that reports wait until the node reads.
         self.is_read = asyncio.Event()
         self.is_read.set()
+        self.is_lost = False
 
     async def next(self) -> Directive:
         said = await self.says.get()
@@ -48,12 +50,33 @@ class Session:
         return said
 
     async def report(self, report_id: int, rows: Sequence[ReportRow]) -> None:
+        self._refuse_if_lost()
         self.reports.append((report_id, list(rows)))
         self.has_reports.set()
         await self.is_read.wait()
 
     async def extend(self) -> None:
+        self._refuse_if_lost()
         self.beats += 1
+
+    async def want(self, count: int) -> None:
+        self._refuse_if_lost()
+
+    async def recall(self) -> None:
+        self._refuse_if_lost()
+
+    async def note(self, notes: Sequence[Note]) -> None:
+        self._refuse_if_lost()
+
+    async def release(self, tokens: Collection[int]) -> None:
+        self._refuse_if_lost()
+
+    async def drain(self) -> None:
+        self._refuse_if_lost()
+
+    def _refuse_if_lost(self) -> None:
+        if self.is_lost:
+            raise UnavailableError("the session has ended", reason="CONNECTION_LOST")
 
     async def close(self) -> None:
         pass
@@ -205,6 +228,24 @@ async def test_outcome_that_arrives_while_others_are_sent_again_is_sent_after_th
     await asyncio.wait_for(scene.listener.joins.get(), 10)
     assert [report_id for report_id, _ in again.reports] == [1, 2, 3]
     assert not scene.task.done()
+
+
+async def test_call_to_a_node_whose_loss_was_not_noticed_yet_does_not_fail(scene: Scene) -> None:
+    """A lost node disturbs neither the worker nor other nodes; the outcome and the drain are sent when it is back."""
+    session = await scene.session()
+    await scene.hold(session, 7)
+    session.is_lost = True
+    await scene.line.want(1)
+    await scene.line.recall()
+    await scene.line.note([Note("job-7", 22)])
+    await scene.line.extend()
+    await scene.line.release([25])
+    await scene.line.report(1, [ReportRow("job-7", 22, DONE)])
+    await scene.line.drain()
+    await scene.lose(session)
+    again = await scene.session()
+    assert [report_id for report_id, _ in again.reports] == [1]
+    assert scene.line.is_draining
 
 
 async def test_leases_of_a_node_that_was_silent_for_too_long_are_given_up(scene: Scene) -> None:
