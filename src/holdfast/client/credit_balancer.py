@@ -100,7 +100,7 @@ class CreditBalancer:
     async def _recall(self) -> None:
         self._is_asking_all = False
         for index, offers in list(self._nodes.items()):
-            if self._offered[index] and index not in self._recalling and not self._is_closed:
+            if self._offered.get(index) and index not in self._recalling and not self._is_closed:
                 self._offered[index] = 0
                 self._recalling.add(index)
                 await offers.recall()
@@ -165,9 +165,10 @@ class CreditBalancer:
         self._is_asking_all = True
         for index in list(self._nodes):
             if index not in self._recalling:
-                await self._add(index, self.wanted - self._offered[index])
+                await self._add(index, self.wanted - self._offered.get(index, 0))
 
     async def _add(self, index: int, count: int) -> None:
-        if count > 0:
+        """Offers credits to a node; it may have left while a message to another one waited."""
+        if count > 0 and index in self._nodes:
             self._offered[index] += count
             await self._nodes[index].want(count)

@@ -219,3 +219,39 @@ async def test_every_job_comes_once_whatever_the_order_of_answers(seed: int) -> 
     await desk.settle(draw)
     assert len(desk.leases) == total
     assert sum(node.jobs for node in desk.nodes) == 0
+
+
+class Leaver(Granter):
+    """A node whose connection is full: while a message waits, another node leaves."""
+
+    def __init__(self, index: int, room: CreditBalancer, other: int) -> None:
+        super().__init__(index)
+        self._room, self._other = room, other
+
+    async def want(self, count: int) -> None:
+        await super().want(count)
+        await self._room.leave(self._other)
+
+    async def recall(self) -> None:
+        await super().recall()
+        await self._room.leave(self._other)
+
+
+async def test_node_may_leave_while_credits_are_offered_to_another() -> None:
+    """Credits that are being offered to all nodes are offered to those that are still there."""
+    desk = Desk(0, 0, 0)
+    await desk.open()
+    await desk.room.join(0, Leaver(0, desk.room, 1))
+    await desk.room.want(3)
+    assert (desk.nodes[1].credits, desk.nodes[2].credits) == (0, 3)
+
+
+async def test_node_may_leave_while_credits_are_recalled_from_another() -> None:
+    """When the credits are used up, they are recalled from the nodes that are still there."""
+    desk = Desk(0, 0, 0)
+    await desk.open()
+    await desk.room.want(1)
+    desk.room._nodes[0] = Leaver(0, desk.room, 1)
+    await desk.room.arrive(2, [Assignment(12, "job", "t")])
+    await desk.room.recalled(0)
+    assert [lease.token for lease in desk.leases] == [12]
