@@ -221,6 +221,9 @@ class ReconnectingTransport:
         self._endpoint = endpoint
         self._transport: WireTransport | None = None
         self._connecting = asyncio.Lock()
+        #: The errors of attempts to connect are counted, and the last one is kept for calls that waited for it.
+        self._failures = 0
+        self._failure: HoldfastError | None = None
 
     @property
     def line(self) -> object | None:
@@ -246,10 +249,21 @@ class ReconnectingTransport:
             await self._transport.close()
 
     async def _connected(self, within_s: float) -> WireTransport:
+        """Connects; a call that waited for the attempt of another one shares its result, also if it failed."""
+        failures = self._failures
         async with self._connecting:
             if self._transport is None or not self._transport.is_connected:
-                self._transport = await WireTransport.connect(self._endpoint, within_s)
+                if self._failure is not None and failures != self._failures:
+                    raise self._failure
+                self._transport = await self._connect(within_s)
             return self._transport
+
+    async def _connect(self, within_s: float) -> WireTransport:
+        try:
+            return await WireTransport.connect(self._endpoint, within_s)
+        except HoldfastError as error:
+            self._failures, self._failure = self._failures + 1, error
+            raise
 
 
 def tcp_carrier(address: str, access: Access = ANYBODY) -> ReconnectingTransport:

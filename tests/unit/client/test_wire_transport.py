@@ -249,6 +249,27 @@ async def test_server_that_says_nothing_is_unreachable(tmp_path: Path) -> None:
         assert caught.value.reason == "UNREACHABLE"
 
 
+async def test_calls_share_the_result_of_an_attempt_to_connect(tmp_path: Path) -> None:
+    """Many calls to a server that does not answer fail after one attempt, not one after another."""
+    attempts = 0
+
+    async def stall(peer: Peer) -> None:
+        nonlocal attempts
+        await peer.opening()
+        attempts += 1
+        await asyncio.Event().wait()
+
+    async with scripted(tmp_path, stall) as endpoint:
+        transport = ReconnectingTransport(endpoint)
+        calls = [transport.call(RESULT, OneJob("x"), 0.2) for _ in range(5)]
+        errors = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(error) for error in errors} == {UnavailableError}
+        assert attempts == 1
+        with pytest.raises(UnavailableError):
+            await transport.call(RESULT, OneJob("x"), 0.2)
+        assert attempts == 2
+
+
 async def test_stream_without_an_end_is_a_lost_connection(tmp_path: Path) -> None:
     """A stream whose connection ends before its last reply raises CONNECTION_LOST after the items that arrived."""
 
