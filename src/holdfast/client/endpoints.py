@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from holdfast.client.access import ANYBODY, Access
 from holdfast.client.wire_redirect import named_ports
-from holdfast.errors import UnavailableError
+from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.wire.keepalive import keep_alive
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -229,14 +229,28 @@ def closed_early(endpoint: Endpoint, error: BaseException) -> UnavailableError:
 
 def _context(access: Access) -> ssl.SSLContext:
     """Returns the TLS settings of a client: version 1.3, and the server's name is checked."""
-    context = ssl.create_default_context(cadata=access.ca.decode("ascii", "replace") if access.ca else None)
+    with _explained_files("?ca= must be a file with certificates in PEM format"):
+        context = ssl.create_default_context(cadata=access.ca.decode("ascii", "replace") if access.ca else None)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(_ALPN)
     if access.cert:
         # The module reads files only; a file in memory is never on the disk.
-        with _file(access.cert) as cert, _file(access.key) as key:
+        with (
+            _explained_files("?cert= and ?key= must be a certificate and its key in PEM format"),
+            _file(access.cert) as cert,
+            _file(access.key) as key,
+        ):
             context.load_cert_chain(cert, key)
     return context
+
+
+@contextlib.contextmanager
+def _explained_files(rule: str) -> Iterator[None]:
+    """Raises `InvalidArgumentError` if the TLS library does not accept a file: no attempt can succeed."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise InvalidArgumentError(f"{rule}: {error.reason or error}", reason="URL_INVALID") from error
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import grpc
 import pytest
 
+from holdfast.client.access import Access
 from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.wire_line import opening_bytes
@@ -171,3 +172,14 @@ def test_token_that_no_server_reads_is_refused_before_it_is_sent(token: str) -> 
         opening_bytes(CALLS, token)
     assert caught.value.reason == "TOKEN_INVALID"
     assert token not in caught.value.message
+
+
+@pytest.mark.parametrize("access", [Access(is_secure=True, ca=b"x"), Access(is_secure=True, cert=b"x", key=b"x")])
+async def test_file_that_is_no_certificate_is_an_invalid_argument(access: Access) -> None:
+    """A file for TLS that cannot be used is named, and no call or worker tries to connect again."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        endpoint = TcpEndpoint(f"127.0.0.1:{listener.getsockname()[1]}", access)
+        for attempt in (WireTransport.connect(endpoint), asyncio.to_thread(BlockingTransport.connect, endpoint)):
+            with pytest.raises(InvalidArgumentError, match="PEM format") as refused:
+                await attempt
+            assert refused.value.reason == "URL_INVALID"
