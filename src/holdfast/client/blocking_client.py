@@ -32,7 +32,7 @@ class BlockingClient:
 
     def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Submits jobs; they are durable when it returns."""
-        transport = self._take()
+        transport = self._take(SUBMIT_S)
         try:
             return transport.call(SUBMIT, Submission(list(templates), list(drafts)), SUBMIT_S)
         finally:
@@ -40,7 +40,7 @@ class BlockingClient:
 
     def settled(self, job_id: str, timeout_s: float | None) -> Settled | None:
         """Waits until the job has ended and returns it with its result; None on timeout."""
-        transport = self._take()
+        transport = self._take(timeout_s)
         try:
             return transport.call(SETTLED, OneJob(job_id), timeout_s)
         except DeadlineExceededError:
@@ -53,13 +53,13 @@ class BlockingClient:
         for transport in list(self._all):
             transport.drop()
 
-    def _take(self) -> BlockingTransport:
-        """Takes an idle connection of the thread, or opens a new one."""
+    def _take(self, within_s: float | None) -> BlockingTransport:
+        """Takes an idle connection of the thread, or opens a new one within the deadline of the call."""
         idle = self._own.idle
         while idle:
             transport = idle.pop()
             if transport.is_open:
                 return transport
-        transport = BlockingTransport.connect(self._endpoint)
+        transport = BlockingTransport.connect(self._endpoint, within_s)
         self._all.add(transport)
         return transport

@@ -33,16 +33,21 @@ class BlockingTransport:
         self._unread: deque[bytes] = deque()
         self._last_id = 0
         self.is_open = True
-        self._waits_s: float | None = CONNECT_S
+        #: The timeout that the socket has after the opening; None waits for any time.
+        self._waits_s: float | None = None
 
     @classmethod
-    def connect(cls, endpoint: Endpoint) -> Self:
-        """Connects; raises the server's refusal, or `UnavailableError` (UNREACHABLE) if no server listens there."""
+    def connect(cls, endpoint: Endpoint, within_s: float | None = None) -> Self:
+        """Connects; raises the server's refusal, or `UnavailableError` (UNREACHABLE) if no server answers.
+
+        `within_s` limits the wait for the server's opening, if it is shorter than that for any connection.
+        """
         redirects = 0
+        wait_s = CONNECT_S if within_s is None else min(within_s, CONNECT_S)
         while True:
             transport = cls(endpoint.connect_blocking())
             try:
-                transport._open(opening_bytes(CALLS, endpoint.token))
+                transport._open(opening_bytes(CALLS, endpoint.token), wait_s)
             except NotWireError:
                 transport.drop()
                 redirects += 1
@@ -60,8 +65,9 @@ class BlockingTransport:
             else:
                 return transport
 
-    def _open(self, opening: bytes) -> None:
-        self._line.settimeout(CONNECT_S)
+    def _open(self, opening: bytes, wait_s: float) -> None:
+        self._line.settimeout(wait_s)
+        self._waits_s = wait_s
         self._line.sendall(opening)
         try:
             check_opened(self._message())

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from holdfast import limits
 from holdfast.client import blocking_transport
 from holdfast.client.blocking_client import BlockingClient
 from holdfast.client.blocking_transport import BlockingTransport
-from holdfast.client.endpoints import TcpEndpoint, UnixEndpoint
+from holdfast.client.endpoints import CONNECT_S, TcpEndpoint, UnixEndpoint
 from holdfast.errors import (
     DeadlineExceededError,
     FailedPreconditionError,
@@ -240,6 +241,22 @@ def test_server_that_says_nothing_is_unreachable(tmp_path: Path, monkeypatch: py
             BlockingTransport.connect(endpoint)
         over.set()
     assert caught.value.reason == "UNREACHABLE"
+
+
+def test_wait_for_a_server_that_says_nothing_ends_at_the_deadline_of_the_call(tmp_path: Path) -> None:
+    """A short wait for a result stays short, although the server does not answer the opening either."""
+    over = threading.Event()
+
+    def stay_silent(_: Peer) -> None:
+        over.wait()
+
+    with scripted(tmp_path, stay_silent) as endpoint:
+        begun_s = time.monotonic()
+        with pytest.raises(UnavailableError, match="did not answer in time"):
+            BlockingClient(endpoint).settled("x", 0.05)
+        took_s = time.monotonic() - begun_s
+        over.set()
+    assert took_s < CONNECT_S / 2
 
 
 @pytest.mark.parametrize("kind", ["socket", "tcp"])
