@@ -10,7 +10,7 @@ from holdfast.client.link import Settled
 from holdfast.client.remote import SUBMIT_S
 from holdfast.core.commands import Submitted
 from holdfast.core.model import Template
-from holdfast.errors import DeadlineExceededError
+from holdfast.errors import DeadlineExceededError, UnavailableError
 from holdfast.ports import JobDraft
 from holdfast.wire.methods import SETTLED, SUBMIT, OneJob, Submission
 
@@ -29,6 +29,9 @@ class BlockingClient:
         self._endpoint = endpoint
         self._own = _Own()
         self._all: WeakSet[BlockingTransport] = WeakSet()
+        self._is_closed = False
+        #: For both of these; a signal handler may interrupt a call that holds it, and make another call.
+        self._lock = threading.RLock()
 
     def submit(self, templates: Sequence[Template], drafts: Sequence[JobDraft]) -> Submitted:
         """Submits jobs; they are durable when it returns."""
@@ -50,7 +53,10 @@ class BlockingClient:
 
     def close(self) -> None:
         """Closes the connections of all threads; a thread that waits in one falls back to the link."""
-        for transport in list(self._all):
+        with self._lock:
+            self._is_closed = True
+            transports = list(self._all)
+        for transport in transports:
             transport.drop()
 
     def _take(self, within_s: float | None) -> BlockingTransport:
@@ -61,5 +67,9 @@ class BlockingClient:
             if transport.is_open:
                 return transport
         transport = BlockingTransport.connect(self._endpoint, within_s)
-        self._all.add(transport)
-        return transport
+        with self._lock:
+            if not self._is_closed:
+                self._all.add(transport)
+                return transport
+        transport.drop()
+        raise UnavailableError("the connection was closed", reason="CONNECTION_LOST")

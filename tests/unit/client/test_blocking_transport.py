@@ -302,6 +302,38 @@ def settle(peer: Peer) -> None:
     peer.send((peer.call().id, LAST, (job, {"state": 3})))
 
 
+def test_connection_that_opens_during_the_close_is_closed(tmp_path: Path) -> None:
+    """A thread that connects while another one closes the client keeps no connection."""
+    is_asked, is_closed, ends = threading.Event(), threading.Event(), list[bytes]()
+    errors: list[BaseException] = []
+
+    def open_late(peer: Peer) -> None:
+        peer.opening()
+        is_asked.set()
+        is_closed.wait(10)
+        peer.send(Opened(VERSION))
+        peer.line.settimeout(10)
+        ends.append(peer.line.recv(1))
+
+    with scripted(tmp_path, open_late) as endpoint:
+        client = BlockingClient(endpoint)
+
+        def wait() -> None:
+            try:
+                client.settled("x", 5)
+            except UnavailableError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        is_asked.wait(10)
+        client.close()
+        is_closed.set()
+        thread.join()
+    assert ends == [b""]
+    assert [type(error) for error in errors] == [UnavailableError]
+
+
 def test_thread_keeps_its_connection(tmp_path: Path) -> None:
     """All calls of a thread use one connection: a connection for each call would cost more than the call."""
     openings = list[None]()
