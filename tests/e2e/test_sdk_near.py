@@ -238,7 +238,7 @@ def test_handler_of_a_signal_may_ask_while_its_thread_waits(app: Holdfast) -> No
     open_then: list[int] = []
 
     def on_alarm(*_: object) -> None:
-        if "carrier" in blocking_calls._own.__dict__:  # the thread does not wait on it yet
+        if blocking_calls._own.idle:  # the thread does not wait on it yet
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             return
         app.submit("echo", {"n": 2})
