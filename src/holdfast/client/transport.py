@@ -26,7 +26,7 @@ class Transport(Protocol):
 
 
 class PersistentTransport(Transport, Protocol):
-    """A carrier that reconnects after a loss."""
+    """A transport that reconnects after a loss."""
 
     @property
     def line(self) -> object | None:

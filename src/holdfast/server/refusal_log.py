@@ -1,4 +1,4 @@
-"""Log lines for refused requests and for bugs, for every carrier."""
+"""Log lines for refused requests and for bugs, for every protocol."""
 
 from holdfast.errors import HoldfastError, InternalError
 from holdfast.observe.logs import get_logger

@@ -1,4 +1,4 @@
-"""The Unix socket of a directory: conversations and workers on the same machine, without gRPC.
+"""The Unix socket of a directory: clients and workers on the same machine, over the wire.
 
 A connection with malformed data is dropped and logged; others are not affected. The server that holds the journal's
 lock may replace the socket file of a dead server.

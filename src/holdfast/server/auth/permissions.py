@@ -64,15 +64,15 @@ class CallerSession(Protocol):
         ...
 
     def admit(self, scope: Scope) -> Caller:
-        """Checks one call within the visit; raises the same errors as `Guard.admit`."""
+        """Checks one call within the session; raises the same errors as `Guard.admit`."""
         ...
 
     def leave(self) -> None:
-        """Ends the visit; `ended` is not called any more."""
+        """Ends the session; `ended` is not called any more."""
         ...
 
 
-#: Called with the reason when a visit may not continue: the token was revoked or has expired.
+#: Called with the reason when a session may not continue: the token was revoked or has expired.
 Ended = Callable[[HoldfastError], None]
 
 
@@ -99,7 +99,7 @@ class Guard(Protocol):
         ...
 
     def enter(self, token: str, peer: str, right: Right, ended: Ended) -> CallerSession:
-        """Admits a caller for a visit, with the same errors; calls `ended` if the permission is lost later."""
+        """Admits a caller for a session, with the same errors; calls `ended` if the permission is lost later."""
         ...
 
 
@@ -127,7 +127,7 @@ class OpenGuard:
 
 
 class _OpenCallerSession:
-    """A visit that only the caller ends."""
+    """A session that only the caller ends."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller

@@ -34,7 +34,7 @@ class TokenGuard:
         self._table: TokenTable | None = None
         self._callers: dict[str, Caller] = {}
         self._visits: set[_TokenCallerSession] = set()
-        #: Whether visits must be checked again, because the tokens have changed; also always if a token can expire.
+        #: Whether sessions must be checked again, because the tokens have changed; also always if a token can expire.
         self._is_changed = self._can_expire = False
         self._looking: asyncio.TimerHandle | None = None
         if path is not None:
@@ -161,7 +161,7 @@ class TokenGuard:
         self._budgets.spend(name, scope)
 
     def left(self, session: "_TokenCallerSession") -> None:
-        """Removes a visit that has ended."""
+        """Removes a session that has ended."""
         self._visits.discard(session)
 
 
@@ -170,7 +170,7 @@ _NOTHING = tokens.hash_of("")
 
 
 class _TokenCallerSession:
-    """A visit that keeps the hash of its token, and checks it again when the tokens have changed or one may expire."""
+    """A session that keeps the hash of its token; the token is checked again if the tokens change or one can expire."""
 
     def __init__(self, guard: TokenGuard, digest: bytes, peer: str, scope: Scope | None, ended: Ended) -> None:
         self._guard = guard
@@ -182,7 +182,7 @@ class _TokenCallerSession:
         self.caller = guard.caller(digest, peer, scope)
 
     def admit(self, scope: Scope) -> Caller:
-        """Admits one call within the visit."""
+        """Admits one call within the session."""
         if self._error is not None:
             raise self._error
         caller = self.caller
@@ -191,7 +191,7 @@ class _TokenCallerSession:
         return caller
 
     def renew(self) -> None:
-        """Checks the token again; a visit that has lost its permission does not regain it."""
+        """Checks the token again; a session that has lost its permission does not regain it."""
         try:
             self.caller = self._guard.caller(self._digest, self._peer, self._scope)
         except HoldfastError as error:
@@ -200,7 +200,7 @@ class _TokenCallerSession:
             self._ended(error)
 
     def leave(self) -> None:
-        """Stops checking this visit."""
+        """Stops checking this session."""
         self._guard.left(self)
 
 

@@ -33,7 +33,7 @@ _REPLY_BYTES = 1_024
 
 
 class ReplySink(Protocol):
-    """The output of a carrier for replies."""
+    """The output of a connection for replies."""
 
     def send(self, reply: pb.Reply) -> None:
         """Sends a reply, or keeps it until it can be sent; never blocks."""
@@ -52,7 +52,7 @@ class GrpcConversation:
     """The calls in progress of one client, each in its own task."""
 
     def __init__(self, table: Table, sink: ReplySink, peer: str, session: CallerSession | None = None) -> None:
-        """`visit` checks the permissions of the caller; without one, every call is permitted."""
+        """`session` checks the permissions of the caller; without one, every call is permitted."""
         self._table = table
         self._sink = sink
         self._peer = peer

@@ -156,7 +156,7 @@ def _unary(guard: Guard, handler: Any, scope: Scope) -> Callable[[Caller | None,
 
 
 def _staying(guard: Guard, handler: Any, right: Right) -> Any:  # noqa: ANN401 - as above
-    """Admits a caller for as long as its right lasts; a conversation also gets the visit, to check its calls."""
+    """Admits a caller for as long as its right lasts; a conversation also gets the session, to check its calls."""
     decode = tolerant(handler.request_deserializer)
     if handler.stream_stream is not None:
         lasting = _lasting(guard, handler.stream_stream, right, None)

@@ -163,13 +163,13 @@ class WireService:
             if len(self._connections) >= self._connections_max:
                 message = "the server has too many connections; try again in a moment"
                 raise ResourceExhaustedError(message, reason="TOO_MANY_CONNECTIONS")
-            return Admitted(session, self._talk(opening.purpose, connection, session))
+            return Admitted(session, self._handler(opening.purpose, connection, session))
         except HoldfastError:
             if session is not None:
                 session.leave()
             raise
 
-    def _talk(self, purpose: str, connection: "WireConnection", session: CallerSession | None) -> WireHandler:
+    def _handler(self, purpose: str, connection: "WireConnection", session: CallerSession | None) -> WireHandler:
         if purpose == CALLS:
             return Conversation(self._table, connection, connection.peer, session)
         work = self._backend.work
@@ -181,8 +181,8 @@ class WireService:
 class Admitted(msgspec.Struct, frozen=True):
     """An admitted caller."""
 
-    visit: CallerSession | None
-    talk: WireHandler
+    session: CallerSession | None
+    handler: WireHandler
 
 
 class RefusingService(WireService):
@@ -210,7 +210,7 @@ class WireConnection(FramedProtocol):
         self._service = service
         self.peer = peer
         self._opening = bytearray()
-        self._talk: WireHandler | None = None
+        self._handler: WireHandler | None = None
         self._session: CallerSession | None = None
         #: Of an older client that was refused: how much it may still send.
         self._drained_bytes_max = 0
@@ -219,10 +219,10 @@ class WireConnection(FramedProtocol):
 
     def stop(self) -> None:
         """Ends the connection, because the server is stopping."""
-        if self._talk is None:
+        if self._handler is None:
             self.drop()
         else:
-            self._talk.stop()
+            self._handler.stop()
 
     # -- the opening
 
@@ -233,7 +233,7 @@ class WireConnection(FramedProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Handles the opening first, then frames."""
-        if self._talk is not None:
+        if self._handler is not None:
             super().data_received(data)
             return
         if not self.is_open:  # it was refused; TLS may still deliver data
@@ -263,7 +263,7 @@ class WireConnection(FramedProtocol):
             return b""
         self._admit(bytes(begun[_HEAD_BYTES:end]))
         self._opening = bytearray()
-        return bytes(begun[end:]) if self._talk is not None else b""
+        return bytes(begun[end:]) if self._handler is not None else b""
 
     def _admit(self, message: bytes) -> None:
         try:
@@ -280,7 +280,7 @@ class WireConnection(FramedProtocol):
             self.send(encode(Opened(0, error.code.value, error.reason, text, __version__)))
             self.close()
             return
-        self._session, self._talk = admitted.visit, admitted.talk
+        self._session, self._handler = admitted.session, admitted.handler
         self._keep_alive()
         counts = message_counts()
         if counts is not None:
@@ -319,8 +319,8 @@ class WireConnection(FramedProtocol):
 
     def _ended(self, error: HoldfastError) -> None:
         """Ends the connection, because its caller lost the permission."""
-        if self._talk is not None:
-            self._talk.end(error)
+        if self._handler is not None:
+            self._handler.end(error)
 
     def _refuse_strangers(self, begun: bytes) -> None:
         first = begun[:1]
@@ -350,9 +350,9 @@ class WireConnection(FramedProtocol):
 
     def take(self, message: bytes) -> None:
         """Handles a complete message."""
-        if self._talk is not None and self.is_open:
+        if self._handler is not None and self.is_open:
             try:
-                self._talk.take(message)
+                self._handler.take(message)
             except MALFORMED:
                 self._drop_because(f"expected a message, got {len(message)} bytes that cannot be decoded")
             except HoldfastError as error:
@@ -386,8 +386,8 @@ class WireConnection(FramedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the calls or the session of the client, which is gone."""
         super().connection_lost(exc)
-        if self._talk is not None:
-            self._talk.close()
+        if self._handler is not None:
+            self._handler.close()
         if self._session is not None:
             self._session.leave()
         self._service.left(self)
