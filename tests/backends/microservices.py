@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.wire_transport import tcp_carrier
+from holdfast.client.wire_transport import tcp_transport
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import DONE
@@ -146,7 +146,7 @@ class Microservices:
         await self._connect()
 
     async def _connect(self) -> None:
-        self._remote = RemoteJobs(tcp_carrier(self._services.gateway))
+        self._remote = RemoteJobs(tcp_transport(self._services.gateway))
         if not self._services.is_seen_working:
             await until_it_works(self._remote, self.work)
             self._services.is_seen_working = True

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.wire_transport import tcp_carrier
+from holdfast.client.wire_transport import tcp_transport
 from holdfast.core.capabilities import Capabilities, Capability
 from holdfast.ports import AdminApi, CapabilityApi, FeedApi, JobApi, ScheduleApi, WorkApi
 from holdfast.process.private_postgres import PrivatePostgres
@@ -194,7 +194,7 @@ class Pipeline:
         self._store = await open_store(self._processes.url, pool_size=2, name="holdfast test", statement_ms=60_000)
         config = WorkConfig(coordinator=self._processes.coordinator, lease_ms=self._terms.lease_ms)
         self._work = PipelineWork(self._store.leases, self._lines, config)
-        self._remote = RemoteJobs(tcp_carrier(self._processes.gateway))
+        self._remote = RemoteJobs(tcp_transport(self._processes.gateway))
         if not self._processes.is_seen_working:
             await until_it_works(self._remote, self.work)
             self._processes.is_seen_working = True

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.wire_transport import tcp_carrier
+from holdfast.client.wire_transport import tcp_transport
 from holdfast.core.history import Entry, entries
 from holdfast.core.model import Template
 from holdfast.errors import HoldfastError
@@ -32,7 +32,7 @@ class Listener:
     async def listen(self) -> None:
         while True:
             with suppress(HoldfastError):
-                async with RemoteJobs(tcp_carrier(self._target)) as remote:
+                async with RemoteJobs(tcp_transport(self._target)) as remote:
                     if await self._follow(remote):
                         return
             await asyncio.sleep(0)
@@ -52,7 +52,7 @@ async def submit_until(server: Server, stop: asyncio.Event) -> None:
     """Submits job after job and ignores failed calls."""
     while not stop.is_set():
         with suppress(HoldfastError):
-            async with RemoteJobs(tcp_carrier(server.target)) as remote:
+            async with RemoteJobs(tcp_transport(server.target)) as remote:
                 while not stop.is_set():
                     await remote.submit([Template("t")], [JobDraft(id=str(uuid.uuid4()))] * 3)
         await asyncio.sleep(0)
@@ -73,7 +73,7 @@ async def test_feed_over_kills_tells_exactly_what_the_journal_says(tmp_path: Pat
             await asyncio.to_thread(server.start)
         stop.set()
         await asyncio.wait_for(writing, 60)
-        async with RemoteJobs(tcp_carrier(server.target)) as remote:
+        async with RemoteJobs(tcp_transport(server.target)) as remote:
             await remote.submit([Template("t")], [JobDraft(id=last)])
         await asyncio.wait_for(listening, 60)
         truth = [

@@ -12,7 +12,7 @@ from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.routed import RoutedJobs
 from holdfast.client.routed_work import RoutedWork
-from holdfast.client.wire_transport import tcp_carrier
+from holdfast.client.wire_transport import tcp_transport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, QUEUED
@@ -126,7 +126,7 @@ async def test_raw_submits_are_kept_where_they_are_sent(nodes: NodeSet) -> None:
 async def test_id_of_another_owner_is_refused_by_itself(nodes: NodeSet) -> None:
     """A node refuses a draft with an id of another owner and accepts the rest of the batch."""
     foreign = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
-    async with RemoteJobs(tcp_carrier(nodes.addresses[0])) as one:
+    async with RemoteJobs(tcp_transport(nodes.addresses[0])) as one:
         submitted = await one.submit(TEMPLATES, [JobDraft(), JobDraft(id=foreign), JobDraft(payload=b"last")])
         kept = [await one.payload(job_id) for job_id in submitted.job_ids if job_id]
     assert [bool(job_id) for job_id in submitted.job_ids] == [True, False, True]
@@ -139,7 +139,7 @@ async def test_id_of_another_owner_is_refused_by_itself(nodes: NodeSet) -> None:
 
 async def test_node_that_is_asked_for_a_job_of_another_says_whose_it_is(nodes: NodeSet) -> None:
     """A node answers NOT_FOUND for a job of another node and names the owner, and an id of its own is just unknown."""
-    async with RemoteJobs(tcp_carrier(nodes.addresses[0])) as one:
+    async with RemoteJobs(tcp_transport(nodes.addresses[0])) as one:
         for call in (one.get, one.result, one.explain, lambda job_id: one.cancel(job_id, "")):
             with pytest.raises(NotFoundError, match="belongs to node 1 of 3, and this is node 0; connect to all"):
                 await call("f47ac10b-58cc-4372-a567-0e02b2c3d479")
@@ -244,7 +244,7 @@ async def test_room_that_was_recalled_is_not_filled(nodes: NodeSet) -> None:
     session = await WireWork(TcpEndpoint(nodes.addresses[0])).open(
         Introduction(f"w-{kind}", frozenset({kind}), slots=5)
     )
-    async with RemoteJobs(tcp_carrier(nodes.addresses[0])) as one:
+    async with RemoteJobs(tcp_transport(nodes.addresses[0])) as one:
         try:
             await session.next()
             await session.want(5)

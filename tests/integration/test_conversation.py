@@ -9,7 +9,7 @@ import pytest
 from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.endpoints import TcpEndpoint, UnixEndpoint
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.wire_transport import WireTransport, tcp_carrier
+from holdfast.client.wire_transport import WireTransport, tcp_transport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.capabilities import Capabilities
 from holdfast.core.lifecycle import State
@@ -362,7 +362,7 @@ async def test_client_with_the_address_of_grpc_finds_the_wire(start: Start) -> N
     server = await start()
     async with RemoteJobs(await WireTransport.connect(TcpEndpoint(server.address))) as remote:
         assert (await remote.stats()).epoch == 1
-    async with RemoteJobs(tcp_carrier(server.address)) as remote:
+    async with RemoteJobs(tcp_transport(server.address)) as remote:
         feed = remote.feed(0)
         assert (await anext(feed)).position == 0
         await server.jobs.submit([Template("brew")], [JobDraft()])
@@ -380,7 +380,7 @@ async def test_client_with_the_address_of_grpc_finds_the_wire(start: Start) -> N
 async def test_wire_is_on_the_port_of_http(start: Start) -> None:
     """A server with HTTP serves the wire on the same port."""
     server = await start(no_http=False, http_port=0)
-    async with RemoteJobs(tcp_carrier(server.http_address)) as remote:
+    async with RemoteJobs(tcp_transport(server.http_address)) as remote:
         assert (await remote.stats()).epoch == 1
     assert "wire" not in server.addresses
 

@@ -131,9 +131,9 @@ class ServerConnection:
         A command that waits for a job may not: a restarting server would find the directory locked.
         """
         if isinstance(self._place, str):
-            from holdfast.client.wire_transport import tcp_carrier
+            from holdfast.client.wire_transport import tcp_transport
 
-            return tcp_carrier(self._place, self._access)
+            return tcp_transport(self._place, self._access)
         assert isinstance(self._place, Path)
         import asyncio
 

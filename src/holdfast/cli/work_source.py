@@ -96,13 +96,13 @@ async def client_at(settings: WorkerSettings) -> "Client":
     from holdfast.client.endpoints import UnixEndpoint
     from holdfast.client.remote import RemoteJobs
     from holdfast.client.routed import RoutedJobs
-    from holdfast.client.wire_transport import WireTransport, tcp_carrier
+    from holdfast.client.wire_transport import WireTransport, tcp_transport
 
     place, access = place_of(settings.connect), access_to(settings)
     if isinstance(place, list):
         return RoutedJobs(place, access)
     if isinstance(place, str):
-        return RemoteJobs(tcp_carrier(place, access))
+        return RemoteJobs(tcp_transport(place, access))
     if isinstance(place, Path):
         return RemoteJobs(await WireTransport.connect(UnixEndpoint(place)))
     return await place.client()

@@ -11,7 +11,7 @@ from holdfast.client.access import ANYBODY, Access
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import RETRYABLE, NoRetryPolicy, RetryPolicy
 from holdfast.client.transport import PersistentTransport
-from holdfast.client.wire_transport import tcp_carrier
+from holdfast.client.wire_transport import tcp_transport
 from holdfast.core.owner import mint_owned, owner_index
 from holdfast.errors import (
     FailedPreconditionError,
@@ -25,7 +25,7 @@ from holdfast.ports import Stats
 T = TypeVar("T")
 
 #: Opens the connection to an address.
-Carry = Callable[[str, Access], PersistentTransport]
+OpenTransport = Callable[[str, Access], PersistentTransport]
 
 
 class Node:
@@ -91,12 +91,12 @@ class NodeSet:
         addresses: Sequence[str],
         access: Access = ANYBODY,
         *,
-        carry: Carry = tcp_carrier,
+        open_transport: OpenTransport = tcp_transport,
         retry_policy: RetryPolicy | None = None,
     ) -> None:
-        """`carry` opens the connection to an address; `retrying` is the retry policy."""
+        """`open_transport` opens the connection to an address."""
         self._nodes = [
-            Node(index, len(addresses), address, carry(address, access), retry_policy or RetryPolicy())
+            Node(index, len(addresses), address, open_transport(address, access), retry_policy or RetryPolicy())
             for index, address in enumerate(addresses)
         ]
         self._turn = random.randrange(len(addresses))  # spreads many clients that submit one job each

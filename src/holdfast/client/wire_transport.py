@@ -266,6 +266,6 @@ class ReconnectingTransport:
             raise
 
 
-def tcp_carrier(address: str, access: Access = ANYBODY) -> ReconnectingTransport:
-    """Returns a carrier to a server's `host:port`."""
+def tcp_transport(address: str, access: Access = ANYBODY) -> ReconnectingTransport:
+    """Returns a transport to a server's `host:port`."""
     return ReconnectingTransport(TcpEndpoint(address, access))

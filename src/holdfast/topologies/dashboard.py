@@ -16,7 +16,7 @@ from holdfast.client.link import Client, DirectBackend
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import NoRetryPolicy
 from holdfast.client.routed import RoutedJobs
-from holdfast.client.wire_transport import ReconnectingTransport, tcp_carrier
+from holdfast.client.wire_transport import ReconnectingTransport, tcp_transport
 from holdfast.core.capabilities import LEDGER, MONOLITH, Capabilities, Capability
 from holdfast.errors import FailedPreconditionError, UnavailableError, UnimplementedError
 from holdfast.observe.logs import get_logger
@@ -78,7 +78,7 @@ async def connected(settings: Settings, place: Place, access: Access) -> AsyncIt
 
 async def _far(place: str | list[str] | DirectBackend, access: Access) -> Client:
     if isinstance(place, str):
-        return RemoteJobs(tcp_carrier(place, access), NoRetryPolicy())
+        return RemoteJobs(tcp_transport(place, access), NoRetryPolicy())
     if isinstance(place, list):
         return RoutedJobs(place, access, retry_policy=NoRetryPolicy())
     return await place.client()

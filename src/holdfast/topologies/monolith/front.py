@@ -18,7 +18,7 @@ from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.retry_policy import NoRetryPolicy
 from holdfast.client.routed import RoutedJobs
 from holdfast.client.transport import PersistentTransport
-from holdfast.client.wire_transport import ReconnectingTransport, tcp_carrier
+from holdfast.client.wire_transport import ReconnectingTransport, tcp_transport
 from holdfast.core.capabilities import MONOLITH
 from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce
@@ -45,8 +45,10 @@ class Front:
         """`FailedPreconditionError` names the protection that is missing or damaged."""
         protection = protect(settings)
         places = [str(path) for path in nodes.sockets] or nodes.addresses
-        carry = _near if nodes.sockets else tcp_carrier
-        self._jobs = jobs = RoutedJobs(places, nodes.access, carry=carry, retry_policy=NoRetryPolicy())
+        open_transport = _near if nodes.sockets else tcp_transport
+        self._jobs = jobs = RoutedJobs(
+            places, nodes.access, open_transport=open_transport, retry_policy=NoRetryPolicy()
+        )
         backend = Backend(jobs, admin=jobs, schedules=jobs.schedules, declared=MONOLITH, histories=jobs)
         self._public_server = PublicServer(backend, settings, protection=protection, has_grpc=False)
 

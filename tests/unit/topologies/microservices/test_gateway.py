@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.wire_transport import tcp_carrier
+from holdfast.client.wire_transport import tcp_transport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.lifecycle import QUEUED
 from holdfast.core.model import Template
@@ -51,7 +51,7 @@ def address(face: PublicServer) -> str:
 
 
 def client_of(address: str, kind: str) -> RemoteJobs | GrpcJobs:
-    return RemoteJobs(tcp_carrier(address)) if kind == "wire" else GrpcJobs(GrpcCarrier(address))
+    return RemoteJobs(tcp_transport(address)) if kind == "wire" else GrpcJobs(GrpcCarrier(address))
 
 
 def work_of(address: str, kind: str) -> WorkApi:
