@@ -13,7 +13,6 @@ from holdfast.wire.messages import (
     OPENED_BYTES_MAX,
     OPENING_BYTES_MAX,
     VERSION,
-    Opened,
     Opening,
     decode_opened,
     encode,
@@ -41,11 +40,6 @@ def check_opened(message: bytes) -> None:
         opened = decode_opened(message)
     except MALFORMED:
         raise NotWireError from None
-    refuse_if_refused(opened)
-
-
-def refuse_if_refused(opened: Opened) -> None:
-    """Raises the error with which the server refused the connection, if it did."""
     if opened.version != VERSION and not opened.code:
         raise NotWireError
     if opened.version != VERSION:
