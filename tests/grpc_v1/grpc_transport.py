@@ -21,12 +21,17 @@ Metadata = tuple[tuple[str, str], ...]
 _PACKAGE = pb.DESCRIPTOR.package
 
 
+def metadata_of(access: Access) -> Metadata:
+    """Returns the metadata of every call: the token, if there is one."""
+    return (("authorization", f"Bearer {access.token}"),) if access.token else ()
+
+
 class GrpcCarrier:
     """A channel to `host:port`, opened by the first call."""
 
     def __init__(self, target: str, access: Access = ANYBODY) -> None:
         self._target = target
-        self._metadata = access.metadata
+        self._metadata = metadata_of(access)
         self._channel = open_channel(target, access)
         self._stream: _ConverseCall | None = None
 

@@ -12,6 +12,7 @@ from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
 from holdfast.topologies.microservices.grpc_channel import open_channel
 from holdfast.topologies.microservices.grpc_errors import FirstStatus, explained
+from tests.grpc_v1.grpc_transport import metadata_of
 from tests.grpc_v1.work_session import StreamSession
 
 
@@ -42,7 +43,7 @@ class _GrpcLine:
         self._target = target
         self._advice = advice
         self._channel = open_channel(target, access)
-        self._call: Any = rpc.WorkServiceStub(self._channel).Work(metadata=access.metadata)
+        self._call: Any = rpc.WorkServiceStub(self._channel).Work(metadata=metadata_of(access))
         self._status = FirstStatus(self._call)
         self._reading: asyncio.Future[Any] | None = None
 

@@ -33,11 +33,6 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"<Access {'with' if self.token else 'without'} a token{', over TLS' if self.is_secure else ''}>"
 
-    @property
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The gRPC metadata of every call."""
-        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
-
 
 ANYBODY = Access()
 

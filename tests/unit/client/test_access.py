@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.client.access import ANYBODY, access_of
+from holdfast.client.access import access_of
 from holdfast.errors import InvalidArgumentError
 from holdfast.sdk.url_schemes import opener, without_secrets
 from holdfast.settings import addresses_of, masked
@@ -42,7 +42,6 @@ def test_argument_counts_more_than_the_url_and_that_more_than_the_environment() 
     assert access_of(url, token="argument", fallback="environment").token == "argument"
     assert access_of(url, fallback="environment").token == "in-url"
     assert access_of("holdfast://host:1", fallback="environment").token == "environment"
-    assert ANYBODY.metadata == ()
 
 
 def test_files_of_the_query_are_read(tmp_path: Path) -> None:
