@@ -17,7 +17,7 @@ _SESSION_MS_MAX = 10_000
 
 async def open_connection(ensemble: Ensemble, *, is_guarded: bool = False) -> "EnsembleConnection":
     """Opens a session for a client or a steward; `UnavailableError` if no server answers."""
-    _require_library()
+    require_library()
     from holdfast.topologies.zookeeper.backend.connection import connect  # noqa: PLC0415 - it needs kazoo
 
     session_ms, credentials = min(ensemble.lease_ms, _SESSION_MS_MAX), ensemble.credentials()
@@ -36,14 +36,14 @@ async def open_client(ensemble: Ensemble) -> "EnsembleClient":
 
 def bid_work(ensemble: Ensemble) -> WorkApi:
     """Returns the `WorkApi` of an ensemble; each session is also a candidate for steward."""
-    _require_library()
+    require_library()
     from holdfast.topologies.zookeeper.backend.work_api import BidWork, connecting_with  # noqa: PLC0415 - it needs kazoo
 
     connecting = connecting_with(ensemble.credentials())
     return BidWork(ensemble.hosts, ensemble.root, session_ms=ensemble.lease_ms, connecting=connecting)
 
 
-def _require_library() -> None:
+def require_library() -> None:
     """Raises `FailedPreconditionError` if the client library is not installed."""
     if importlib.util.find_spec("kazoo") is None:
         message = "ZooKeeper needs the package kazoo: pip install 'holdfast[zookeeper]'"

@@ -26,6 +26,7 @@ from holdfast.process.supervisor import StoppedError, Supervisor
 from holdfast.server.protection import protect
 from holdfast.settings import FIELDS, Settings, unheeded
 from holdfast.topologies.worker_process import worker_role
+from holdfast.topologies.zookeeper.client_api import require_library
 from holdfast.topologies.zookeeper.ensemble_url import Ensemble, ensemble_of
 
 _FOLDER = "zookeeper"
@@ -59,12 +60,13 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 
 def check(settings: Settings) -> None:
-    """Raises `InvalidArgumentError` for ignored or invalid settings, other errors for missing protection."""
+    """Raises `InvalidArgumentError` for invalid settings, other errors for missing protection or packages."""
     problems = [*unheeded(settings, "zookeeper", _UNHEEDED)]
     if problems:
         raise InvalidArgumentError("\n".join(problems), reason="SETTINGS_INVALID")
     if settings.ensemble:
         ensemble_of(settings.ensemble)
+    require_library()
     protect(settings)
 
 
