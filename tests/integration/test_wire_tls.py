@@ -139,7 +139,18 @@ async def test_certificate_that_has_expired_is_not_trusted(start: Start, papers:
     certificate, key = papers.old_server
     server = await start(tls_cert=certificate, tls_key=key, no_http=False, http_port=0)
     for message in await errors(server, use, f"holdfasts?ca={papers.ours.path}"):
-        assert "certificate has expired" in message
+        assert "certificate has expired; renew the certificate of the server" in message
+
+
+@EVERY_CLIENT
+async def test_certificate_for_another_name_is_not_trusted(secure: LedgerServer, papers: Papers, use: Use) -> None:
+    """The error for a certificate of another host advises another name, because the authority is not the problem."""
+    for address in addresses(secure):
+        other = address.replace("127.0.0.1", "127.1")  # the same address, in a form that no certificate has
+        with pytest.raises(UnavailableError) as caught:
+            await use(TcpEndpoint(other, access_of(f"holdfasts://{other}?ca={papers.ours.path}")))
+        assert "certificate is not valid for '127.1'; use a name or address of the cert" in caught.value.message
+        assert "?ca=" not in caught.value.message
 
 
 @EVERY_CLIENT

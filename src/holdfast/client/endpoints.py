@@ -24,6 +24,15 @@ CONNECT_S = 5.0
 #: How often one attempt to connect is redirected: once, and once more if an earlier redirect leads nowhere.
 REDIRECTS_MAX = 2
 _ALPN = ["holdfast/1", "h2"]
+_OTHER_NAME = "use a name or address of the certificate in the URL, or a certificate for this one on the server"
+#: What to do about a certificate that another authority would not help, by OpenSSL's number of the problem: it is not
+#: valid yet, has expired, or was issued for another host or address.
+_REMEDIES = {
+    9: "check the clock of this machine and the certificate",
+    10: "renew the certificate of the server",
+    62: _OTHER_NAME,
+    64: _OTHER_NAME,
+}
 
 
 class Endpoint(Protocol):
@@ -266,8 +275,9 @@ def _file(content: bytes) -> Iterator[str]:
 def _tls_problem(error: OSError, address: str) -> str:
     """Explains why TLS with the server failed; empty if TLS was not the problem."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        why = error.verify_message or str(error)
-        return f"the certificate of the server at {address} is not trusted: {why}; set ?ca=FILE to its CA certificate"
+        why = (error.verify_message or str(error)).rstrip(".")
+        remedy = _REMEDIES.get(error.verify_code, "set ?ca=FILE to its CA certificate")
+        return f"the certificate of the server at {address} is not trusted: {why}; {remedy}"
     if isinstance(error, ssl.SSLError):
         if error.reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}:
             return f"the server at {address} does not use TLS; use holdfast:// instead of holdfasts://"
