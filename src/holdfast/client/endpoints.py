@@ -24,6 +24,7 @@ CONNECT_S = 5.0
 #: How often one attempt to connect is redirected: once, and once more if an earlier redirect leads nowhere.
 REDIRECTS_MAX = 2
 _ALPN = ["holdfast/1", "h2"]
+_SILENT = "something accepts connections there, but sends nothing; it may be another program, or a server that hangs"
 _OTHER_NAME = "use a name or address of the certificate in the URL, or a certificate for this one on the server"
 #: What to do about a certificate that another authority would not help, by OpenSSL's number of the problem: it is not
 #: valid yet, has expired, or was issued for another host or address.
@@ -189,13 +190,13 @@ class TcpEndpoint:
     def unreachable(self, why: str) -> UnavailableError:
         """Returns the error if no server answers."""
         del why
-        return UnavailableError(f"no server answers at {self.address}: {self._advice}", reason="UNREACHABLE")
+        return self._unanswered(self._advice)
 
     def closed(self, error: BaseException | None) -> UnavailableError:
         """Returns the error if the server does not answer an opening, and forgets a redirect to that port."""
         self._port = self._given_port
         if isinstance(error, TimeoutError):
-            return self.unreachable(str(error))
+            return self._unanswered(_SILENT)
         problem = _tls_problem(error, self.address) if isinstance(error, OSError) else ""
         if not problem:
             tls = "" if self._access.is_secure else "TLS (holdfasts://), or "
@@ -204,6 +205,9 @@ class TcpEndpoint:
                 " (?cert= and ?key=)"
             )
         return UnavailableError(problem, reason="TLS_FAILED")
+
+    def _unanswered(self, advice: str) -> UnavailableError:
+        return UnavailableError(f"no server answers at {self.address}: {advice}", reason="UNREACHABLE")
 
     def _connected(self, port: int) -> socket.socket:
         line = socket.create_connection((self._host, port), CONNECT_S)
@@ -223,6 +227,9 @@ class TcpEndpoint:
 
     def _explained(self, error: OSError) -> UnavailableError:
         """Returns an error that says what to do, for TLS or without a server."""
+        if isinstance(error, socket.gaierror):
+            why = error.strerror or str(error)
+            return self._unanswered(f"the name {self._host!r} has no address ({why}); check its spelling")
         problem = _tls_problem(error, self.address)
         if self._access.is_secure and isinstance(error, ConnectionResetError | ConnectionAbortedError):
             return self.closed(error)  # during the handshake

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import grpc
 import pytest
 
+from holdfast.client import blocking_transport, wire_line
 from holdfast.client.access import Access
 from holdfast.client.blocking_transport import BlockingTransport
 from holdfast.client.endpoints import TcpEndpoint
@@ -183,3 +184,30 @@ async def test_file_that_is_no_certificate_is_an_invalid_argument(access: Access
             with pytest.raises(InvalidArgumentError, match="PEM format") as refused:
                 await attempt
             assert refused.value.reason == "URL_INVALID"
+
+
+async def test_program_that_sends_nothing_is_not_taken_for_a_closed_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error for a port that accepts connections and sends nothing says so; a server need not be started."""
+    monkeypatch.setattr(blocking_transport, "CONNECT_S", 0.05)
+    monkeypatch.setattr(wire_line, "CONNECT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        for connect in (WireTransport.connect, connected_in_a_thread):
+            with pytest.raises(UnavailableError, match=f"{address}: something accepts connections there") as caught:
+                await connect(TcpEndpoint(address))
+            assert caught.value.reason == "UNREACHABLE"
+
+
+async def test_name_without_an_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error for a host name that does not exist names it."""
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    for connect in (WireTransport.connect, connected_in_a_thread):
+        with pytest.raises(
+            UnavailableError, match=r"the name 'nowhere\.invalid' has no address \(Name or service"
+        ) as caught:
+            await connect(TcpEndpoint("nowhere.invalid:50051"))
+        assert caught.value.reason == "UNREACHABLE"
