@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import typer
 
-from holdfast.cli.journal_directories import nearby
+from holdfast.cli.journal_directories import nearby_jobs
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.sdk.url_schemes import scheme_of
@@ -217,7 +217,7 @@ def check_directory(folder: Path, *, may_create: bool) -> None:
     if not may_create:
         example = (
             f"there are jobs in --connect {found}"
-            if (found := nearby())
+            if (found := nearby_jobs())
             else f"start one with `holdfast up --data {folder}`"
         )
         message = f"no server is running for {str(folder)!r}, and the directory contains no jobs; {example}"
@@ -249,7 +249,7 @@ def _nothing_told() -> UnavailableError:
 
 def say_where() -> str:
     """Returns advice to name the data directory, with one in the working directory as the example."""
-    example = f", for example --connect {found}" if (found := nearby()) else ""
+    example = f", for example --connect {found}" if (found := nearby_jobs()) else ""
     return f"use --connect DIRECTORY if the jobs are in a data directory{example}"
 
 

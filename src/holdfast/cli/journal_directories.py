@@ -35,8 +35,21 @@ def nearby() -> str:
     return next((path.name for path in sorted(Path.cwd().iterdir()) if _is_journal(path)), "")
 
 
+def nearby_jobs() -> str:
+    """Returns the name of a directory in the working directory that can be served; empty if there is none."""
+    folders = sorted(Path.cwd().iterdir())
+    return next((path.name for path in folders if _is_journal(path) and not _is_marked(path)), "")
+
+
 def _is_journal(path: Path) -> bool:
     try:
         return path.is_dir() and holds_journal(path)
     except OSError:  # not readable by this user
         return False
+
+
+def _is_marked(path: Path) -> bool:
+    """Returns whether the directory is a backup or the target of a restore, and so must not be served."""
+    from holdfast.journal.directory_marks import BACKUP_NAME, RESTORING_NAME
+
+    return (path / BACKUP_NAME).exists() or (path / RESTORING_NAME).exists()

@@ -15,9 +15,11 @@ from holdfast.settings_sources import LoadedSettings
 def test_whoever_names_no_server_is_told_of_a_directory_nearby(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, origin: str, is_hinted: bool
 ) -> None:
-    """Without --connect, the error suggests a data directory in the working directory."""
-    (tmp_path / "shop-data").mkdir()
-    (tmp_path / "shop-data" / "MANIFEST").touch()
+    """Without --connect, the error suggests a data directory in the working directory, and no backup."""
+    for name in ("backup", "shop-data"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "MANIFEST").touch()
+    (tmp_path / "backup" / "BACKUP").touch()
     monkeypatch.chdir(tmp_path)
     loaded = LoadedSettings(ClientSettings(connect="127.0.0.1:1"), {"connect": origin})
     monkeypatch.setattr(connection, "load", lambda *_, **__: loaded)  # no server listens at port 1
