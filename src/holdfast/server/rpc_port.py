@@ -68,7 +68,7 @@ def need_grpc(what: str) -> None:
 def rpc_port(settings: Settings, protection: Protection, startup: Startup | None = None) -> RpcPort:
     """Returns the port of a server; with a `startup`, its calls are refused until the start is over."""
     if not has_grpc():
-        message = "gRPC is not installed, so this server serves its own clients only; pip install 'holdfast[server]'"
+        message = "this server serves no gRPC, which only other clients need; to add it: pip install 'holdfast[server]'"
         get_logger().info("grpc_missing", message=message)
         return WirePort(settings, protection, startup)
     from holdfast.server.grpc.server import GrpcServer  # noqa: PLC0415 - a base install has no gRPC
