@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -167,13 +168,24 @@ def _wait(server: ServerConnection, job_id: str, timeout_s: float) -> "tuple[Job
 
 
 async def _ended(client: "Client", job_id: str, end_s: float) -> "tuple[JobView, ResultView]":
-    """Returns the job and its result; the error on a timeout explains why the job has not ended."""
+    """Returns the job and its result; the error on a timeout explains why the job has not ended.
+
+    A job that no worker can run is explained after a few seconds, as `result()` of an app does.
+    """
     import asyncio
 
     from holdfast.core.lifecycle import TERMINAL
+    from holdfast.sdk.worker_check import SERVED_S, STUCK
 
     if (await client.get(job_id)).state in TERMINAL:
         return await client.settled(job_id)
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(min(end_s, time.monotonic() + SERVED_S)):
+            return await client.settled(job_id)
+    if time.monotonic() < end_s:
+        found = await client.explain(job_id)
+        if found.reason in STUCK:
+            say(f"holdfast: the job waits: {found.sentence}")
     try:
         async with asyncio.timeout_at(end_s):
             return await client.settled(job_id)

@@ -18,7 +18,7 @@ ATTENDED_S = 1.0
 #: How long `result()` waits before it checks whether any worker can run the job.
 SERVED_S = 5.0
 #: Reasons of jobs that do not run until an operator starts a worker or resumes a queue.
-_STUCK = frozenset({"NO_WORKER", "TYPE_UNKNOWN", "QUEUE_UNSERVED", "QUEUE_PAUSED"})
+STUCK = frozenset({"NO_WORKER", "TYPE_UNKNOWN", "QUEUE_UNSERVED", "QUEUE_PAUSED"})
 #: Time limit for reading the explanation.
 _EXPLAIN_S = 1.0
 
@@ -48,6 +48,6 @@ async def warn_if_stuck(connection: "AppConnection", job_id: str) -> None:
             found = await connection.call(lambda ports: ports.jobs.explain(job_id))
     except (HoldfastError, TimeoutError):
         return
-    if found.reason in _STUCK and found.sentence not in connection.warned:
+    if found.reason in STUCK and found.sentence not in connection.warned:
         connection.warned.add(found.sentence)
         get_logger().warning("result_waits", job_id=job_id, reason=found.reason, message=found.sentence)
