@@ -106,6 +106,14 @@ def test_stats_count_everything(shell: Shell) -> None:
     assert (lines["queued"], lines["memory"]) == ("1", f"{held:,} bytes held by jobs, limit {limit:,}")
 
 
+def test_stats_of_a_directory_that_nobody_serves_have_no_limit(loaded: LoadedProgram, fleet: Fleet) -> None:
+    """A command that serves the directory itself shows the memory of its jobs, and no limit of a server."""
+    shell = LoadedShell(loaded, fleet.folder, "left")
+    assert shell.run("job", "submit", "echo").returncode == 0
+    lines = dict(line.split(None, 1) for line in shell.run("stats").stdout.splitlines())
+    assert lines["memory"].endswith(" bytes held by jobs")
+
+
 @pytest.mark.parametrize("name", ["", "two words", "\x1b[2J"])
 def test_name_that_no_queue_can_have_is_refused(shell: Shell, name: str) -> None:
     """`queue pause` refuses an invalid queue name and prints it without escape sequences."""

@@ -45,7 +45,7 @@ _AWAY_S = 2.0
 _STARTING_S, _PAUSE_S = 5.0, 0.05
 _UNREACHABLE = "UNREACHABLE"
 #: Retention is a setting of the server; a short command must not evict jobs.
-_EVER_MS, _ALL_JOBS, _ALL_BYTES = 3_660 * 86_400_000, 1_000_000_000, 1 << 50
+_EVER_MS, _ALL_JOBS, ALL_BYTES = 3_660 * 86_400_000, 1_000_000_000, 1 << 50
 
 
 class ServerConnection:
@@ -192,8 +192,8 @@ def forgetting_nothing(settings: "Settings") -> "Settings":
         retain_ms=_EVER_MS,
         retain_failed_ms=_EVER_MS,
         retain_jobs=_ALL_JOBS,
-        retain_bytes=_ALL_BYTES,
-        memory_bytes=_ALL_BYTES,
+        retain_bytes=ALL_BYTES,
+        memory_bytes=ALL_BYTES,
     )
 
 

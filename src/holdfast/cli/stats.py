@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.connection import Connect, ask
+from holdfast.cli.connection import ALL_BYTES, Connect, ask
 from holdfast.cli.text import Json, as_time, print_fields, print_json
 from holdfast.core.lifecycle import State
 from holdfast.errors import UnimplementedError
@@ -62,9 +62,10 @@ def _numbers(numbers: "Stats") -> tuple[tuple[str, str], ...]:
 
 
 def _held(numbers: "Stats") -> str:
+    """The memory of the jobs; without a limit if this command serves the directory itself."""
     if not numbers.bytes_held:
         return ""
-    limit = f", limit {numbers.bytes_held_max:,}" if numbers.bytes_held_max else ""
+    limit = f", limit {numbers.bytes_held_max:,}" if 0 < numbers.bytes_held_max < ALL_BYTES else ""
     return f"{numbers.bytes_held:,} bytes held by jobs{limit}"
 
 
