@@ -1,6 +1,7 @@
 """The listening socket of the HTTP gateway."""
 
 import asyncio
+import errno
 import socket
 from email.utils import formatdate
 
@@ -50,8 +51,10 @@ class HttpServer:
         try:
             listening = _bound(host, port)
         except OSError as error:
+            is_elsewhere = error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)
+            advice = "set --host to an address of this machine" if is_elsewhere else self._advice
             raise UnavailableError(
-                f"cannot serve {self._content} on {shown}:{port}: {error.strerror or error}; {self._advice}",
+                f"cannot serve {self._content} on {shown}:{port}: {error.strerror or error}; {advice}",
                 reason="PORT_IN_USE",
             ) from error
         address = f"{shown}:{listening.getsockname()[1]}"
