@@ -4,10 +4,13 @@
 `taskqueue_internal_additions.txt` holds the additions to the internal contract.
 """
 
+import importlib
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 from google.protobuf.descriptor import (
     Descriptor,
     EnumDescriptor,
@@ -16,6 +19,7 @@ from google.protobuf.descriptor import (
     ServiceDescriptor,
 )
 
+import holdfast.proto
 from holdfast.proto import holdfast_pb2, taskqueue_internal_pb2, taskqueue_public_pb2
 
 CONTRACTS = Path(__file__).parent / "contracts"
@@ -160,3 +164,11 @@ def test_running_jobs_tell_absence_from_none() -> None:
     assert not silent.HasField("running")
     assert idle.HasField("running")
     assert silent.SerializeToString() != idle.SerializeToString()
+
+
+def test_install_without_protobuf_is_told_of_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a base install, the import of the contracts says what to install."""
+    for name in ("google", "google.protobuf"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'holdfast\[server\]'"):
+        importlib.reload(holdfast.proto)
