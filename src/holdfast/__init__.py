@@ -49,7 +49,7 @@ __all__ = [
     "current",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOMES = {
     "holdfast.app": ("Holdfast",),
