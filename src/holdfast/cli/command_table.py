@@ -1,6 +1,6 @@
 """The table of commands: one row per command, with its name, its module and its help.
 
-A row names its module as text, so that a command imports only its own module; help imports all of them.
+A row names its module as text, so that a command imports only its own module, and the list of commands none.
 Other distributions add commands by entry points in the group `holdfast.commands`, as `holdfast-lab` does.
 """
 
@@ -30,6 +30,8 @@ class CommandEntry(NamedTuple):
     epilog: str | None = None
     #: The distribution whose entry point provides the command.
     distribution: str = ""
+    #: Whether the target is a typer app, which has this help itself; the list of commands shows it.
+    is_group: bool = False
 
 
 COMMANDS = (
@@ -70,18 +72,39 @@ COMMANDS = (
         short_help="Start one service of the microservices topology.",
         epilog="Environment variables such as JOB_PORT set the rest: see docs/topologies/microservices.md.",
     ),
-    CommandEntry("pipeline", "holdfast.topologies.pipeline.commands:app"),
-    CommandEntry("zookeeper", "holdfast.topologies.zookeeper.commands:app"),
-    CommandEntry("worker", "holdfast.cli.workers:app"),
-    CommandEntry("job", "holdfast.cli.job:app"),
-    CommandEntry("queue", "holdfast.cli.queue:app"),
-    CommandEntry("schedule", "holdfast.cli.schedule:app"),
+    CommandEntry(
+        "pipeline",
+        "holdfast.topologies.pipeline.commands:app",
+        help="Start one process of the pipeline topology.",
+        is_group=True,
+    ),
+    CommandEntry(
+        "zookeeper",
+        "holdfast.topologies.zookeeper.commands:app",
+        help="Start one process of the zookeeper topology.",
+        is_group=True,
+    ),
+    CommandEntry(
+        "worker", "holdfast.cli.workers:app", help="Start a worker, or manage running workers.", is_group=True
+    ),
+    CommandEntry("job", "holdfast.cli.job:app", help="Submit, inspect, cancel and retry jobs.", is_group=True),
+    CommandEntry("queue", "holdfast.cli.queue:app", help="List, pause, resume, drain and purge queues.", is_group=True),
+    CommandEntry(
+        "schedule",
+        "holdfast.cli.schedule:app",
+        help="Create jobs by time: by cron, at an interval, or once.",
+        is_group=True,
+    ),
     CommandEntry("events", "holdfast.cli.events:events", short_help="Follow the events of all jobs."),
-    CommandEntry("stats", "holdfast.cli.stats:stats"),
+    CommandEntry(
+        "stats",
+        "holdfast.cli.stats:stats",
+        help="Show the number of jobs by state, the workers, and the capabilities of the backend.",
+    ),
     CommandEntry("top", "holdfast.cli.top:top", short_help="Watch the whole system in a terminal."),
-    CommandEntry("token", "holdfast.cli.token:app"),
-    CommandEntry("journal", "holdfast.cli.journal:app"),
-    CommandEntry("config", "holdfast.cli.config:app"),
+    CommandEntry("token", "holdfast.cli.token:app", help="Create and revoke access tokens.", is_group=True),
+    CommandEntry("journal", "holdfast.cli.journal:app", help="Inspect, verify and back up a journal.", is_group=True),
+    CommandEntry("config", "holdfast.cli.config:app", help="Show the settings.", is_group=True),
     CommandEntry(
         "bench",
         "",
@@ -89,7 +112,11 @@ COMMANDS = (
         distribution="holdfast-lab",
     ),
     CommandEntry(
-        "lab", "", short_help="Compare topologies under load, and inject faults.", distribution="holdfast-lab"
+        "lab",
+        "",
+        short_help="Compare topologies under load, and inject faults.",
+        distribution="holdfast-lab",
+        is_group=True,
     ),
 )
 
@@ -104,6 +131,22 @@ def add_commands(program: typer.Typer, only: str = "") -> None:
     entries = own | {name: CommandEntry(name, "") for name in plugins if name not in own}
     for name in [only] if only in entries else entries:
         _add_entry(program, entries[name], plugins)
+
+
+def list_commands(program: typer.Typer) -> None:
+    """Adds all commands without their modules, for the list of commands: they cannot be run."""
+    plugins = _plugins()
+    for entry in COMMANDS:
+        if entry.is_group and (entry.target or entry.name in plugins):
+            program.add_typer(typer.Typer(help=entry.help or entry.short_help), name=entry.name)
+        else:
+            _add(program, entry, _nothing)
+    for name in plugins.keys() - {entry.name for entry in COMMANDS}:
+        _add_plugin(program, CommandEntry(name, ""), plugins[name])
+
+
+def _nothing() -> None:
+    """Does nothing."""
 
 
 def _add_entry(program: typer.Typer, entry: CommandEntry, plugins: Mapping[str, "EntryPoint"]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli.command_table import add_commands
+from holdfast.cli.command_table import add_commands, list_commands
 from holdfast.cli.text import printable
 from holdfast.errors import MAPPED, ExitCode, HoldfastError
 
@@ -22,8 +22,8 @@ def show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-def program(only: str = "") -> typer.Typer:
-    """Returns the program with all commands, or with the command `only`, because building all of them is slow."""
+def program(only: str = "", *, is_list: bool = False) -> typer.Typer:
+    """Returns the program with all commands or, because that is slow, with the command `only` or only their list."""
     made = typer.Typer(
         name="holdfast",
         help="A durable job queue: every accepted job is kept and run, and its state can be explained.",
@@ -37,7 +37,10 @@ def program(only: str = "") -> typer.Typer:
         rich_markup_mode=None,
         callback=options,
     )
-    add_commands(made, only)
+    if is_list:
+        list_commands(made)
+    else:
+        add_commands(made, only)
     return made
 
 
@@ -56,8 +59,10 @@ def main() -> int:
     try:
         # The program name is fixed, so that help, errors and completion do not depend on how it was started.
         # A shell completion may need any command.
-        only = "" if _COMPLETING in os.environ else next(iter(sys.argv[1:]), "")
-        status = program(only)(standalone_mode=False, prog_name="holdfast")
+        is_completing = _COMPLETING in os.environ
+        only = "" if is_completing else next(iter(sys.argv[1:]), "")
+        is_list = sys.argv[1:] in ([], ["--help"]) and not is_completing
+        status = program(only, is_list=is_list)(standalone_mode=False, prog_name="holdfast")
         sys.stdout.flush()
     except SystemExit as error:  # typer raises it after a completion and for a broken pipe
         if not isinstance(error.__context__, BrokenPipeError):

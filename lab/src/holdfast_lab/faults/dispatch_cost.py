@@ -21,6 +21,7 @@ from holdfast.core.model import NewJob, Template
 from holdfast.journal.memory import MemoryJournal
 from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorPorts, LoopConfig
 from holdfast.ledger.sessions import Hello, Session, SessionConfig, SessionDispatcher
+from holdfast.process.garbage_collector import tune_collector
 from holdfast_lab.measure.command import parser, show
 from holdfast_lab.measure.measures import progress
 from holdfast_lab.measure.rounds import Say
@@ -279,6 +280,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="idle workers, and queues with jobs")
     given = options.parse_args()
+    tune_collector()  # as a server does
     rows = measure(progress(), tuple(given.sizes))
     show(rows, shown(rows), as_json=given.json)
 
