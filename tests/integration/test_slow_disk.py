@@ -10,7 +10,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from holdfast.core.model import Template
 from holdfast.journal.os_disk import OsDisk
+from holdfast.ports import JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as internal_pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
@@ -86,6 +88,22 @@ async def test_probes_and_heartbeats_are_answered_while_a_sync_hangs(server: Led
             assert await worker.beat() == []
             assert not submitting.done()
         await submitting
+    assert threading.get_ident() not in gate.waiters
+
+
+async def test_loop_never_waits_for_space(server: LedgerServer, gate: Gate, tmp_path: Path) -> None:
+    """While the disk stalls, frames of any size are decided and wait, also where the journal's file needs more space."""
+    payload = bytes(150_000)
+    for _ in range(24):  # several segments and extents
+        with gate.shut():
+            submits = [
+                asyncio.create_task(server.jobs.submit([Template("noop")], [JobDraft(payload=payload)]))
+                for _ in range(3)
+            ]
+            await asyncio.to_thread(gate.is_met.wait)
+            assert (await ask(server.http_address, "GET", "/livez")).status == 200
+        await asyncio.gather(*submits)
+    assert len(list((tmp_path / "data").glob("*.seg"))) > 3
     assert threading.get_ident() not in gate.waiters
 
 

@@ -168,6 +168,7 @@ class FileJournal:
             if self._space.end >= self._roll_at and self._end_position >= self._chain.header.first_position:
                 self._roll(now_ms)
             self._append(body, count, digest)
+            self._space.extend_ahead()
             if self._space.end >= self._prepare_at:
                 self._prepare()
         except OSError as error:

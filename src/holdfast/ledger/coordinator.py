@@ -189,6 +189,8 @@ class Coordinator:
             if is_gone(host)
         )
         self._starting.append(commands.Start(self._storage.epoch, process))
+        # Before anything is served, so that no turn waits until the journal has the space that the first submit leaves.
+        self.commit.reserve(0, spare=self._config.spare_bytes)
         self._keep_room()
         self._begin(now)
         self.wake()

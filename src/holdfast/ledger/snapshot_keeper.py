@@ -81,12 +81,14 @@ class _Snapshots(msgspec.Struct, frozen=True):
 
     positions: list[int]
     newest_bytes: int
+    #: The free space of the disk when they were read: a call to a stalled disk would block the writer's thread.
+    free_bytes: int
 
     @classmethod
     def on(cls, disk: Disk) -> "_Snapshots":
         """Reads the current snapshots."""
         positions = list_snapshots(disk)
-        return cls(positions, snapshot_bytes(disk, positions[-1]) if positions else 0)
+        return cls(positions, snapshot_bytes(disk, positions[-1]) if positions else 0, disk.free_bytes())
 
     @property
     def covered(self) -> int:
@@ -166,7 +168,7 @@ class SnapshotKeeper:
         if uncovered >= max(config.snapshot_bytes, config.least_growth * self._snapshots.newest_bytes):
             return True
         # The next snapshot is at most this much larger than the last one.
-        return uncovered > 0 and self._disk.free_bytes() < 2 * (uncovered + self._snapshots.newest_bytes)
+        return uncovered > 0 and self._snapshots.free_bytes < 2 * (uncovered + self._snapshots.newest_bytes)
 
     def _make(self) -> None:
         self._is_busy = True
