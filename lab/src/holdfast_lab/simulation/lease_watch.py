@@ -170,7 +170,8 @@ class LeaseWatch:
         If more leases have expired than one turn revokes, some remain for a few turns.
         """
         self._is_short &= self._disk.faults.free_bytes is not None
-        if self._is_short:
+        # A turn in which the journal fails ends like any other, but records nothing more: the process ends after it.
+        if self._is_short or not self._coordinator.is_serving:
             return
         require(not self._fitting, f"space is reserved for the outcomes of {sorted(self._fitting)[:5]}, but they wait")
         self._turns_behind = self._turns_behind + 1 if self._coordinator.ledger.leases.is_behind else 0
