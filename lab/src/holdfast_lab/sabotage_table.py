@@ -557,7 +557,7 @@ VARIANTS = (
         LOG_CLOCK,
         "return previous.wall_ms - previous.log_ms > self._trust.jump_ms and wall_ms >= previous.wall_ms",
         "return True",
-        seed=3,
+        seed=156,
     ),
     # sessions
     Variant(
