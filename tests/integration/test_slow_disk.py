@@ -92,7 +92,7 @@ async def test_probes_and_heartbeats_are_answered_while_a_sync_hangs(server: Led
 
 
 async def test_loop_never_waits_for_space(server: LedgerServer, gate: Gate, tmp_path: Path) -> None:
-    """While the disk stalls, frames of any size are decided and wait, also where the journal's file needs more space."""
+    """While the disk stalls, the loop decides frames of any size, also where the journal's file needs more space."""
     payload = bytes(150_000)
     for _ in range(24):  # several segments and extents
         with gate.shut():

@@ -71,7 +71,7 @@ RULES = (
         except_files=frozenset(
             f"ledger/{name}.py"
             for name in (
-                *("admin_api", "asyncio_shell", "coordinator_calls", "feed_api", "local_work", "service"),
+                *("admin_api", "asyncio_shell", "coordinator_calls", "feed_api", "local_work", "service", "store"),
                 *("snapshot_process", "waiters"),
             )
         ),

@@ -11,10 +11,10 @@
 
 Invariant: end + granted <= allocated, and every byte below `allocated` is allocated on the disk.
 
-Threads: the loop's thread grants while the writer's thread takes, moves and extends ahead. `_lock` protects the numbers
-and is never held during a call to the disk. `_extending` is held during `reserve` of the file, which may take as long as
-a stalled disk, and is acquired before `_lock`. So the loop waits for the disk only if it needs more than an extent while
-the disk stalls.
+Threads: the loop's thread grants while the writer's thread takes, moves and extends ahead. `_lock` protects the
+numbers and is never held during a call to the disk. `_extending` is held during `reserve` of the file, which takes as
+long as a stall of the disk, and is acquired before `_lock`. So the loop waits for the disk only if it needs more than
+what was extended ahead while the disk stalls.
 """
 
 import threading
@@ -79,7 +79,7 @@ class Space:
                 return False
 
     def extend_ahead(self) -> None:
-        """Keep half an extent free beyond the grants and their spare bytes; without space, try again some frames later."""
+        """Keep half an extent free beyond grants and spare bytes; without space, try again some frames later."""
         ahead = self._extent_bytes // 2
         with self._lock:
             file, wanted = self._file, self._end + self._granted + self._spare + ahead

@@ -19,7 +19,8 @@ from holdfast.ledger.directives import LeaseTerms
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.ports import Storage
-from holdfast.ledger.service import LedgerCore, OpenDisk
+from holdfast.ledger.service import LedgerCore
+from holdfast.ledger.store import OpenDisk
 from holdfast.ledger.work_api import LedgerWork
 from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.logs import get_logger
