@@ -1,7 +1,7 @@
 """The machine of the coordinator: it boots, ends in every possible way, and boots again."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from holdfast.core.ledger import LedgerConfig
 from holdfast.errors import HoldfastError
@@ -77,6 +77,12 @@ class Host:
         """Whether there was disk space for events recently; without it, expired leases stay for a while."""
         is_healed = self.clock.now_us - self.healed_us > _HEALING_US or not self.healed_us
         return is_healed and self.disk.faults.free_bytes is None
+
+    def current_leases(self) -> Collection[int]:
+        """Returns the leases of the coordinator, durable or not; none while expired ones wait for their revocation."""
+        if self.server is None or self.server.coordinator.ledger.leases.is_behind:
+            return ()
+        return self.server.coordinator.ledger.state.leases
 
     def is_explained(self) -> bool:
         """Whether a fault of the disk has struck since the last call."""

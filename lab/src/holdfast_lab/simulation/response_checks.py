@@ -4,7 +4,7 @@ A response is checked when it leaves the coordinator, whether or not it arrives.
 stays true, because the log only grows and every recovery is compared with it. Runs of jobs are counted in the workers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from holdfast.core import commands
 from holdfast.core.commands import (
@@ -258,9 +258,13 @@ class ResponseChecks:
             require(mode != QueueMode.PAUSED, f"the lease {lease.token} was granted from a paused queue")
         self.count("lease")
 
-    def welcomed(self, worker: str, held: frozenset[int]) -> None:
-        """Checks that a worker that attaches keeps no lease that it did not name."""
-        lost = [t for t, lease in self._log.model.leases.items() if lease.worker == worker and t not in held]
+    def welcomed(self, worker: str, held: frozenset[int], current: Collection[int]) -> None:
+        """Checks that a worker that attaches keeps no lease that it did not name.
+
+        A lease that had expired may still be in the log, but not among the `current` ones: a later event revokes it.
+        """
+        leases = self._log.model.leases.items()
+        lost = [t for t, lease in leases if lease.worker == worker and t not in held and t in current]
         require(not lost, f"{worker} attached without the leases {lost} and was left with them")
 
     def started(self, worker: str, lease: GrantedLease | Assignment) -> None:

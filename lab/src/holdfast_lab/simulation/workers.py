@@ -197,7 +197,7 @@ class StreamingWorker:
     def _judge(self, push: SessionPush, held: frozenset[int], life: int) -> None:
         """Checks every push to this worker when it leaves the coordinator, whether it arrives or not."""
         if push.is_welcome and self._net.host.had_room:
-            self._response_checks.welcomed(self.name, held)
+            self._response_checks.welcomed(self.name, held, self._net.host.current_leases())
         if push.leases:
             self._response_checks.leased(self.name, push.leases)
         if push.reported and life == self._life:
