@@ -84,7 +84,7 @@ async def test_every_route_asks_the_guard_before_it_reads_the_body() -> None:
     assert await status_of(application, "HEAD", "/api/v1/jobs") == 403
 
 
-def test_what_changes_nothing_is_read_and_what_changes_something_is_not() -> None:
+def test_only_routes_that_change_nothing_accept_the_scope_read() -> None:
     """A route that changes data does not accept the scope READ."""
     looking = {"/api/v1/schedule-preview"}
     for route in Application(BACKEND).router.routes:
