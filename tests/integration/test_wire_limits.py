@@ -1,4 +1,4 @@
-"""Limits of the wire: what callers cost before they are known, how many connections there are, and malformed data."""
+"""Limits of the wire: data before the admission of a caller, number of connections, and malformed data."""
 
 import asyncio
 import socket

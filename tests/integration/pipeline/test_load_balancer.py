@@ -61,7 +61,7 @@ async def test_late_connection_does_not_mark_its_scheduler_unhealthy() -> None:
 
         async def carried(address: str, path: str, body: bytes, *, deadline_s: float = 1) -> bytes:
             if late:
-                raise NotDeliveredError(f"nobody answers the {late.pop()} call", reason=LATE)
+                raise NotDeliveredError(f"the scheduler did not answer the {late.pop()} call", reason=LATE)
             return await carry(address, path, body, deadline_s=deadline_s)
 
         here.lines.carry = carried  # type: ignore[method-assign]

@@ -23,7 +23,7 @@ STOPPING = """
 import asyncio, sys
 from holdfast_lab.torture.faults.pauses import stopped
 async def main():
-    async with stopped([int(sys.argv[1])], "somebody"):
+    async with stopped([int(sys.argv[1])], "test"):
         await asyncio.Event().wait()
 asyncio.run(main())
 """

@@ -91,7 +91,7 @@ class TestLooking:
         woken = connection.hold_read("/lines/")
         gone = await submit(jobs)
         await woken.reached.wait()
-        await jobs.cancel(gone, "before anybody looks")
+        await jobs.cancel(gone, "before the worker reads the lane")
         gate = connection.hold_read("/waiting/default:job:04/b-")
         woken.opened.set()
         await gate.reached.wait()

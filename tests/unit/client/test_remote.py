@@ -33,7 +33,7 @@ class Deaf:
     async def call(self, method: WireMethod[Q, R], request: Q, deadline_s: float | None) -> R:
         encoded_call(1, method, request)
         self.asked.append((method.name, deadline_s))
-        raise UnavailableError("nobody is there")
+        raise UnavailableError("no server is running")
 
     async def stream(self, method: WireMethod[Q, R], request: Q) -> AsyncGenerator[R, None]:
         yield await self.call(method, request, None)

@@ -1,4 +1,4 @@
-"""Which damage is refused and which is cut; a refusal changes nothing."""
+"""Damage that opening refuses, and damage that it cuts; a refusal changes nothing."""
 
 import zlib
 
