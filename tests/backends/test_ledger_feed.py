@@ -84,7 +84,7 @@ async def told(feed: AsyncIterator[FeedPart], until: str) -> list[Entry]:
     raise AssertionError("expected the feed to go on, but it ended")
 
 
-async def test_what_the_window_has_dropped_comes_from_the_journal(tiny: Tiny) -> None:
+async def test_feed_reads_events_the_window_has_dropped_from_the_journal(tiny: Tiny) -> None:
     """A feed from position 0 sends every event once and in order, first from the journal and then from the window."""
     ids = await tiny.submit(50)
     async with aclosing(tiny.feed.feed(0)) as feed:
@@ -135,7 +135,7 @@ async def test_readers_at_work_while_others_write_hear_the_same(tiny: Tiny) -> N
     assert heard == [[entry for entry in truth if entry.position > after] for after in (0, 7, 25)]
 
 
-async def test_window_keeps_to_its_bounds_whoever_reads(tiny: Tiny) -> None:
+async def test_stalled_reader_does_not_make_the_window_exceed_its_bounds(tiny: Tiny) -> None:
     """A reader that has stopped reading does not make the window keep more events."""
     async with aclosing(tiny.feed.feed(None)) as feed:
         await anext(feed)
@@ -194,7 +194,7 @@ async def test_deleted_past_is_not_found(tiny: Tiny) -> None:
         await anext(tiny.feed.feed(-1))
 
 
-async def test_reader_keeps_what_it_reads_from_being_deleted(tiny: Tiny) -> None:
+async def test_journal_keeps_segments_that_a_feed_still_reads(tiny: Tiny) -> None:
     """While a feed reads the journal, the journal removes no segment that the feed still needs."""
     ids = await tiny.submit(600)
     journal = tiny.serving.core.journal
@@ -216,7 +216,7 @@ async def test_history_reads_all_segments(tiny: Tiny) -> None:
 
 
 @pytest.mark.parametrize("job_id", ["", "nobody", "t", "\ud800"])
-async def test_history_of_what_is_no_job_is_not_found(tiny: Tiny, job_id: str) -> None:
+async def test_history_of_an_unknown_job_id_is_not_found(tiny: Tiny, job_id: str) -> None:
     """A history request for an empty id, or for text that occurs in frames but is no job id, is not found."""
     await tiny.submit()
     with pytest.raises(NotFoundError):
@@ -234,7 +234,7 @@ async def test_readers_are_told_that_the_server_stops(tiny: Tiny) -> None:
         await waiting
 
 
-async def test_memory_tells_what_its_window_still_holds() -> None:
+async def test_feed_without_a_journal_sends_the_events_of_its_window() -> None:
     """Without a journal, a feed sends every event that is in its window and refuses an older position."""
     tiny = await opened(None, WindowConfig(events_max=5))
     start = tiny.feed._window.durable_position

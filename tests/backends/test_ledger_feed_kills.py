@@ -58,7 +58,7 @@ async def submit_until(server: Server, stop: asyncio.Event) -> None:
         await asyncio.sleep(0)
 
 
-async def test_feed_over_kills_tells_exactly_what_the_journal_says(tmp_path: Path) -> None:
+async def test_reader_receives_each_journal_entry_once_across_server_kills(tmp_path: Path) -> None:
     """A reader that reconnects after every kill of the server receives each entry of the journal exactly once."""
     with fleet_in(tmp_path) as fleet:
         server = await asyncio.to_thread(Servers(fleet).new, 60_000)

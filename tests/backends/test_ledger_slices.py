@@ -112,7 +112,7 @@ def test_cursor_with_anything_added_is_refused() -> None:
             place_of(query, text)
 
 
-async def test_whoever_waits_is_told_that_the_ledger_stops(serving: ServedLedger) -> None:
+async def test_closing_ledger_fails_waits_and_watches_with_unavailable(serving: ServedLedger) -> None:
     """When the ledger closes, a wait for a job's end and a watch fail with UnavailableError, and so does a new wait."""
     jobs = serving.ports.jobs
     (job_id,) = (await jobs.submit([Template("t")], [JobDraft()])).job_ids

@@ -52,7 +52,7 @@ EXPECTED: dict[str, tuple[Capabilities, set[Need]]] = {
 }
 
 
-def test_only_what_a_backend_lacks_is_skipped(
+def test_backend_skips_only_tests_of_capabilities_it_lacks(
     backend: str, processes: Processes, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """A backend skips exactly the tests that need a capability or control which it lacks."""

@@ -25,7 +25,7 @@ def test_a_queue_is_paused_resumed_and_purged(site: Site, page: Page) -> None:
     expect(row).to_have_count(0)
 
 
-def test_a_worker_shows_what_it_holds_and_is_drained(site: Site, page: Page, tmp_path: Path) -> None:
+def test_worker_row_links_to_its_jobs_and_drains_the_worker(site: Site, page: Page, tmp_path: Path) -> None:
     """The row of a worker links to its jobs, and a drained worker stops when its jobs have ended."""
     worker = site.worker(1, "press-2")
     jobs = [site.submit("gate", {"path": str(tmp_path / "open")}) for _ in range(5)]

@@ -44,7 +44,7 @@ _OUTSIDE = """[...document.querySelectorAll('*')].flatMap((node) => [...node.att
   .map((one) => `${node.tagName} ${one.name}=${one.value}`))"""
 
 
-def test_an_address_that_somebody_sends_runs_nothing(site: Site, tab: Watched) -> None:
+def test_filters_and_ids_in_the_address_are_shown_as_plain_text(site: Site, tab: Watched) -> None:
     """Filters and ids in the address of the page are shown as plain text."""
     tab.refusal = "4"  # the server refuses such names and ids
     for address in (f"#/jobs?queue={MARKUP}&type={MARKUP}", f"#/jobs/{MARKUP}", f"#{LINK}", f"#/{MARKUP}"):

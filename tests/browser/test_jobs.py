@@ -19,7 +19,7 @@ def halted(site: Site) -> str:
     return "halted"
 
 
-def test_filters_leave_what_fits(site: Site, page: Page, halted: str) -> None:
+def test_filters_keep_matching_jobs(site: Site, page: Page, halted: str) -> None:
     """State, queue, type and label filter the list, and the filters are in the address of the page."""
     wanted = site.submit("resize_image", queue=halted, labels={"tenant": "acme"})
     site.submit("resize_image", queue=halted, labels={"tenant": "other"})

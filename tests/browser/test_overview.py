@@ -46,7 +46,7 @@ def test_numbers_and_plots_move_by_themselves(site: Site, page: Page) -> None:
     expect(throughput.locator("path.line.tone-good")).to_have_attribute("d", re.compile(r"^M.*L"))
 
 
-def test_what_fails_is_grouped_by_its_reason(site: Site, page: Page) -> None:
+def test_failures_are_grouped_by_reason(site: Site, page: Page) -> None:
     """Failures that differ in a name or a number share one row, which links to the newest of them."""
     page.goto(site.url)
     for number in range(5):
@@ -213,7 +213,7 @@ def test_a_backend_without_numbers_still_has_its_jobs(browser: Browser, loaded: 
         assert tab.troubles == []
 
 
-def test_whoever_comes_later_sees_what_was_before(site: Site, page: Page) -> None:
+def test_plots_start_with_samples_from_before_the_page_was_opened(site: Site, page: Page) -> None:
     """The plots start with the samples that the server recorded before the page was opened."""
     eventually(lambda: len(site.ask("GET", "/stats/recent")["samples"]) >= 2, what="two samples of the server")
     page.goto(site.url)

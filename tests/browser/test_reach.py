@@ -138,7 +138,7 @@ _FAINT = """(() => {
 })()"""
 
 
-def test_nothing_moves_for_those_who_do_not_want_it(site: Site, browser: Browser) -> None:
+def test_reduced_motion_disables_transitions_and_animations(site: Site, browser: Browser) -> None:
     """With reduced motion no element has a transition or an animation."""
     with watched(browser, reduced_motion="reduce") as tab:
         tab.page.goto(f"{site.url}#/jobs")

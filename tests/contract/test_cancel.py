@@ -89,7 +89,7 @@ def test_canceling_again_gives_the_same_answer(working: Wire, working_server: Se
 
 
 @pytest.mark.parametrize("labels", [{}, {"sim.fail": "no luck"}], ids=["DONE", "FAILED"])
-def test_canceling_what_has_ended_changes_nothing(working: Wire, labels: dict[str, str]) -> None:
+def test_cancel_of_a_finished_job_changes_nothing(working: Wire, labels: dict[str, str]) -> None:
     """A cancel of a finished job changes neither the job nor its result, and the response says that it had ended."""
     job_id = ended(working, size=3, labels=labels)
     before = working.status(job_id), working.result(job_id)

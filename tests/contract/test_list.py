@@ -150,7 +150,7 @@ def test_unknown_sort_is_refused(wire: Wire) -> None:
     assert (refused.code, refused.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "SORT_INVALID")
 
 
-def test_line_of_a_list_says_what_the_status_says(wire: Wire) -> None:
+def test_listed_job_agrees_with_its_status(wire: Wire) -> None:
     """Each job of a list agrees with GetJobStatus in every field that both have."""
     for line in wire.all_jobs(public.DONE, public.RUNNING, public.CANCELED):
         job = wire.status(line.job_id)

@@ -302,7 +302,7 @@ def test_failure_is_stored_as_it_was_reported(wire: Wire) -> None:
     assert (result.terminal_status, result.output_summary, result.runtime_ms) == (public.FAILED, "no luck", 3)
 
 
-def test_success_has_no_failure_reason_whatever_its_worker_reports(wire: Wire) -> None:
+def test_success_is_stored_without_the_failure_reason_of_its_report(wire: Wire) -> None:
     """A success whose report also has a failure reason is stored without that reason."""
     job_id = reported(wire, public.JOB_OUTCOME_SUCCEEDED, failure_reason="confused")
     assert wire.status(job_id).failure_reason == ""
@@ -335,7 +335,7 @@ def test_success_after_a_cancel_request_counts(wire: Wire) -> None:
     assert wire.status(work.job_id).status == public.DONE
 
 
-def test_a_cancel_that_nobody_asked_for_is_a_failure(wire: Wire) -> None:
+def test_canceled_report_without_a_cancel_request_is_a_failure(wire: Wire) -> None:
     """A worker that reports a cancel which no client requested makes the job FAILED."""
     work = assigned(wire)
     assert wire.report("w", work.job_id, public.JOB_OUTCOME_CANCELED, token=work.token)

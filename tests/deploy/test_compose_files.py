@@ -291,7 +291,7 @@ def test_base_image_is_an_argument(root: Path) -> None:
     assert [rest for name, rest in made if name == "FROM"] == ["${BASE_IMAGE} AS build", "${BASE_IMAGE}"]
 
 
-def test_wheelhouse_is_explained_with_what_builds_the_project(root: Path) -> None:
+def test_wheelhouse_instructions_name_the_build_backend(root: Path) -> None:
     """The command that fills a wheelhouse names the pinned build backend, which an image without an index needs too."""
     (builder,) = tomllib.loads((root / "pyproject.toml").read_text())["build-system"]["requires"]
     assert f"pip download --dest deploy/wheelhouse {builder} '.[server]'" in (root / "deploy/README.md").read_text()

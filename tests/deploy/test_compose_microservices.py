@@ -81,7 +81,7 @@ def test_only_the_gateway_can_be_reached_from_outside(microservices: Stack) -> N
 
 @pytest.mark.parametrize("caller", ["gateway", "coordinator", "worker"])
 @pytest.mark.parametrize("target", METHODS)
-def test_services_know_who_calls(microservices: Stack, caller: str, target: str) -> None:
+def test_services_check_the_token_and_role_of_a_caller(microservices: Stack, caller: str, target: str) -> None:
     """Without any set-up, no token or an unknown one is UNAUTHENTICATED, and one of a wrong role PERMISSION_DENIED."""
     method, allowed = METHODS[target]
     said = microservices.run_in(caller, "python", "-c", ASKING, target, f"/taskqueue.internal.v1.{method}").split()

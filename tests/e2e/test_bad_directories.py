@@ -148,7 +148,7 @@ def test_repair_of_a_healthy_journal_says_that_there_is_nothing_to_do(fleet: Fle
     assert contents(data) == before
 
 
-def test_repair_refuses_what_it_cannot_repair(fleet: Fleet, data: Path) -> None:
+def test_repair_refuses_damage_before_the_last_frame(fleet: Fleet, data: Path) -> None:
     """Repair refuses a journal that is damaged before the last frame, and changes nothing."""
     segment = first_segment(data)
     flip(segment, segment.stat().st_size // 2)

@@ -150,7 +150,7 @@ def test_only_roles_with_the_right_are_answered(guarded: Guarded, server: str, p
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_methods_of_other_contracts_are_nobodys_right(guarded: Guarded, server: str) -> None:
+def test_services_refuse_methods_outside_their_contract_to_every_token(guarded: Guarded, server: str) -> None:
     """A service refuses every method that is not part of its internal contract, with any token."""
     wire = guarded.wires[server]
     for path in (*FOREIGN, "/no.Such/Method"):

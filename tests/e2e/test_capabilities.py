@@ -94,7 +94,9 @@ def url(zookeeper: Place) -> str:
     return f"zk://{zookeeper.hosts}{zookeeper.root}?lease_ms=2000"
 
 
-def test_ensemble_says_what_it_lacks(url: str, loaded: LoadedProgram, tmp_path: Path) -> None:
+def test_missing_capabilities_of_an_ensemble_are_listed_without_a_server(
+    url: str, loaded: LoadedProgram, tmp_path: Path
+) -> None:
     """Commands and apps list ZooKeeper's capabilities without a Holdfast server."""
     printed = json.loads(LoadedShell(loaded, tmp_path, url).run("stats", "--json").stdout)
     assert (printed["backend"], printed["capabilities"]) == ("zookeeper", names(ZOOKEEPER))

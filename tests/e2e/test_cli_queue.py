@@ -32,7 +32,9 @@ def queues(shell: Shell) -> Callable[[], dict[str, Any]]:
     return lambda: {one["queue"]: one for one in json.loads(shell.run("queue", "list", "--json").stdout)}
 
 
-def test_queues_tell_what_waits(shell: Shell, queues: Callable[[], dict[str, Any]]) -> None:
+def test_queue_list_counts_ready_and_delayed_jobs_separately(
+    shell: Shell, queues: Callable[[], dict[str, Any]]
+) -> None:
     """`queue list` counts ready and delayed jobs separately, in JSON and in the table."""
     shell.run("job", "submit", "echo", "--queue", "high")
     shell.run("job", "submit", "echo", "--queue", "high", "--delay", "600")
@@ -106,7 +108,7 @@ def test_stats_count_everything(shell: Shell) -> None:
     assert (lines["queued"], lines["memory"]) == ("1", f"{held:,} bytes held by jobs, limit {limit:,}")
 
 
-def test_stats_of_a_directory_that_nobody_serves_have_no_limit(loaded: LoadedProgram, fleet: Fleet) -> None:
+def test_stats_of_an_unserved_directory_have_no_memory_limit(loaded: LoadedProgram, fleet: Fleet) -> None:
     """A command that serves the directory itself shows the memory of its jobs, and no limit of a server."""
     shell = LoadedShell(loaded, fleet.folder, "left")
     assert shell.run("job", "submit", "echo").returncode == 0

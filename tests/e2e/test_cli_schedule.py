@@ -166,7 +166,7 @@ def test_tables_are_narrow_on_a_terminal(shell: Shell) -> None:
     assert shell.at_terminal("schedule", "preview", "paris", "-n", "1")[1].count(":00:00") == len(("here", "there"))
 
 
-def test_preview_tells_what_clock_changes_do(shell: Shell) -> None:
+def test_preview_shows_the_effect_of_clock_changes(shell: Shell) -> None:
     """`schedule preview` moves a tick out of the spring clock change, keeps the next day's time and creates nothing."""
     described = ("preview", "--cron", "30 2 * * *", "--tz", "Europe/Paris", "--after", "2026-03-28T12:00", "-n", "2")
     assert told(shell, *described) == {
@@ -215,7 +215,7 @@ def test_interval_makes_jobs(shell: Shell, fleet: Fleet) -> None:
     assert alone["fired"] == 1
 
 
-def test_errors_say_what_to_do(shell: Shell) -> None:
+def test_wrong_schedule_commands_print_an_error_without_a_traceback(shell: Shell) -> None:
     """A wrong schedule command prints a message without a traceback and creates nothing."""
     for arguments, status, sentence in MISTAKES:
         done = shell.run("schedule", *arguments)

@@ -26,7 +26,7 @@ def fleet(loaded_fleet: Fleet) -> Fleet:
     return loaded_fleet
 
 
-def test_worker_says_at_a_terminal_what_it_runs(loaded: LoadedProgram, fleet: Fleet) -> None:
+def test_worker_prints_its_functions_on_a_terminal(loaded: LoadedProgram, fleet: Fleet) -> None:
     """On a terminal a worker prints its functions, its directory and how to stop it, and no JSON."""
     (fleet.folder / "shop.py").write_text(SHOP)
     shell = LoadedShell(loaded, fleet.folder)

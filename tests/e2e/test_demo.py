@@ -115,7 +115,7 @@ def test_interrupted_demo_leaves_nothing(tmp_path: Path) -> None:
     eventually(lambda: left_behind(place), lambda left: not left, "the end of all that was started")
 
 
-def test_demo_notices_what_is_wrong(tmp_path: Path) -> None:
+def test_demo_reports_unexpected_outcomes_as_problems(tmp_path: Path) -> None:
     """The demo reports a job in an unexpected state, a missing retry and a missing recovery as problems."""
     with app:
         submitted = plan.submit(tmp_path)

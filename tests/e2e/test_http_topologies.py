@@ -101,7 +101,7 @@ def test_short_forms_are_there(site: Site) -> None:
     assert job_id in site.ask("/jobs?status=completed").text
 
 
-def test_what_is_missing_is_said(site: Site) -> None:
+def test_paths_of_missing_capabilities_answer_501(site: Site) -> None:
     """A topology lists each missing capability once, and answers its paths with 501 and the same text."""
     told = site.ask("/api/v1/capabilities").json
     missing = MISSING[site.topology]
@@ -131,7 +131,7 @@ def test_probes_metrics_and_the_page(site: Site) -> None:
     assert "<title>Holdfast</title>" in site.ask("/").text
 
 
-def test_who_serves_http_comes_back_where_it_was(site: Site) -> None:
+def test_killed_http_process_is_restarted_on_its_port(site: Site) -> None:
     """The supervisor restarts the killed HTTP process on its port, and jobs submitted before are still there."""
     role = {"microservices": "gateway", "monolith": "front"}[site.topology]
     job_id = site.ask("/api/v1/jobs", {"type": "echo", "payload": "before"}).json["id"]
@@ -141,7 +141,7 @@ def test_who_serves_http_comes_back_where_it_was(site: Site) -> None:
     assert site.ended(job_id).json["output"] == "before"
 
 
-def test_who_keeps_jobs_is_found_again(site: Site) -> None:
+def test_http_process_reconnects_to_a_restarted_node(site: Site) -> None:
     """The HTTP process reconnects to a node or an owner that was killed and restarted."""
     role = {"microservices": "queue", "monolith": "node-0"}[site.topology]
     (pid,) = [line["pid"] for line in site.program.lines("role_ready") if line["role"] == role]

@@ -144,7 +144,7 @@ def test_server_that_is_not_there_is_unreachable(run: Run) -> None:
     assert "holdfast up" in done.stderr
 
 
-def test_directory_that_nobody_serves_is_opened_by_the_command(loaded: LoadedProgram, fleet: Fleet) -> None:
+def test_command_opens_an_unserved_directory_itself(loaded: LoadedProgram, fleet: Fleet) -> None:
     """A command opens a directory that no process serves, lists and submits jobs, and releases it."""
     server, wire = fleet.server(data="left")
     first = wire.new()
@@ -155,7 +155,7 @@ def test_directory_that_nobody_serves_is_opened_by_the_command(loaded: LoadedPro
     assert fleet.server(data="left")[1].status(first).status == taskqueue_public_pb2.QUEUED
 
 
-def test_job_of_an_unknown_type_says_that_nobody_knows_it(run: Run) -> None:
+def test_why_and_result_report_that_no_worker_knows_the_type(run: Run) -> None:
     """`job why` and a `job result` that times out report that no worker knows the type."""
     job_id = run("submit", "no.such.type").stdout.strip()
     told = run("why", job_id)

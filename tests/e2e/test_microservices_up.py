@@ -220,7 +220,7 @@ def test_no_process_survives_a_killed_supervisor(keeping: Keeping) -> None:
         kill_all(pids)
 
 
-def test_terminal_is_told_who_is_waited_for(fleet: Fleet) -> None:
+def test_up_prints_on_a_terminal_the_services_it_waits_for(fleet: Fleet) -> None:
     """On a terminal `holdfast up` prints the services it waits for, then a sentence instead of JSON."""
     ours, theirs = pty.openpty()
     program = fleet.adopt(

@@ -74,7 +74,7 @@ def alone(environment: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "two workers"])
-def test_last_lines_say_what_missing_engines_cost(
+def test_run_without_engines_ends_with_a_report_of_skipped_tests(
     project: Path, environment: dict[str, str], options: tuple[str, ...]
 ) -> None:
     """A run without engines exits with 0 and ends with one report of the skipped tests, also with xdist."""

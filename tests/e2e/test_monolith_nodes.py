@@ -89,7 +89,7 @@ async def test_node_that_is_away_makes_its_own_jobs_unavailable_and_nothing_else
 
 
 @pytest.mark.usefixtures("node_1_away")
-async def test_submits_without_a_key_go_to_those_who_answer(jobs: RoutedJobs) -> None:
+async def test_submits_without_a_key_skip_a_node_that_is_down(jobs: RoutedJobs) -> None:
     """The client skips a node that is down for submits without a key, singly and in batches."""
     ids = [(await jobs.submit(BREW, [JobDraft()])).job_ids[0] for _ in range(9)]
     ids += (await jobs.submit(BREW, [JobDraft()] * 9)).job_ids
@@ -110,7 +110,7 @@ async def test_submit_with_a_request_id_of_a_node_that_is_away_is_unavailable(no
 
 
 @pytest.mark.usefixtures("node_1_away")
-async def test_lists_name_who_is_missing(nodes: NodeSet, jobs: RoutedJobs) -> None:
+async def test_calls_over_all_nodes_name_the_missing_node(nodes: NodeSet, jobs: RoutedJobs) -> None:
     """While a node is down, calls over all nodes fail with NODES_MISSING and name it."""
     calls = (
         lambda: jobs.find(JobQuery(), "", 10),
@@ -211,7 +211,9 @@ def test_directory_without_nodes_is_refused_to_one_of_several(
     assert fleet.wire(only.ready()["grpc"]).status(job_id).job_id == job_id
 
 
-def test_directory_of_a_node_is_refused_to_everybody_else(fleet: Fleet, tmp_path: Path, loaded: LoadedProgram) -> None:
+def test_directory_of_one_of_several_nodes_is_refused_to_servers_and_commands(
+    fleet: Fleet, tmp_path: Path, loaded: LoadedProgram
+) -> None:
     """Servers and commands refuse the directory of a node of several."""
     program = fleet.start(*node(1, 2))
     program.ready()

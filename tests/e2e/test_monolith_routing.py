@@ -137,7 +137,7 @@ async def test_id_of_another_owner_is_refused_by_itself(nodes: NodeSet) -> None:
     assert homes(nodes, foreign) in ([], [1])
 
 
-async def test_node_that_is_asked_for_a_job_of_another_says_whose_it_is(nodes: NodeSet) -> None:
+async def test_node_names_the_owner_of_a_job_of_another_node(nodes: NodeSet) -> None:
     """A node answers NOT_FOUND for a job of another node and names the owner, and an id of its own is just unknown."""
     async with RemoteJobs(tcp_transport(nodes.addresses[0])) as one:
         for call in (one.get, one.result, one.explain, lambda job_id: one.cancel(job_id, "")):

@@ -117,7 +117,7 @@ def test_refusal_says_where_the_operators_token_is(guarded: Guarded) -> None:
 
 @pytest.mark.parametrize("caller", ["gateway", "watcher", "exchange", "worker"])
 @pytest.mark.parametrize("role", sorted(ALLOWED))
-def test_caller_asks_only_for_what_is_its_part(guarded: Guarded, role: str, caller: str) -> None:
+def test_role_accepts_other_roles_only_on_their_routes(guarded: Guarded, role: str, caller: str) -> None:
     """A role allows the token of another role only on the routes for that role."""
     address, token = guarded.role(role), guarded.token(caller)
     allowed = ALLOWED[role].get(caller, "").split()
@@ -173,7 +173,7 @@ def test_gateway_whose_token_is_refused_says_so(guarded: Guarded) -> None:
     assert gateway.stop() == 0
 
 
-def test_role_says_what_is_wrong_with_its_credentials(tmp_path: Path) -> None:
+def test_role_names_the_variables_of_invalid_credentials(tmp_path: Path) -> None:
     """A role with invalid credentials names both variables and prints no secret."""
     with fleet_in(tmp_path) as fleet:
         queue = fleet.start("pipeline", "queue", "--port", "0", SERVICE_TOKEN="short", SERVICE_TOKEN_HASHES="queue:1")

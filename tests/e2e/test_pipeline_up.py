@@ -159,7 +159,7 @@ def test_scheduler_answers_people(up: Up) -> None:
     assert cron["job_id"] in {job["id"] for job in up.ask(other, "/jobs")["jobs"]}
 
 
-def test_roles_show_what_they_do(up: Up) -> None:
+def test_roles_serve_their_stats_and_health(up: Up) -> None:
     """Every role serves its stats and its health under its own paths."""
     paths = {
         "watcher": ("/watcher/stats", "/stats"),
@@ -296,7 +296,7 @@ def test_stop_leaves_nothing_behind(up: Up) -> None:
     assert not Path(up.ready["operator_token"]).exists()
 
 
-def test_role_says_what_it_lacks(tmp_path: Path, loaded: LoadedProgram) -> None:
+def test_role_that_cannot_start_names_the_setting(tmp_path: Path, loaded: LoadedProgram) -> None:
     """A role without a database, with an invalid address or on an open host exits and names the setting."""
     shell = LoadedShell(loaded, tmp_path)
     lost = shell.run("pipeline", "scheduler", "--port", "0")

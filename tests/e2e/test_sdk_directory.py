@@ -126,7 +126,7 @@ class Submitter(threading.Thread):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lease_ms", [3_000])
-def test_directory_survives_whoever_serves_it(processes: Processes, module: ModuleType) -> None:
+def test_directory_loses_no_job_when_its_serving_process_is_killed(processes: Processes, module: ModuleType) -> None:
     """Two workers and a web process share a directory, and repeated kills of the serving one lose no job."""
     workers = [processes.start("work"), processes.start("work")]
     eventually(processes.is_served, what="a worker that serves")

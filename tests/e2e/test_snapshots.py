@@ -70,7 +70,7 @@ def test_restart_from_a_snapshot_gives_the_same_state(fleet: Fleet, tmp_path: Pa
     assert [job.SerializeToString() for job in wire.all_jobs()] == before
 
 
-def test_snapshot_after_snapshot_deletes_what_is_covered(fleet: Fleet, tmp_path: Path) -> None:
+def test_snapshots_delete_the_segments_that_they_cover(fleet: Fleet, tmp_path: Path) -> None:
     """Without a history window the server deletes segments covered by snapshots, and a restart loses no state."""
     data = tmp_path / "data"
     server, wire = fleet.server(*SMALL, "--history-ms", "0", "--log-level", "warning")

@@ -162,7 +162,7 @@ def test_killed_worker_of_up_is_started_again(loaded_fleet: Fleet, tmp_path: Pat
     assert grants(events_in(tmp_path / "data")) == {job_id: 2}
 
 
-def test_stuck_reader_of_the_log_stops_nobody(fleet: Fleet, tmp_path: Path) -> None:
+def test_full_log_pipe_does_not_stop_the_server(fleet: Fleet, tmp_path: Path) -> None:
     """A server whose log pipe is full still answers calls, runs jobs and exits with 0 on SIGTERM."""
     command = [*HOLDFAST, "up", "--data", "data", "--port", "0", "--log-level", "debug"]
     with (tmp_path / "adopted.out").open("wb") as out:

@@ -185,7 +185,7 @@ class Terminal:
         return bool(part)
 
 
-def test_top_of_nobody_says_where_it_looked(loaded: LoadedProgram, tmp_path: Path) -> None:
+def test_top_without_a_server_names_the_address(loaded: LoadedProgram, tmp_path: Path) -> None:
     """`holdfast top` without a server exits with a message that names the address."""
     done = LoadedShell(loaded, tmp_path, "127.0.0.1:1").run("top")
     assert done.returncode != 0

@@ -85,7 +85,7 @@ def still_there(pids: set[int], folder: Path) -> list[str]:
     return [" ".join(words) for pid in pids if (words := argv(pid))] + mounted
 
 
-def test_interrupted_run_is_judged_and_leaves_nobody_behind(short_path: Path) -> None:
+def test_interrupted_run_is_judged_and_leaves_no_process_behind(short_path: Path) -> None:
     """An interrupted run writes a report and a verdict, in which unfinished jobs break no guarantee."""
     folder = short_path / "run"
     with tortured(folder, "--seed", SEED, "--faults", "cut") as (run, pids):

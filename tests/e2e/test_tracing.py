@@ -204,7 +204,7 @@ def test_worker_ends_although_no_collector_is_there(fleet: Fleet) -> None:
         assert bool(worker.lines("traces")) == is_told
 
 
-def test_what_cannot_be_had_stops_a_program_at_once(fleet: Fleet) -> None:
+def test_unsupported_exporter_stops_a_program_at_its_start(fleet: Fleet) -> None:
     """A worker or a server with an unsupported exporter exits with 2 and names the variable."""
     for command in (("worker", "--connect", "127.0.0.1:1"), ("server", "--data", "memory://")):
         program = fleet.start(*command, OTEL_TRACES_EXPORTER="zipkin")

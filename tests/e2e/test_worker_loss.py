@@ -159,7 +159,7 @@ def test_worker_that_outlives_a_restart_keeps_its_lease(fleet: Fleet, tmp_path: 
     assert [line for line in worker.log.splitlines() if not line.startswith("{")] == []
 
 
-def test_stopped_coordinator_expires_nobody(fleet: Fleet, tmp_path: Path) -> None:
+def test_stopped_coordinator_expires_no_lease(fleet: Fleet, tmp_path: Path) -> None:
     """A coordinator stopped for longer than a lease revokes no lease, and no job runs twice."""
     server, wire = fleet.server("--lease-ms", "2500", "--heartbeat-ms", "100")
     fleet.worker(wire.target, "--slots", "4")

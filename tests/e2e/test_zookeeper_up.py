@@ -163,7 +163,7 @@ def test_processes_log_the_transitions_that_they_make(shared: Up) -> None:
     assert {(line["ts_ms"] > 0, line["priority"]) for line in lines} == {(True, 5)}
 
 
-def test_what_is_missing_is_said_over_http(shared: Up) -> None:
+def test_gateway_answers_capability_missing_for_features_an_ensemble_lacks(shared: Up) -> None:
     """The gateway serves the dashboard, and answers CAPABILITY_MISSING for features that an ensemble lacks."""
     assert answered(shared, "/").status == 200
     for path in ("/api/v1/stats", "/api/v1/queues", "/api/v1/schedules", "/api/v1/events"):
@@ -251,7 +251,7 @@ def test_worker_of_an_app_is_started_by_either_command(fleet: Fleet, zookeeper: 
         assert second.stop() == 0
 
 
-def test_app_is_told_that_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_call_to_an_unreachable_ensemble_names_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first call of an app to an unreachable ensemble fails and names its address."""
     monkeypatch.setattr(connection, "_CALL_S", 0.5)
     with Holdfast(f"zk://{NOWHERE}") as app, pytest.raises(UnavailableError, match=f"no ZooKeeper .* at {NOWHERE}"):

@@ -69,7 +69,7 @@ def _later(text: str, timezone: str, after_ms: int, found: Callable[..., int] = 
     return found(text, timezone, after_ms) + 60_000
 
 
-def _anybody(table: tokens.TokenTable, _digest: bytes) -> tokens.Token | None:
+def _any_token(table: tokens.TokenTable, _digest: bytes) -> tokens.Token | None:
     return next(iter(table._tokens.values()), None)
 
 
@@ -106,7 +106,7 @@ _ANY_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?P<
 #: By description of the bug: the target that must find it, the object and the attribute, and the replacement.
 PLANTED: dict[str, tuple[str, object, str, object]] = {
     "any name in an archive": ("archives", backup_archive, "_NAME", re.compile(".*", re.DOTALL)),
-    "a seal that nobody looks at": ("backup_file", backup.Backup, "sealed", lambda it: it),
+    "a seal that is not checked": ("backup_file", backup.Backup, "sealed", lambda it: it),
     "an outcome that cannot be sent": ("child", frames, "_is_outcome", lambda _: True),
     "a note that cannot be sent": ("child", frames, "_is_note", lambda _: True),
     "a payload without an end": ("codec", codec, _DEPTH, _MISSED),
@@ -128,9 +128,9 @@ PLANTED: dict[str, tuple[str, object, str, object]] = {
     "a record that is no text": ("records", records, _TEXT, _MISSED),
     "a worker that no database can hold": ("roles", coordinator, "check_name", lambda *_: None),
     "a setting without an end": ("settings", settings_sources, _DEPTH, _MISSED),
-    "chunks that nobody checks": ("snapshot", snapshot, "_read_chunks", _unchecked_chunks),
+    "chunks that are not checked": ("snapshot", snapshot, "_read_chunks", _unchecked_chunks),
     "a name twice in an object": ("strict_json", strict_json, "_NAMES", strict_json._DECODER),
-    "any token will do": ("tokens", tokens.TokenTable, "find", _anybody),
+    "any token will do": ("tokens", tokens.TokenTable, "find", _any_token),
     "a trace of zeros": ("trace_context", trace_context, "_FORM", _ANY_PARENT),
     "a password in a message": ("urls", ensemble_url, "masked", lambda text: text),
     "a reply that is no text": ("wire_client", wire_transport, "MALFORMED", msgspec.DecodeError),

@@ -109,7 +109,7 @@ async def test_refused_jobs_of_a_batch_say_code_and_reason(start: Start, kind: s
 
 
 @EVERY_CARRIER
-async def test_cancel_settles_whoever_waits(start: Start, kind: str) -> None:
+async def test_cancel_ends_a_wait_for_the_job(start: Start, kind: str) -> None:
     """A wait for a job ends when the job is canceled, and returns the reason."""
     async with remote_to(await start(), kind) as remote:
         job_id = await one(remote)
@@ -171,7 +171,7 @@ async def test_retry_explanation_and_history(start: Start, kind: str) -> None:
 
 
 @EVERY_CARRIER
-async def test_feed_tells_what_happened_and_then_what_happens(start: Start, kind: str) -> None:
+async def test_feed_sends_past_events_and_then_new_ones(start: Start, kind: str) -> None:
     """A feed sends all events after its start position and continues with new ones."""
     async with remote_to(await start(), kind) as remote:
         first = await one(remote)
@@ -304,7 +304,7 @@ async def test_stream_that_is_left_ends_at_the_server(start: Start, kind: str) -
 
 
 @EVERY_CARRIER
-async def test_stopping_server_answers_those_who_wait(start: Start, kind: str) -> None:
+async def test_stopping_server_fails_waits_and_streams_with_unavailable(start: Start, kind: str) -> None:
     """A server that stops fails waits and streams with UNAVAILABLE instead of waiting for them."""
     server = await start()
     calls = await calls_to(server, kind)

@@ -148,7 +148,7 @@ BAD_MESSAGES = {
 
 
 @pytest.mark.parametrize("data", {**BAD_OPENINGS, **BAD_MESSAGES}.values(), ids=[*BAD_OPENINGS, *BAD_MESSAGES])
-async def test_what_cannot_be_read_ends_that_connection_only(server: LedgerServer, raw: Raw, data: bytes) -> None:
+async def test_malformed_data_ends_only_its_own_connection(server: LedgerServer, raw: Raw, data: bytes) -> None:
     """The server drops a connection with malformed data, logs it, and continues to serve other connections."""
     async with RemoteJobs(await WireTransport.connect(UnixEndpoint(socket_of(server)))) as other:
         with capture_logs() as lines:
@@ -457,7 +457,7 @@ async def test_path_longer_than_a_socket_may_have_works(start: Start, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["nothing-here.sock", "no-folder/holdfast.sock"])
-async def test_nobody_there_is_unreachable(tmp_path: Path, name: str) -> None:
+async def test_connection_without_a_server_is_unavailable(tmp_path: Path, name: str) -> None:
     """A connection attempt without a server is UNAVAILABLE, with the directory in the message."""
     path = tmp_path / name
     for connect in (

@@ -116,7 +116,7 @@ async def test_worker_that_leaves_in_good_order_costs_no_loss(start: Start, kind
     assert job.state == State.QUEUED
 
 
-async def test_newer_session_takes_over_with_what_it_names(start: Start, kind: str) -> None:
+async def test_newer_session_takes_over_the_leases_it_names(start: Start, kind: str) -> None:
     """A newer session with the same worker id takes over the named leases, and the older one gets ABORTED."""
     server = await start()
     (job_id,) = await submitted(server)

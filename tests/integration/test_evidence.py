@@ -74,7 +74,7 @@ def test_much_that_was_found_does_not_make_a_large_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"kind": "torture"}', b"{" * 100])
-def test_what_is_no_evidence_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_error_for_a_file_without_evidence_names_the_file(tmp_path: Path, content: bytes) -> None:
     """The error for a file that is no evidence names the file."""
     path = tmp_path / "some.json"
     path.write_bytes(content)
@@ -104,7 +104,7 @@ def git(folder: Path, *words: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
-def test_commit_says_whether_the_code_is_what_was_committed(tmp_path: Path) -> None:
+def test_commit_is_dirty_after_a_change_of_the_code(tmp_path: Path) -> None:
     """The commit is dirty after a change of the code, but not of the evidence, and a version for untracked code."""
     code = tmp_path / "src" / "code.py"
     code.parent.mkdir()
@@ -207,7 +207,7 @@ def test_not_here():
 """
 
 
-def test_campaign_of_kills_keeps_what_became_of_each_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_campaign_of_kills_keeps_the_verdict_of_each_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The evidence of kill tests has each test's verdict, and its command has the settings that they read."""
     (tmp_path / "test_some_kills.py").write_text(TESTS)
     monkeypatch.setenv("KILLS", "2")

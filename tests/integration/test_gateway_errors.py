@@ -78,7 +78,7 @@ async def test_a_bug_is_internal_and_its_insides_stay_in_the_log(method: str, re
     ids=["overloaded", "stopping"],
 )
 @EVERY_METHOD
-async def test_what_may_pass_has_a_code_that_may_be_repeated(
+async def test_temporary_errors_have_retryable_codes(
     method: str, request_: object, refusal: Refusal, code: grpc.StatusCode
 ) -> None:
     """For every method an exhausted resource is RESOURCE_EXHAUSTED, and a stopping server is UNAVAILABLE."""

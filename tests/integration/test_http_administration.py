@@ -41,7 +41,7 @@ async def test_queue_is_paused_resumed_and_drained(address: str) -> None:
     assert (bad.status, bad.reason) == (400, "NAME_INVALID")
 
 
-async def test_purge_cancels_what_waits(address: str) -> None:
+async def test_purge_cancels_waiting_jobs_of_its_queue(address: str) -> None:
     """A purge over HTTP cancels the waiting jobs of that queue only."""
     for queue in ("a", "a", "b"):
         await post(address, f"{API}/jobs", {"type": "echo", "queue": queue})
@@ -184,7 +184,7 @@ async def test_dashboard_is_served_with_its_types(address: str) -> None:
         assert (await get(address, path)).status == 404, path
 
 
-async def test_large_body_holds_up_nobody(address: str) -> None:
+async def test_parsing_a_large_body_does_not_hold_up_other_requests(address: str) -> None:
     """Other requests are answered while the server parses a JSON body of megabytes."""
     payload = b"[" + b",".join([b'{"\\u0061":1,"b":"\\u00e9"}'] * 30_000) + b"]"
     large = asyncio.create_task(post(address, f"{API}/jobs", b'{"type":"echo","payload":' + payload + b"}"))

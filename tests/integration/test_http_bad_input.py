@@ -136,7 +136,7 @@ RAW = {
 
 
 @pytest.mark.parametrize("case", RAW)
-async def test_what_is_not_http_is_cut_off(server: LedgerServer, tmp_path: Path, case: str) -> None:
+async def test_bytes_that_are_not_http_end_the_connection(server: LedgerServer, tmp_path: Path, case: str) -> None:
     """The server answers bytes that are not HTTP with 400 or closes the connection, and continues to serve."""
     before = journal(tmp_path)
     async with connected(server.http_address) as line:

@@ -28,7 +28,7 @@ async def ended(line: Line) -> bool:
     return await line.end() == b""
 
 
-async def test_body_is_asked_for_by_who_expects_it(server: LedgerServer) -> None:
+async def test_client_that_expects_100_continue_gets_it(server: LedgerServer) -> None:
     """A client that sends `Expect: 100-continue` gets 100 and then its response."""
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", JOBS, headers=EXPECTING))
@@ -37,7 +37,7 @@ async def test_body_is_asked_for_by_who_expects_it(server: LedgerServer) -> None
         assert (await line.reply()).status == 202
 
 
-async def test_body_of_who_is_refused_is_not_asked_for(server: LedgerServer) -> None:
+async def test_refused_request_gets_its_error_instead_of_100_continue(server: LedgerServer) -> None:
     """A refused request with `Expect: 100-continue` gets its error at once, and the connection is closed."""
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", "/nothing", headers=EXPECTING))
@@ -129,7 +129,7 @@ CHUNKED = {**JSON, "Transfer-Encoding": "chunked"}
 CHUNK = b"%x\r\n%b\r\n0\r\n" % (len(JOB), JOB)
 
 
-async def test_what_comes_after_a_body_is_no_header(server: LedgerServer) -> None:
+async def test_trailers_are_not_used_as_headers(server: LedgerServer) -> None:
     """Trailers after a chunked body are not used as headers."""
     async with connected(server.http_address) as line:
         late = CHUNK + b"Idempotency-Key: late\r\n\r\n"
@@ -142,7 +142,7 @@ async def test_what_comes_after_a_body_is_no_header(server: LedgerServer) -> Non
 
 @pytest.mark.parametrize("path", [JOBS, "/nothing"])
 @pytest.mark.parametrize("late", [b"X: y\r\n", b"x"])
-async def test_what_comes_after_a_body_has_a_bound(server: LedgerServer, path: str, late: bytes) -> None:
+async def test_trailers_above_the_limit_are_refused(server: LedgerServer, path: str, late: bytes) -> None:
     """Trailers above the limit are refused and the connection is closed, for accepted and refused requests."""
     async with connected(server.http_address) as line:
         line.writer.write(request("POST", path, headers=CHUNKED) + CHUNK)
@@ -153,7 +153,7 @@ async def test_what_comes_after_a_body_has_a_bound(server: LedgerServer, path: s
 
 @pytest.mark.parametrize("is_chunked", [False, True])
 @pytest.mark.parametrize("step", [1, 10_000])
-async def test_body_of_who_would_rather_speak_something_else_is_read(
+async def test_body_of_a_request_that_offers_an_upgrade_is_read(
     server: LedgerServer,
     step: int,
     is_chunked: bool,  # noqa: FBT001
@@ -197,7 +197,9 @@ async def test_listener_that_says_no_more_has_left(server: LedgerServer) -> None
         (request("POST", JOBS, headers={**JSON, "Transfer-Encoding": "gzip, chunked"}) + CHUNK + b"\r\n", 501),
     ],
 )
-async def test_what_nobody_here_speaks_is_refused(server: LedgerServer, asked: bytes, status: int) -> None:
+async def test_unsupported_http_version_or_transfer_coding_is_refused(
+    server: LedgerServer, asked: bytes, status: int
+) -> None:
     """The server refuses an unsupported HTTP version or transfer coding, and closes the connection."""
     async with connected(server.http_address) as line:
         line.writer.write(asked)
@@ -220,7 +222,7 @@ async def test_request_that_had_to_wait_may_arrive_afterwards(start: Start, monk
         assert [(await line.reply()).status for _ in range(3)] == [200, 200, 200]
 
 
-async def test_wait_of_who_has_left_is_over(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wait_ends_when_its_client_disconnects(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait for a result ends when its client has closed the connection."""
     monkeypatch.setattr(protocol, "_UNREAD_S", 0.1)  # the time for which the client may still be there
     monkeypatch.setattr(http_server, "_SWEEP_S", 0.05)

@@ -93,7 +93,7 @@ async def submit(server: LedgerServer, count: int = 1) -> list[str]:
     return (await server.jobs.submit([Template("echo")], [JobDraft()] * count)).job_ids
 
 
-async def test_listener_hears_what_happens_from_now_on(server: LedgerServer) -> None:
+async def test_feed_without_a_position_sends_only_new_events(server: LedgerServer) -> None:
     """A feed without a position sends only new events, each once."""
     await submit(server)
     async with listening(server) as feed:
@@ -120,7 +120,7 @@ async def test_listener_that_comes_back_misses_nothing(server: LedgerServer) -> 
         assert [entry["job_id"] for entry in await later.until(1)] == last
 
 
-async def test_many_who_come_and_go_hear_each_thing_once(server: LedgerServer) -> None:
+async def test_readers_that_reconnect_receive_every_job_once(server: LedgerServer) -> None:
     """Readers that disconnect and return while jobs are submitted each receive every job once and in order."""
     made: list[str] = []
 
@@ -144,7 +144,7 @@ async def test_many_who_come_and_go_hear_each_thing_once(server: LedgerServer) -
     assert all(other == made for other in others)
 
 
-async def test_filters_leave_out_what_nobody_wants(server: LedgerServer) -> None:
+async def test_feed_filters_by_job_event_status_and_worker(server: LedgerServer) -> None:
     """A feed can be filtered by job, event, status or worker."""
     first, second = await submit(server, 2)
     await server.jobs.cancel(second, "")
@@ -269,7 +269,7 @@ async def test_right_that_is_lost_ends_the_feed(server: LedgerServer) -> None:
         await http.stop(1)
 
 
-async def test_nothing_is_read_when_nobody_listens(server: LedgerServer) -> None:
+async def test_server_reads_its_feed_only_while_a_reader_is_connected(server: LedgerServer) -> None:
     """The server stops reading its feed when the last HTTP reader leaves, and starts again for the next one."""
     for _ in range(3):
         async with listening(server) as feed:

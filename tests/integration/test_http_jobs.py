@@ -180,7 +180,7 @@ async def test_key_that_cannot_be_kept_is_refused(address: str, key: str) -> Non
     assert (reply.status, reply.reason) == (400, "REQUEST_ID_INVALID")
 
 
-async def test_filters_find_what_they_say(address: str) -> None:
+async def test_list_filters_by_queue_type_labels_and_times(address: str) -> None:
     """A list of jobs can be filtered by queue, type, labels and times, each alone and together."""
     one = await submitted(address, queue="a", labels={"k": "1", "x": "y:z"})
     wait_for_another_millisecond()  # within one millisecond, the order is by id
@@ -251,7 +251,7 @@ async def test_filter_that_makes_no_sense_is_refused(address: str, query: str) -
     assert (await get(address, f"{JOBS}?{query}")).reason
 
 
-async def test_cancel_ends_what_waits(address: str) -> None:
+async def test_cancel_ends_a_waiting_job(address: str) -> None:
     """A cancel without a body ends a waiting job and may be repeated."""
     job_id = await submitted(address)
     first = await post(address, f"{JOBS}/{job_id}/cancel", {"reason": "not needed"})
@@ -282,7 +282,7 @@ async def test_retry_makes_a_job_like_one_that_has_ended(address: str) -> None:
     assert (job["payload"], job["retry_of"]) == ([1], job_id)
 
 
-async def test_why_says_what_a_job_waits_for(address: str) -> None:
+async def test_explanation_of_a_waiting_job_has_a_reason_and_a_sentence(address: str) -> None:
     """The explanation of a waiting job has a reason for programs and a sentence for people."""
     why = (await get(address, f"{JOBS}/{await submitted(address)}/why")).json
     assert (why["status"], why["reason"]) == ("QUEUED", "NO_WORKER")
@@ -333,7 +333,7 @@ async def test_pipelined_requests_are_answered_in_order(address: str) -> None:
     assert [reply.json["queue"] for reply in replies] == [f"q{n}" for n in range(20)]
 
 
-async def test_what_a_backend_lacks_is_501(server: LedgerServer) -> None:
+async def test_missing_capability_is_501(server: LedgerServer) -> None:
     """A request for a capability that the backend lacks is 501 and names the backend."""
     bare = HttpServer(Application(Backend(server.jobs, declared=Capabilities("bare", frozenset()))))
     other = await bare.start("127.0.0.1", 0)

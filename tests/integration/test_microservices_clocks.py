@@ -17,7 +17,7 @@ both_ways = pytest.mark.parametrize("offset_ms", [HOUR_MS, -HOUR_MS], ids=["ahea
 
 
 @both_ways
-async def test_sweep_finds_jobs_whatever_the_clock_of_the_job_service_shows(offset_ms: int) -> None:
+async def test_sweep_finds_jobs_despite_a_wrong_clock_of_the_job_service(offset_ms: int) -> None:
     """A job in no queue is enqueued again once it has existed for a while, and not before."""
     async with world(job_clock_offset_ms=offset_ms) as here:
         job_id = await here.submit()
@@ -30,7 +30,7 @@ async def test_sweep_finds_jobs_whatever_the_clock_of_the_job_service_shows(offs
 
 
 @both_ways
-async def test_delay_has_its_length_whatever_the_clock_of_the_job_service_shows(offset_ms: int) -> None:
+async def test_delay_has_its_length_despite_a_wrong_clock_of_the_job_service(offset_ms: int) -> None:
     """A delayed job is handed out after its delay: neither an hour later, nor too early."""
     async with world(job_clock_offset_ms=offset_ms) as here:
         job_id = await here.submit(delay_ms=10_000)
@@ -53,7 +53,7 @@ async def test_sweep_keeps_the_delay_of_a_job(offset_ms: int) -> None:
 
 
 @both_ways
-async def test_retry_waits_for_its_backoff_whatever_the_clock_of_the_job_service_shows(offset_ms: int) -> None:
+async def test_retry_waits_for_its_backoff_despite_a_wrong_clock_of_the_job_service(offset_ms: int) -> None:
     """A failed job is due again after the backoff of its retry, by the clock of the job service."""
     async with world(job_clock_offset_ms=offset_ms) as here:
         job_id = await here.submit("brew", max_attempts=2)

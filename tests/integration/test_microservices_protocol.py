@@ -340,7 +340,7 @@ async def test_failure_counts_although_the_queue_is_away(here: World) -> None:
     assert here.logged("anomaly") == []
 
 
-async def test_heartbeats_keep_what_they_name(here: World) -> None:
+async def test_worker_keeps_the_jobs_that_its_heartbeats_name(here: World) -> None:
     """A worker keeps a job that its heartbeats name for many lease lengths, also over a restart."""
     job_id = await here.submit()
     work = await here.take()
@@ -351,7 +351,7 @@ async def test_heartbeats_keep_what_they_name(here: World) -> None:
     assert await here.report(work) == ""
 
 
-async def test_pause_of_the_coordinator_expires_nobody(here: World) -> None:
+async def test_pause_of_the_coordinator_expires_no_lease(here: World) -> None:
     """After a long pause of the coordinator, every lease has as much time left as before."""
     job_id = await here.submit()
     work = await here.take()
@@ -387,7 +387,7 @@ async def test_job_that_is_handed_back_for_ever_ends(here: World) -> None:
     await here.check_ended(job_id)
 
 
-async def test_arriving_worker_gives_back_what_it_does_not_name(here: World) -> None:
+async def test_arriving_worker_loses_jobs_that_it_does_not_name(here: World) -> None:
     """A worker that arrives at a new coordinator loses every job that it does not name, at once."""
     kept, lost = await here.submit(), await here.submit()
     works = [await here.take(), await here.take()]
@@ -408,7 +408,7 @@ async def test_job_whose_worker_comes_back_without_it_again_and_again_ends(here:
     await here.check_ended(job_id)
 
 
-async def test_worker_is_told_what_it_no_longer_has(here: World) -> None:
+async def test_heartbeat_response_revokes_leases_the_worker_no_longer_has(here: World) -> None:
     """A heartbeat response revokes leases that ended, went to another worker or never existed, and no held ones."""
     held, ended = await here.submit(), await here.submit()
     works = {work.job_id: work for work in (await here.take(), await here.take())}
@@ -470,7 +470,7 @@ async def test_sweep_of_waiting_jobs_is_no_anomaly(here: World) -> None:
     assert [(await here.take()).job_id for _ in ids[20:]] == ids[20:]
 
 
-async def test_running_job_with_nobody_goes_back(here: World) -> None:
+async def test_running_job_without_a_heartbeat_is_queued_again(here: World) -> None:
     """A RUNNING record whose worker sends no heartbeat is adopted, and is queued again after a lease length."""
     job_id = await here.submit()
     await here.queue.DequeueJob(pb.DequeueJobRequest(worker_id="ghost"))
@@ -592,7 +592,7 @@ async def test_output_over_the_limit_of_its_owner_alone_fails_the_job() -> None:
         await other.check_ended(job_id)
 
 
-async def test_worker_is_given_only_what_it_wants(here: World) -> None:
+async def test_worker_gets_only_jobs_of_its_routes(here: World) -> None:
     """A worker without routes gets no job, and a route matches the job's type."""
     job_id = await here.submit("mail")
     assert not (await here.fetch("w", "sms")).assigned

@@ -65,7 +65,7 @@ def test_latencies_are_multiples_of_one_round_trip() -> None:
     assert found["ours", ONLY_SYNCED, "p99"].values == [8]
 
 
-def test_whoever_is_best_is_named_first_even_if_it_is_a_peer() -> None:
+def test_best_system_is_named_first_even_if_it_is_a_peer() -> None:
     """Systems are ranked by their medians, with the largest rate and the smallest latency first."""
     latency = {"p50_ms": 1.0, "p99_ms": 1.0}
     found = results(
@@ -169,7 +169,7 @@ def test_terminal_shows_every_system() -> None:
     assert "2.50 (2–3)" in printed
 
 
-def test_only_what_is_between_the_markers_is_replaced(tmp_path: Path) -> None:
+def test_run_replaces_only_the_text_between_the_markers(tmp_path: Path) -> None:
     """A run replaces the text between the markers and keeps the text around them."""
     document = tmp_path / "benchmarks.md"
     document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")

@@ -43,7 +43,7 @@ async def test_server_is_used_like_a_directory(start: Start) -> None:
             await asyncio.to_thread(worker.stop)
 
 
-async def test_nobody_at_the_address_is_an_error() -> None:
+async def test_call_to_an_address_without_a_server_is_unavailable() -> None:
     """A call to an address without a server is UNAVAILABLE after the client's attempts."""
     async with Holdfast("holdfast://127.0.0.1:1") as app:
         with pytest.raises(UnavailableError, match="holdfast up"):

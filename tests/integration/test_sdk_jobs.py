@@ -215,7 +215,7 @@ def test_canceled_job_has_no_result(app: Holdfast) -> None:
     assert again.status() is State.QUEUED
 
 
-def test_what_only_an_ensemble_can_do_is_refused(app: Holdfast) -> None:
+def test_backend_without_single_deletion_refuses_to_forget_a_job(app: Holdfast) -> None:
     """A backend without single deletion refuses to forget a job, and keeps it."""
     job = app.submit("x")
     with pytest.raises(UnimplementedError, match="only zk:// can delete single jobs"):

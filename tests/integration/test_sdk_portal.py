@@ -60,7 +60,7 @@ async def test_giving_up_here_gives_up_there(portal: Portal) -> None:
     assert await asyncio.to_thread(ended.wait, DEADLINE_S)
 
 
-def test_closing_ends_those_who_wait() -> None:
+def test_closing_the_portal_fails_waiting_callers() -> None:
     """Closing the portal fails a waiting caller and later ones with UnavailableError."""
     portal = Portal()
     begun = threading.Event()

@@ -301,7 +301,7 @@ async def test_socket_of_the_directory_needs_no_token(secured: Secured) -> None:
         assert (await client.stats()).epoch == 1
 
 
-async def test_flood_is_cut_off_and_what_workers_say_is_not(start: Start) -> None:
+async def test_rate_limit_refuses_a_flood_and_accepts_heartbeats_and_reports(start: Start) -> None:
     """Above the rate limit calls are refused over gRPC and HTTP, while heartbeats and reports are accepted."""
     server = await start(no_http=False, http_port=0, rate_limit=5, lease_ms=60_000)
     async with grpc.aio.insecure_channel(server.address) as channel:

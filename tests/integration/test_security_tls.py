@@ -190,7 +190,7 @@ async def test_unusable_certificates_are_refused_at_the_start(start: Start, pape
     assert caught.value.reason == "TLS_UNUSABLE"
 
 
-async def test_who_does_not_shake_hands_gives_way(
+async def test_connections_without_a_handshake_do_not_keep_other_clients_out(
     start: Start, papers: Papers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Connections without a handshake hold a bounded number of descriptors, and other clients are answered."""

@@ -80,7 +80,7 @@ def test_ledger_that_was_trimmed_is_whole_with_its_archive(short_path: Path) -> 
     assert sorted(path.name for path in data.glob("*.seg")) == [f"{covered + 1:020d}-0000000002.seg"]
 
 
-def test_journal_that_is_not_what_its_snapshot_was_made_of_is_damaged(short_path: Path) -> None:
+def test_journal_with_segments_that_differ_from_its_snapshot_is_damaged(short_path: Path) -> None:
     """A journal whose archived segments do not match its snapshot is damaged."""
     data, other = short_path / "data", short_path / "other"
     for path in (data, other):

@@ -66,7 +66,7 @@ async def test_context_of_a_request_over_grpc_is_carried(
         assert await headers_of(server.http_address, frozen.job_id) == carried
 
 
-async def test_context_is_no_part_of_what_a_job_is(start: Start) -> None:
+async def test_repeated_request_in_another_trace_returns_the_first_job(start: Start) -> None:
     """A repeated request in another trace returns the first job, which keeps its first context."""
     http = (await start(no_http=False, http_port=0)).http_address
     first = await post(http, "/api/v1/jobs", {"type": "echo"}, Idempotency_Key="k", traceparent=PARENT)

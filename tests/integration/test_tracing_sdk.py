@@ -82,7 +82,7 @@ def test_every_attempt_links_to_where_its_job_was_submitted(app: Holdfast, expor
     assert second.status.status_code == StatusCode.UNSET
 
 
-def test_what_a_job_does_is_inside_its_span(app: Holdfast, exporter: InMemorySpanExporter) -> None:
+def test_spans_of_job_code_are_children_of_the_attempt_span(app: Holdfast, exporter: InMemorySpanExporter) -> None:
     """A job's own spans and submits are children of the attempt's span, in a thread and on the loop."""
 
     @app.job

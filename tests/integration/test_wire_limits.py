@@ -1,4 +1,4 @@
-"""Limits of the wire: what callers cost before they are known, how many connections there are, and malformed data."""
+"""Limits of the wire: data before the admission of a caller, number of connections, and malformed data."""
 
 import asyncio
 import socket
@@ -188,7 +188,7 @@ async def idle_connections(address: str, begun: bytes) -> AsyncIterator[list[asy
 
 
 @pytest.mark.parametrize("begun", UNFINISHED.values(), ids=UNFINISHED)
-async def test_idle_connections_keep_nobody_out(server: LedgerServer, token: str, begun: bytes) -> None:
+async def test_idle_connections_do_not_keep_new_clients_out(server: LedgerServer, token: str, begun: bytes) -> None:
     """With 3,000 idle connections, admitted ones stay, new clients and workers are admitted, and jobs run."""
     access = Access(token=token)
     endpoint = TcpEndpoint(server.http_address, access)

@@ -67,7 +67,7 @@ async def test_server_that_recovers_refuses_the_wire_with_its_progress(
 
 
 async def test_tokens_are_needed_as_soon_as_the_server_serves(tmp_path: Path) -> None:
-    """A server with tokens tells everybody that it recovers, and admits callers with tokens only afterwards."""
+    """While a server with tokens recovers, every opening gets SERVER_STARTING; tokens are checked afterwards."""
     path = tmp_path / "data" / tokens.FILE_NAME
     token = tokens.create(path, "all", [Scope.ADMIN], now_ms=1)
     async with recovering(tmp_path / "data") as server:

@@ -1,4 +1,4 @@
-"""TLS 1.3 over the wire: which clients connect, and the one error of each of the others."""
+"""TLS 1.3 over the wire: accepted clients, and the error of each refused one."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""Tokens over the wire: which openings are admitted, what each call needs, and what a lost permission ends."""
+"""Tokens over the wire: admission of openings, scopes of calls, and the end of calls whose permission is lost."""
 
 import asyncio
 from pathlib import Path

@@ -144,7 +144,7 @@ async def test_server_takes_the_version_that_both_know(
 
 
 @pytest.mark.parametrize("versions", [(2, 3), (0, 0), (2, 1), (-5, -1), (1 << 63, 1 << 63)])
-async def test_version_is_refused_with_what_to_do(start: Start, versions: tuple[int, int]) -> None:
+async def test_error_for_an_unknown_version_says_how_to_fix_it(start: Start, versions: tuple[int, int]) -> None:
     """The error for an unknown version names the versions of both sides and says what to do."""
     server = await start()
     async with raw_wire(wire_address(server)) as line:

@@ -97,7 +97,7 @@ FOUND_BY: list[tuple[str, str, bool]] = [
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
-async def test_whatever_job_code_does_is_a_failure_of_its_attempt(mode: str) -> None:
+async def test_every_failure_of_job_code_has_its_reason(mode: str) -> None:
     """Every kind of failure of job code has its reason, and the executor runs the next job."""
     async with bench() as here:
         for name, reason, is_retryable in FOUND_BY:
@@ -215,7 +215,7 @@ async def test_canceled_job_can_clean_up(tmp_path: Path, mode: str) -> None:
         assert (tmp_path / "word").read_text() == "cleaned"
 
 
-async def test_kill_takes_what_the_job_has_started(tmp_path: Path) -> None:
+async def test_kill_ends_the_processes_that_the_attempt_started(tmp_path: Path) -> None:
     """Killing an attempt also kills the processes that it has started."""
     async with bench() as here:
         context = here.start("process.parent", tmp_path / "pid")
@@ -226,7 +226,9 @@ async def test_kill_takes_what_the_job_has_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("job_type", ["thread.stuck", "async.swallow"])
-async def test_what_does_not_end_is_written_off_and_its_slot_replaced(tmp_path: Path, job_type: str) -> None:
+async def test_attempt_that_ignores_its_interrupt_is_written_off_and_its_slot_replaced(
+    tmp_path: Path, job_type: str
+) -> None:
     """An attempt that does not end after its interrupt is written off, and its slot is replaced."""
     async with bench(slots=1) as here:
         timeout_ms = 50

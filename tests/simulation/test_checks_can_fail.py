@@ -198,7 +198,7 @@ def test_recovery_that_lost_a_durable_frame_is_noticed(bench: Bench) -> None:
         bench.log.recovered(*open_on(SimDisk(random.Random(1))))
 
 
-def test_recovery_of_what_was_never_written_is_noticed() -> None:
+def test_recovery_of_a_frame_that_was_never_written_is_noticed() -> None:
     """A recovered journal with a frame that was never written is a violation."""
     disk = SimDisk(random.Random(1))
     journal, _ = open_on(disk)

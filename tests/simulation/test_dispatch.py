@@ -58,7 +58,7 @@ def test_short_queue_is_shared_beside_a_long_one() -> None:
     assert (len(first), len(second)) == (5, 5)
 
 
-def test_excess_is_forgotten_without_anybody_asking() -> None:
+def test_jobs_above_the_retention_limit_are_evicted_without_a_command() -> None:
     """Finished jobs above the retention limit are removed at once, even if no command arrives."""
     shop = Shop(LoopConfig(retain_jobs=1_000_000))
     for part in range(3):
@@ -113,7 +113,7 @@ def test_silent_worker_gets_no_job_after_a_quiet_minute() -> None:
     assert leases == []
 
 
-def test_paused_queue_feeds_nobody_until_it_is_opened() -> None:
+def test_paused_queue_grants_no_job_until_it_is_opened() -> None:
     """A worker with free slots gets no jobs of a paused queue, other jobs at once, and the rest once it opens."""
     shop = Shop()
     _, leases = shop.attach("worker", 100)

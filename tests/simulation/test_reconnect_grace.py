@@ -73,14 +73,14 @@ def test_goodbye_of_a_draining_worker_is_no_loss(shop: Shop) -> None:
     assert (shop.job_state(), losses(shop)) == (QUEUED, (0, 1))
 
 
-def test_worker_that_was_started_anew_has_lost_what_it_ran(shop: Shop) -> None:
+def test_restarted_worker_has_lost_its_jobs(shop: Shop) -> None:
     """A job that kills its worker counts a loss each time, however soon the worker restarts."""
     shop.dispatcher.detach(shop.session)
     attach(shop, instance="the next run")
     assert (shop.job_state(), losses(shop)) == (QUEUED, (1, 1))
 
 
-def test_worker_that_was_started_anew_before_its_end_was_noticed_has_lost_what_it_ran(shop: Shop) -> None:
+def test_worker_restarted_before_its_end_was_noticed_has_lost_its_jobs(shop: Shop) -> None:
     """A restarted worker has lost its jobs even if its old connection still seems to be open."""
     attach(shop, instance="the next run")
     assert (shop.job_state(), losses(shop)) == (QUEUED, (1, 1))

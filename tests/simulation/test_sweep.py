@@ -55,6 +55,6 @@ def test_sweep_meets_every_operation_and_every_fault() -> None:
     [settings for settings in regressions.read_all(REGRESSIONS) if not is_swept(settings)],
     ids=lambda settings: f"seed-{settings.seed}",
 )
-def test_what_once_failed_holds(settings: SwarmSettings) -> None:
+def test_runs_that_once_broke_a_promise_keep_it(settings: SwarmSettings) -> None:
     """A run that once broke a promise keeps it now; runs that the sweep includes are not repeated."""
     assert run_settings(settings).failure == ""

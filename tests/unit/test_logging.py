@@ -70,7 +70,7 @@ def test_odd_values_are_still_one_line() -> None:
     assert logged(message="a\nb", error=ValueError("x"))["error"] == "x"
 
 
-def test_level_hides_what_is_below_it() -> None:
+def test_no_record_below_the_level_is_written() -> None:
     """Nothing below the configured level is written."""
     stream = io.BytesIO()
     configure(service="s", level="error", stream=stream)
@@ -96,7 +96,7 @@ def test_no_records_are_no_write(writer: type[JsonLines | TextLines]) -> None:
     assert stream.writes == 0
 
 
-def test_text_escapes_what_a_terminal_would_obey() -> None:
+def test_text_log_escapes_control_characters() -> None:
     """Control characters in a job's text are escaped in text logs."""
     stream = io.BytesIO()
     TextLines(stream).write([Moved("job.started", "\x1b[2Jx\n")])

@@ -72,7 +72,7 @@ def test_submitted_jobs_are_counted_by_queue_and_type(driver: MeteredDesk) -> No
     assert of(samples, "holdfast_jobs_submitted_total", queue="slow", type="mail") == 1
 
 
-def test_ticks_are_counted_by_what_became_of_them(driver: MeteredDesk) -> None:
+def test_ticks_are_counted_by_outcome(driver: MeteredDesk) -> None:
     """Fired, skipped, missed and triggered ticks are counted, and a job of a schedule counts as submitted."""
     spec = ScheduleSpec("s", Template("echo"), every_ms=10_000, overlap="skip", catch_up="latest")
     driver.do(commands.SetSchedule(spec))
@@ -237,7 +237,9 @@ async def test_each_page_has_its_status(address: tuple[str, int], request_line: 
         (b"", b"403 Forbidden"),
     ],
 )
-async def test_numbers_are_for_those_who_know_the_name(address: tuple[str, int], headers: bytes, status: bytes) -> None:
+async def test_metrics_are_served_only_under_a_known_host_name(
+    address: tuple[str, int], headers: bytes, status: bytes
+) -> None:
     """Metrics are served only under a known host name, and probes under any name."""
     answer = await said(address, b"GET /metrics HTTP/1.1\r\nConnection: close\r\n" + headers + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")

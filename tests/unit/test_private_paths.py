@@ -1,4 +1,4 @@
-"""Private directories and files: how they are created, and what is refused."""
+"""Private directories and files: their permissions when created, and the paths that are refused."""
 
 import os
 import stat

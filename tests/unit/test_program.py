@@ -17,9 +17,7 @@ def holdfast(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return main()
 
 
-def test_help_says_what_every_setting_is_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_describes_every_setting(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Each setting is an option of `up` with its description, and large defaults are also given in a larger unit."""
     monkeypatch.setenv("COLUMNS", "200")
     assert holdfast(monkeypatch, "up", "--help") == 0
@@ -70,7 +68,7 @@ def test_every_problem_with_the_settings_is_a_line_of_its_own(
 
 
 @pytest.mark.parametrize("address", ["http://localhost:1", "localhost:", ":50051", "localhost:0", "localhost:x"])
-def test_worker_refuses_what_is_no_address(
+def test_worker_refuses_an_invalid_address(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str
 ) -> None:
     """The worker refuses an invalid address, because it would retry the connection for ever."""

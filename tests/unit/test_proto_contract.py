@@ -96,14 +96,14 @@ def describe_additions(file: FileDescriptor) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_public_contract_is_exactly_what_was_frozen() -> None:
+def test_public_contract_equals_the_frozen_one() -> None:
     """The public contract has exactly the frozen services, methods, messages, fields and values."""
     frozen = (CONTRACTS / "taskqueue_public.txt").read_text()
     assert describe(taskqueue_public_pb2.DESCRIPTOR) == frozen
     assert describe_additions(taskqueue_public_pb2.DESCRIPTOR) == "\n"
 
 
-def test_internal_contract_keeps_what_was_frozen() -> None:
+def test_internal_contract_keeps_the_frozen_one() -> None:
     """Below the additions the internal contract is exactly the frozen one."""
     frozen = (CONTRACTS / "taskqueue_internal.txt").read_text()
     assert describe(taskqueue_internal_pb2.DESCRIPTOR, without=ADDED_TYPES) == frozen

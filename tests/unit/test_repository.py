@@ -103,7 +103,7 @@ def find_python(root: Path, folder: Path, **variables: str) -> subprocess.Comple
     )
 
 
-def test_ci_runs_what_people_run(root: Path) -> None:
+def test_ci_runs_make_test(root: Path) -> None:
     """The CI entry is executable and runs only `make test`."""
     entry = root / ".ci/run"
     assert entry.stat().st_mode & 0o111

@@ -218,7 +218,7 @@ class Keeper(msgspec.Struct, frozen=True):
     url: Annotated[str, msgspec.Meta(description="text")] = ""
 
 
-def test_secrets_are_shown_to_nobody() -> None:
+def test_secrets_are_masked() -> None:
     """A secret is masked if it is set, and so are the credentials in an address."""
     fields = fields_of(Keeper)
     assert shown(fields["token"], "hunter2") == MASK
@@ -316,7 +316,7 @@ def test_list_of_nodes_keeps_its_order(target: str, addresses: list[str]) -> Non
     assert addresses_of(target) == addresses
 
 
-def test_password_of_a_database_is_shown_to_nobody() -> None:
+def test_password_of_a_database_is_never_shown() -> None:
     """The password of a database URL, in its user part or its query, is shown neither in settings nor in errors."""
     url = "postgresql://me:secret@db/jobs?sslpassword=hidden&host=x"
     loaded = load(Settings, flags={"database": url}, environment={}, folder=Path("/nowhere"))

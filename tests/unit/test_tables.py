@@ -64,7 +64,7 @@ def test_tables_import_no_topology(root: Path) -> None:
     assert found == []
 
 
-def test_every_row_names_what_exists() -> None:
+def test_every_entry_of_every_row_can_be_loaded() -> None:
     """The programs, declarations, openers, places and commands of all rows can be loaded."""
     targets = [
         *(target for entry in TOPOLOGIES for target in (entry.program, entry.capabilities)),

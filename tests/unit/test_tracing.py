@@ -190,7 +190,7 @@ def test_environment_says_where_traces_go(environment: dict[str, str], wanted: s
         ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "OTEL_EXPORTER_OTLP_PROTOCOL"),
     ],
 )
-def test_what_cannot_be_had_is_refused_by_name(environment: dict[str, str], named: str) -> None:
+def test_unsupported_exporter_or_protocol_is_refused_by_name(environment: dict[str, str], named: str) -> None:
     """An unsupported exporter or protocol is refused by the variable's name."""
     with pytest.raises(HoldfastError, match=named):
         wanted_exporter(environment)

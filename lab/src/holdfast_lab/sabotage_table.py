@@ -169,7 +169,7 @@ VARIANTS = (
         SESSIONS,
         "before is not None and before.hello.instance != hello.instance",
         "False",
-        test="tests/simulation/test_reconnect_grace.py::test_worker_that_was_started_anew_has_lost_what_it_ran",
+        test="tests/simulation/test_reconnect_grace.py::test_restarted_worker_has_lost_its_jobs",
     ),
     Variant(
         "loss-not-counted",

@@ -28,4 +28,4 @@ def fuzz(data: bytes) -> None:
     except (NotABackupError, BackupDamagedError) as error:
         assert error.reason.startswith("BACKUP_")
         return
-    assert backup == _SEALED, "what was read is not what was sealed"
+    assert backup == _SEALED, "the backup that was read differs from the sealed one"

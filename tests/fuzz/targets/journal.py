@@ -107,7 +107,7 @@ def fuzz(data: bytes) -> None:
     try:
         journal = _open(disk)
     except (JournalDamagedError, JournalVersionError) as error:
-        assert disk.files() == before, "what was refused was changed"
+        assert disk.files() == before, "a refused directory was changed"
         _check_refusal(error, base, before)
         return
     frames = [(frame.first_position, frame.body) for frame in journal.replay(journal.first_position - 1)]
@@ -164,7 +164,7 @@ def _check_kept(base: _Base, files: dict[str, bytes], frames: list[tuple[int, by
     first = min(name for name in files if _SEGMENT.fullmatch(name))
     written = [frame for frame in base.frames if frame.file >= first]
     given = [(frame.first_position, frame.body) for frame in written[: len(frames)]]
-    assert frames == given, "what was opened is no prefix of what was written"
+    assert frames == given, "the replayed frames are no prefix of the written ones"
     lost = written[len(frames) :]
     if not lost:
         return
@@ -175,4 +175,4 @@ def _check_kept(base: _Base, files: dict[str, bytes], frames: list[tuple[int, by
         lying = files.get(frame.file, b"")[frame.offset : frame.offset + len(frame.data)]
         assert lying != frame.data, f"the intact frame at offset {frame.offset} was dropped"
     is_zeros = not files.get(newest, b"")[lost[0].offset :].strip(b"\0")
-    assert has_copy or is_zeros, "what was cut was not copied"
+    assert has_copy or is_zeros, "the cut bytes were not copied"

@@ -54,14 +54,14 @@ async def test_scheduler_without_database_is_left_out() -> None:
         await here.until(True, True)
 
 
-async def test_late_connection_leaves_nobody_out() -> None:
+async def test_late_connection_does_not_mark_its_scheduler_unhealthy() -> None:
     """A connection that was not made in time does not mark its scheduler as unhealthy."""
     async with site(1) as here:
         jobs, carry, late = BalancedJobs(here.balancer), here.lines.carry, ["first"]
 
         async def carried(address: str, path: str, body: bytes, *, deadline_s: float = 1) -> bytes:
             if late:
-                raise NotDeliveredError(f"nobody answers the {late.pop()} call", reason=LATE)
+                raise NotDeliveredError(f"the scheduler did not answer the {late.pop()} call", reason=LATE)
             return await carry(address, path, body, deadline_s=deadline_s)
 
         here.lines.carry = carried  # type: ignore[method-assign]
@@ -70,7 +70,7 @@ async def test_late_connection_leaves_nobody_out() -> None:
         assert late == []
 
 
-async def test_nobody_well_is_said_at_once() -> None:
+async def test_gateway_reports_at_once_that_no_scheduler_is_healthy() -> None:
     """A call without a healthy scheduler fails at once with UNAVAILABLE and a retry hint."""
     async with site(1) as here:
         jobs = BalancedJobs(here.balancer)
@@ -94,7 +94,7 @@ async def test_silent_scheduler_is_not_waited_for() -> None:
         assert [submitted.existing for submitted in answers] == [frozenset()] * 4
 
 
-async def test_what_may_not_be_done_twice_is_not_repeated() -> None:
+async def test_load_balancer_does_not_repeat_a_purge_with_an_unknown_outcome() -> None:
     """A purge whose scheduler stops has an unknown outcome, and the load balancer does not repeat it."""
     async with site(2) as here:
         (job_id,) = (await here.ledger.jobs.submit([Template("x", "q")], [JobDraft()])).job_ids
@@ -157,7 +157,7 @@ async def test_repeated_submission_is_found_by_its_key() -> None:
         assert second.existing == frozenset({0})
 
 
-async def test_refusals_are_what_they_were() -> None:
+async def test_error_of_a_scheduler_reaches_the_caller_unchanged() -> None:
     """An error of a scheduler reaches the caller as the same error."""
     async with site(1) as here:
         jobs = BalancedJobs(here.balancer)

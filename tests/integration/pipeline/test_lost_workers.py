@@ -337,7 +337,7 @@ async def test_place_of_a_session_that_ended_elsewhere_makes_room(store: Postgre
         await happens(store.workers.all, lambda places: [place.session for place in places] == ["later"])
 
 
-async def test_what_a_coordinator_heard_long_ago_is_no_sign_of_life(store: PostgresStore) -> None:
+async def test_place_stored_late_has_the_time_of_the_last_heartbeat(store: PostgresStore) -> None:
     """A place that is stored late has the time of the worker's last heartbeat, including those to the database."""
     await store.workers.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, (), heard_ms_ago=MINUTES_MS)])
     (place,) = await store.workers.all()

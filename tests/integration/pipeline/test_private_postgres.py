@@ -72,7 +72,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-def test_private_server_lets_nobody_else_in(folder: Path, server: PrivatePostgres) -> None:
+def test_private_server_accepts_no_other_user(folder: Path, server: PrivatePostgres) -> None:
     """The server listens only on a socket that no other user can open, and accepts no other database user."""
     url = server.start()
     assert ask(url, "SHOW listen_addresses") == ""
@@ -101,7 +101,7 @@ def test_another_user_of_the_machine_is_not_let_in(server: PrivatePostgres) -> N
     assert "Peer authentication failed" in asked_by("postgres", "postgres", f"/proc/{server.pid}/cwd/../socket")
 
 
-def test_second_start_finds_what_the_first_wrote(server: PrivatePostgres) -> None:
+def test_second_start_finds_the_data_of_the_first(server: PrivatePostgres) -> None:
     """A server that is started again has the data of its first run."""
     url = server.start()
     with psycopg.connect(url) as connection:

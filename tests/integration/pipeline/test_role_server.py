@@ -100,7 +100,7 @@ async def test_refusals_arrive_as_they_were_raised() -> None:
             await lines.ask(address, "/nowhere")
 
 
-async def test_a_bug_is_told_to_nobody() -> None:
+async def test_response_to_a_bug_hides_the_exception() -> None:
     """The response to a request that hits a bug is 500 without the text of the exception."""
     async with served() as (_, address, _lines):
         reply = await ask(address, "POST", "/break", {})

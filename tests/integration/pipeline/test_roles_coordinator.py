@@ -63,7 +63,7 @@ async def opened(here: PipelineHere, worker_id: str) -> PipelineSession:
     return await here.work().open(Introduction(worker_id, frozenset({"echo"})))
 
 
-async def test_commands_without_bodies_register_nobody(store: PostgresStore) -> None:
+async def test_requests_without_a_body_register_no_worker(store: PostgresStore) -> None:
     """A request without a body registers no worker, and the response names the missing field."""
     async with desk(store) as one:
         for path in ("request-assignment", "heartbeat", "release-assignment"):
@@ -141,7 +141,7 @@ async def test_older_session_of_one_name_is_told(store: PostgresStore) -> None:
         await newer.close()
 
 
-async def test_restart_forgets_nobody(store: PostgresStore) -> None:
+async def test_restart_keeps_every_assignment(store: PostgresStore) -> None:
     """A restarted coordinator keeps every worker's assignment."""
     async with desk(store) as one:
         sessions = [await opened(one.here, name) for name in ("w-1", "w-2")]
@@ -164,7 +164,7 @@ async def test_restart_forgets_nobody(store: PostgresStore) -> None:
             await session.close()
 
 
-async def test_who_was_there_before_a_restart_and_is_gone_is_forgotten(store: PostgresStore) -> None:
+async def test_worker_that_is_gone_after_a_restart_is_forgotten(store: PostgresStore) -> None:
     """A restarted coordinator forgets a worker that does not send a heartbeat in time."""
     async with desk(store) as one:
         await one.request("gone")
@@ -208,7 +208,7 @@ async def test_worker_whose_coordinator_is_away_says_itself_that_it_lives(store:
         await session.close()
 
 
-async def test_who_says_goodbye_is_forgotten_at_once(store: PostgresStore) -> None:
+async def test_worker_that_says_goodbye_is_forgotten_at_once(store: PostgresStore) -> None:
     """The coordinator forgets a worker at once when it says goodbye."""
     async with desk(store, heartbeat_ms=60_000) as one:
         await one.request("w-1")
@@ -230,7 +230,7 @@ async def test_worker_is_asked_to_drain(store: PostgresStore) -> None:
         assert (await one.here.coordinator_stats())["workers"] == []
 
 
-async def test_one_who_left_may_come_back(store: PostgresStore) -> None:
+async def test_worker_that_left_may_register_again(store: PostgresStore) -> None:
     """A heartbeat after a goodbye is answered with `unknown`, and the worker can then register again."""
     async with desk(store) as one:
         await one.request("w-1")

@@ -73,7 +73,7 @@ async def test_tickets_go_where_the_rule_says() -> None:
         assert await here.shelf(here.high[0]) == ["urgent"]
 
 
-async def test_a_dead_queue_process_holds_nobody_up() -> None:
+async def test_dead_queue_process_does_not_hold_up_other_tickets() -> None:
     """While a queue process is down, the exchange returns its tickets by id and accepts others."""
     async with market() as here:
         index = queue_index("echo", 1, 3)

@@ -188,7 +188,7 @@ async def test_job_that_comes_due_soon_after_another_is_not_late(store: Postgres
         await here.ended((await store.rows.insert([Template("echo")], drafts)).job_ids)
 
 
-async def test_watchers_tell_what_they_did(store: PostgresStore) -> None:
+async def test_watchers_serve_their_numbers(store: PostgresStore) -> None:
     """A watcher serves its numbers under both paths and as metrics."""
     ran = Ran()
     async with PipelineHere(store) as here, here.worker("w-1", ran.handlers()):

@@ -120,7 +120,7 @@ async def test_order_and_wishes() -> None:
         assert await door.take(types=["missing"], count=9) == []
 
 
-async def test_what_has_waited_for_long_goes_before_what_is_more_urgent() -> None:
+async def test_aged_ticket_goes_before_one_of_higher_priority() -> None:
     """A ticket that has waited long goes before one of higher priority, counted from the job's due time."""
     async with queue_process() as door:
         await door.push(ticket("usual", 1, due_ms=9), ticket("low", 2, priority=2, due_ms=9))
@@ -176,7 +176,7 @@ async def test_long_poll_ends_with_nothing() -> None:
         assert await door.take(wait_ms=20) == []
 
 
-async def test_lease_that_ends_wakes_who_waits() -> None:
+async def test_ticket_of_an_expired_lease_goes_to_a_waiting_request() -> None:
     """A ticket whose lease expires goes to a lease request that is already waiting."""
     async with queue_process() as door:
         await door.push(ticket("a"), keep_ms=60_000)
@@ -193,7 +193,7 @@ async def test_ticket_is_dropped_when_it_is_worth_nothing_any_more() -> None:
         assert await door.take(count=5) == ["new"]
 
 
-async def test_release_is_for_the_one_who_has_it() -> None:
+async def test_worker_releases_only_a_ticket_it_holds() -> None:
     """A worker can release only a ticket that it holds itself."""
     async with queue_process() as door:
         await door.push(ticket("a"))
@@ -204,7 +204,7 @@ async def test_release_is_for_the_one_who_has_it() -> None:
             assert told == {"released": released}
 
 
-async def test_who_has_left_takes_nothing() -> None:
+async def test_lease_request_with_a_closed_connection_takes_no_ticket() -> None:
     """A lease request whose connection was closed takes no ticket."""
     async with queue_process() as door:
         async with connected(door.address) as line:
@@ -216,7 +216,7 @@ async def test_who_has_left_takes_nothing() -> None:
         assert await door.take() == ["a"]
 
 
-async def test_nobody_is_kept_waiting_by_a_process_that_stops() -> None:
+async def test_stopping_queue_process_answers_waiting_lease_requests() -> None:
     """A queue process that stops answers waiting lease requests with no tickets."""
     async with queue_process() as door:
         waiting = asyncio.create_task(door.take(wait_ms=20_000))
@@ -240,7 +240,7 @@ async def test_nobody_is_kept_waiting_by_a_process_that_stops() -> None:
         ("/queue/delete", {"job_ids": [1]}),
     ],
 )
-async def test_what_makes_no_sense_is_refused(path: str, content: object) -> None:
+async def test_invalid_request_is_refused(path: str, content: object) -> None:
     """An invalid request is refused and does not change the shelf."""
     async with queue_process() as door:
         with pytest.raises(InvalidArgumentError):

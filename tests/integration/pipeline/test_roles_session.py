@@ -62,7 +62,7 @@ async def shelve(here: PipelineHere, job_ids: list[str]) -> None:
     await here.lines.ask(here.normal[0].address, "/queue/push", PushTickets(jobs=tickets))
 
 
-async def test_session_does_what_the_port_says(store: PostgresStore) -> None:
+async def test_session_keeps_the_contract_of_its_port(store: PostgresStore) -> None:
     """A session gets leases as wanted, cancels, losses and acknowledgements, and returns its leases when it closes."""
     async with PipelineHere(store, normal=1, high=0) as here:
         session = await here.work().open(Introduction("w-1", ECHO, slots=4))
@@ -100,7 +100,7 @@ async def test_session_does_what_the_port_says(store: PostgresStore) -> None:
         assert (await here.coordinator_stats())["workers"] == []
 
 
-async def test_what_was_not_delivered_goes_back_unspent(store: PostgresStore) -> None:
+async def test_undelivered_jobs_return_without_a_loss(store: PostgresStore) -> None:
     """A session that closes without a drain returns started jobs as losses, and undelivered ones without a loss."""
     async with PipelineHere(store, normal=1, high=0) as here:
         session = await here.work().open(Introduction("w-1", ECHO, slots=4))

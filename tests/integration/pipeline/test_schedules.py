@@ -131,7 +131,7 @@ async def test_draining_queue_skips_ticks_and_refuses_triggers(clockwork: Clockw
     assert await clockwork.jobs() == []
 
 
-async def test_pause_passes_over_what_falls_into_it(clockwork: Clockwork) -> None:
+async def test_ticks_during_a_pause_do_not_fire(clockwork: Clockwork) -> None:
     """Ticks during a pause do not fire, and the schedule continues with the next tick after it."""
     await clockwork.set(every_ms=MINUTE, catch_up="all")
     await clockwork.schedules.pause("s", is_paused=True)
@@ -233,7 +233,7 @@ async def test_ticks_are_forgotten_after_a_day(clockwork: Clockwork, database: s
     assert 24 <= row[0] < 24 * 4
 
 
-async def test_what_is_not_there_is_not_found(clockwork: Clockwork) -> None:
+async def test_unknown_schedule_is_not_found(clockwork: Clockwork) -> None:
     """A call for an unknown schedule is NOT_FOUND, also with a name that the database cannot store."""
     plans = clockwork.schedules
     for name in ("s", "no\0name", "\ud800", "x" * 1_000):

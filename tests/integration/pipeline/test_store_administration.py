@@ -17,7 +17,7 @@ from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, ru
 from tests.integration.pipeline.wait_until import happens
 
 
-async def test_queues_tell_what_waits_and_runs(store: PostgresStore) -> None:
+async def test_queues_list_counts_ready_delayed_and_running_jobs(store: PostgresStore) -> None:
     """The list of queues has the ready, delayed and running jobs of each queue that has unfinished jobs."""
     await running(store, Template("echo", "a"))
     await insert(store, Template("echo", "a", 9))
@@ -34,7 +34,7 @@ async def test_queues_tell_what_waits_and_runs(store: PostgresStore) -> None:
     assert (views["a"].mode, views["b"].oldest_age_ms) == (QueueMode.OPEN, 0)
 
 
-async def test_oldest_wait_counts_what_is_on_its_way(store: PostgresStore, database: str) -> None:
+async def test_oldest_wait_includes_jobs_with_claimed_tickets(store: PostgresStore, database: str) -> None:
     """The age of the oldest waiting job includes jobs whose tickets have been claimed."""
     old, young = await insert(store), await insert(store)
     with psycopg.connect(database) as connection:
@@ -76,7 +76,7 @@ async def test_modes_are_kept_and_said_again(store: PostgresStore) -> None:
 
 
 @pytest.mark.parametrize("mode", [QueueMode.OPEN, QueueMode.DRAINING])
-async def test_what_a_pause_held_up_goes_on_at_once(store: PostgresStore, mode: QueueMode) -> None:
+async def test_rows_claimed_before_a_pause_are_visible_at_once_after_it(store: PostgresStore, mode: QueueMode) -> None:
     """After a pause, rows that were claimed before it are visible at once, except those of other queues or not due."""
     held = {await insert(store), await insert(store)}
     await insert(store, Template("echo", "other"))
@@ -90,7 +90,7 @@ async def test_what_a_pause_held_up_goes_on_at_once(store: PostgresStore, mode: 
     assert await claim(store) == []
 
 
-async def test_a_drain_is_answered_once_nobody_can_slip_past_it(
+async def test_drain_returns_when_earlier_writers_have_committed(
     store: PostgresStore, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A drain returns when earlier writers have committed, or fails as unavailable when they take too long."""
@@ -123,7 +123,7 @@ async def test_closed_queues_are_bounded(store: PostgresStore, database: str) ->
     await store.queues.set_mode("q1", QueueMode.DRAINING, "")
 
 
-async def test_purge_cancels_what_waits(store: PostgresStore) -> None:
+async def test_purge_cancels_jobs_that_are_not_running(store: PostgresStore) -> None:
     """A purge cancels waiting, delayed and claimed jobs of the queue, and neither running jobs nor other queues."""
     await store.rows.insert([ECHO, Template("x", priority=0)], [JobDraft(at % 2) for at in range(999)])
     await store.rows.insert([ECHO], [JobDraft(delay_ms=9_999_999) for _ in range(300)])

@@ -48,7 +48,7 @@ async def test_patient_jobs_are_claimed_before_urgent_ones_that_have_just_come(
     clock.close()
 
 
-async def test_only_what_somebody_could_run_is_claimed(store: PostgresStore) -> None:
+async def test_claim_leaves_rows_that_no_worker_takes(store: PostgresStore) -> None:
     """A claim leaves rows whose route and queue no worker takes, and rows of full lanes."""
     await insert(store, Template("unknown"))
     in_a, in_b = await insert(store, Template("echo", "a")), await insert(store, Template("echo", "b"))
@@ -86,7 +86,7 @@ async def test_lost_ticket_is_claimed_again(store: PostgresStore) -> None:
     assert await claim(store) == []
 
 
-async def test_lost_ticket_is_claimed_again_before_what_came_later(store: PostgresStore, database: str) -> None:
+async def test_row_of_a_lost_ticket_is_claimed_before_later_rows(store: PostgresStore, database: str) -> None:
     """A row whose ticket was lost is claimed again before rows that were inserted later."""
     clock = TurnedClock(database)
     first = await insert(store, ECHO)
@@ -129,7 +129,7 @@ async def test_unclaimed_rows_go_back_to_their_place(store: PostgresStore) -> No
     assert await claim(store) == []
 
 
-async def test_unclaim_leaves_alone_what_moved_on(store: PostgresStore) -> None:
+async def test_unclaim_does_not_change_a_job_in_a_later_state(store: PostgresStore) -> None:
     """An unclaim does not change a job that is running, has ended or waits for its retry."""
     run = await running(store)
     done = await ended(store)

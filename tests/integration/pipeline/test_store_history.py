@@ -18,7 +18,7 @@ async def told(store: PostgresStore, job_id: str) -> list[tuple[str, str, str]]:
     return [(entry.what, entry.state, entry.reason) for entry in (await store.rows.history(job_id))[1:]]
 
 
-async def test_failed_attempts_keep_what_they_said(store: PostgresStore) -> None:
+async def test_history_keeps_the_report_of_a_retried_attempt(store: PostgresStore) -> None:
     """The history shows the reason, summary and traceback that the worker reported for a retried attempt."""
     run = await running(store, AT_ONCE)
     for number in (1, 2):

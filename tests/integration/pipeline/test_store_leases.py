@@ -11,7 +11,7 @@ from holdfast.topologies.pipeline.postgres.database import PostgresStore
 from tests.integration.pipeline.store_work import ECHO, claim, ended, insert, report, running, start
 
 
-async def test_start_takes_what_waits_and_nothing_else(store: PostgresStore) -> None:
+async def test_start_takes_only_waiting_jobs(store: PostgresStore) -> None:
     """A start takes only waiting jobs, in submit order, each with a token of its own."""
     first, second = await insert(store), await insert(store)
     run, done = await running(store), await ended(store)
@@ -21,7 +21,7 @@ async def test_start_takes_what_waits_and_nothing_else(store: PostgresStore) -> 
     assert await store.leases.start("w", [], 1_000) == []
 
 
-async def test_extend_tells_what_holds(store: PostgresStore) -> None:
+async def test_extend_confirms_only_leases_of_the_worker(store: PostgresStore) -> None:
     """A heartbeat confirms the worker's own leases, and not those of others, ended ones or unknown ones."""
     mine, other = await running(store), await running(store, worker="x")
     over = await running(store)
@@ -152,7 +152,7 @@ async def test_endless_rounds_are_ended(store: PostgresStore) -> None:
     assert (await store.rows.get(job_id)).failure_reason == "WORKER_LOST"
 
 
-async def test_arriving_worker_keeps_what_it_holds(store: PostgresStore) -> None:
+async def test_new_session_keeps_the_leases_it_names(store: PostgresStore) -> None:
     """A new session keeps the leases that it names correctly, and its worker's other leases return to the queue."""
     kept, lost, wrong = await running(store, lease_ms=0), await running(store), await running(store)
     other = await running(store, worker="x")

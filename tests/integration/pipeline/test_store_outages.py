@@ -105,7 +105,7 @@ async def test_cut_way_heals_by_itself(far: PostgresStore, way: Way) -> None:
     assert (await far.queues.states())[QUEUED] == 21
 
 
-async def test_silent_database_does_not_hang_anybody(store: PostgresStore, way: Way) -> None:
+async def test_call_to_a_silent_database_fails_as_unavailable(store: PostgresStore, way: Way) -> None:
     """A call to a silent database fails as unavailable, and calls succeed when the database responds again."""
     job_id = await insert(store)
     async with await patiently(lambda: open_store(way.url, statement_ms=500)) as far:

@@ -118,7 +118,7 @@ async def test_search_goes_on_where_it_stopped(store: PostgresStore, oldest_firs
         assert await found(store, JobQuery(oldest_first=oldest_first), size) == [view.id for view in page.jobs]
 
 
-async def test_search_looks_at_what_it_is_told(store: PostgresStore) -> None:
+async def test_search_filters_by_state_queue_type_labels_and_time(store: PostgresStore) -> None:
     """A search can filter by states, queue, type, labels and time."""
     jobs = await jobs_of_all_states(store)
     other = await insert(store, Template("other", "q"), labels=(("a", "1"), ("b", "2")))
@@ -134,7 +134,7 @@ async def test_search_looks_at_what_it_is_told(store: PostgresStore) -> None:
     assert other in await found(store, JobQuery(created_from_ms=created_ms))
 
 
-async def test_labels_with_what_the_database_cannot_hold_are_still_told_apart(store: PostgresStore) -> None:
+async def test_search_by_a_label_with_a_nul_finds_only_that_label(store: PostgresStore) -> None:
     """A search by a label with a NUL finds that label and no similar one."""
     one, other = await insert(store, labels=(("k", "a\0"),)), await insert(store, labels=(("k", "a\ufffd"),))
     assert await found(store, JobQuery(labels={"k": "a\0"})) == [one]
@@ -154,7 +154,7 @@ async def test_strange_cursor_is_refused(store: PostgresStore) -> None:
         await store.rows.find(JobQuery(), "", 0)
 
 
-async def test_versions_grow_with_what_clients_can_see(store: PostgresStore) -> None:
+async def test_version_grows_with_each_change_that_clients_see(store: PostgresStore) -> None:
     """Every visible change of a job increases its version, and a claim does not."""
     job_id = await insert(store)
     seen = [(await store.rows.versions([job_id, UNKNOWN]))]

@@ -44,7 +44,9 @@ async def stand_still(database: str, meanwhile: Awaitable[None], *, is_synced: b
 
 
 @pytest.mark.parametrize("is_synced", [False, True])
-async def test_whoever_stands_still_is_cut_off(store: PostgresStore, database: str, *, is_synced: bool) -> None:
+async def test_process_paused_in_its_transaction_is_cut_off(
+    store: PostgresStore, database: str, *, is_synced: bool
+) -> None:
     """A report waits only for a moment for a process that paused in its transaction."""
     run = await running(store)
 

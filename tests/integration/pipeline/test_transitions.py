@@ -91,7 +91,7 @@ async def test_failures_and_losses_are_logged_with_their_reasons(logged: Logged)
     ]
 
 
-async def test_lost_worker_is_logged_by_who_notices(logged: Logged) -> None:
+async def test_coordinator_logs_the_leases_of_a_lost_worker(logged: Logged) -> None:
     """Leases that the coordinator takes back from a lost worker are logged."""
     store = logged.store
     await store.workers.save([QueueAssignment("w", "s", WorkerKind(("echo",)), 1, ())])
@@ -127,7 +127,7 @@ async def test_purges_and_schedules_are_logged(logged: Logged) -> None:
     ]
 
 
-async def test_what_is_not_committed_is_not_logged(logged: Logged, database: str) -> None:
+async def test_repeated_transaction_is_logged_once(logged: Logged, database: str) -> None:
     """A transaction that is rolled back and repeated is logged once."""
     store = logged.store
     run = await running(store)

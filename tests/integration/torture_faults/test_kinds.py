@@ -135,7 +135,7 @@ async def test_fault_says_why_it_cannot_be_fired(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(ROADS))
-async def test_bad_road_that_nobody_takes_is_not_fired(
+async def test_fault_of_an_unused_proxy_is_not_fired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """A fault of a proxy that no client uses does not count as fired."""
@@ -147,9 +147,7 @@ async def test_bad_road_that_nobody_takes_is_not_fired(
             await FAULTS[kind].fire(arena, Hasty(5))
 
 
-async def test_partition_of_an_island_that_nobody_lives_on_is_not_fired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_partition_without_a_lost_packet_is_not_fired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition without a lost packet does not count as fired, and the network is restored."""
     monkeypatch.setattr(wait_until, "FELT_S", 0.01)
     arena, island = FullArena(tmp_path, []), NotedIsland()
@@ -170,7 +168,7 @@ async def test_resets_of_workers_count_if_they_came_back_in_between(arena: FullA
     assert proxy.effects().cut - before >= 4
 
 
-async def test_resets_that_hit_nobody_are_not_fired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_resets_without_connections_are_not_fired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Resets of a proxy without connections do not count as fired."""
     monkeypatch.setattr(network_faults, "_BETWEEN_S", (0.0, 0.01))
     arena = FullArena(tmp_path, [])

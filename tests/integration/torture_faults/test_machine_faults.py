@@ -142,7 +142,7 @@ def test_small_disk_is_full_and_heals(tmp_path: Path) -> None:
     disk.close()
 
 
-async def test_full_disk_that_nobody_feels_is_not_fired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_that_affects_no_process_is_not_fired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk that affects no process does not count as fired, and has space afterwards."""
     monkeypatch.setattr(machine_faults, "_USED_UP_S", 0.01)
     arena = BareArena(tmp_path, [])
@@ -192,7 +192,7 @@ async def test_syncs_of_a_process_are_held_up(tmp_path: Path) -> None:
         await arena.stop()
 
 
-async def test_only_those_who_write_data_have_a_slow_disk(tmp_path: Path) -> None:
+async def test_slow_disk_skips_processes_without_an_open_file_of_the_arena(tmp_path: Path) -> None:
     """The fault does not trace a process without an open file of the arena, and does not count as fired."""
     require_tracing()
     async with seated(tmp_path, "worker") as arena:
@@ -287,7 +287,7 @@ def owning() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", OWNING], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def test_what_a_killed_owner_left_is_taken_away_by_the_next() -> None:
+def test_new_namespace_removes_the_leftovers_of_a_killed_owner() -> None:
     """A new namespace removes the leftovers of a killed owner, and keeps those in use."""
     require_namespaces()
     with Namespace() as ours, owning() as owner:

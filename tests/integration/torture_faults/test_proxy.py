@@ -52,7 +52,7 @@ async def test_large_amounts_arrive_whole(server: Server, proxy: TcpProxy) -> No
     assert hashlib.sha256(server.connections[0].said).digest() == hashlib.sha256(data).digest()
 
 
-async def test_nobody_at_the_other_end_is_a_reset() -> None:
+async def test_connection_through_a_proxy_without_a_server_is_reset() -> None:
     """A connection through a proxy without a server is reset."""
     async with proxied(stable_port()) as proxy, connected(proxy) as client:
         assert await client.end() == "reset"

@@ -23,7 +23,7 @@ STOPPING = """
 import asyncio, sys
 from holdfast_lab.torture.faults.pauses import stopped
 async def main():
-    async with stopped([int(sys.argv[1])], "somebody"):
+    async with stopped([int(sys.argv[1])], "test"):
         await asyncio.Event().wait()
 asyncio.run(main())
 """
@@ -84,7 +84,7 @@ async def test_starting_successor_is_killed_too(tmp_path: Path) -> None:
         assert len(arena.seats[0].pids) == times + 1
 
 
-async def test_everybody_of_a_role_is_killed_at_once(tmp_path: Path) -> None:
+async def test_all_processes_of_a_role_are_killed_at_once(tmp_path: Path) -> None:
     """The fault announces and kills all processes of one role."""
     async with seated(tmp_path, "worker", "worker", "worker") as arena:
         await until(lambda: all(seat.is_ready() for seat in arena.seats))
@@ -93,7 +93,7 @@ async def test_everybody_of_a_role_is_killed_at_once(tmp_path: Path) -> None:
         assert all(seat.pids[0] in arena.expected for seat in arena.seats)
 
 
-async def test_nobody_to_kill_is_not_now(tmp_path: Path) -> None:
+async def test_kill_without_a_process_is_not_fired(tmp_path: Path) -> None:
     """A kill without a process to kill does not count as fired."""
     async with seated(tmp_path) as arena:
         assert KillFault().lacking(arena)
@@ -126,7 +126,7 @@ async def test_process_that_ends_while_it_is_stopped_is_no_trouble() -> None:
                 pass
 
 
-def test_stopped_process_goes_on_when_whoever_stopped_it_is_killed() -> None:
+def test_stopped_process_continues_when_its_stopper_is_killed() -> None:
     """A stopped process continues when the process that stopped it is killed, because a guard sends the signal."""
     with sleeper() as process, subprocess.Popen([sys.executable, "-c", STOPPING, str(process.pid)]) as owner:
         try:
@@ -149,7 +149,7 @@ async def test_successor_that_is_gone_already_does_not_undo_the_fault(tmp_path: 
         await arena.stop()
 
 
-async def test_only_those_who_were_there_are_said_to_be_killed(tmp_path: Path) -> None:
+async def test_kill_of_a_role_names_only_the_processes_it_killed(tmp_path: Path) -> None:
     """A kill of a whole role names only the processes that it killed itself."""
     arena = Racing(tmp_path, [Seat("worker", "w-1"), Seat("worker", "w-2")])
     try:

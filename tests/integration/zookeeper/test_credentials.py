@@ -93,7 +93,7 @@ def test_session_without_the_credentials_reaches_no_node(zookeeper: Place, auth_
 
 
 @pytest.mark.parametrize("shown", ["", OTHERS], ids=["none", "others"])
-async def test_app_without_the_credentials_is_told_what_to_name(zookeeper: Place, shown: str) -> None:
+async def test_error_of_an_app_without_credentials_says_how_to_name_their_file(zookeeper: Place, shown: str) -> None:
     """The error of an app without the credentials says how to name their file."""
     first = await connect(zookeeper.hosts, zookeeper.root, session_ms=2_000, credentials=CREDENTIALS)
     await first.close()

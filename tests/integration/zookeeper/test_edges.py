@@ -70,7 +70,7 @@ class StandingStill:
 class TestLoop:
     """The event loop and the library's thread."""
 
-    async def test_questions_do_not_pile_up_while_nobody_answers(self, bidding: Bidding) -> None:
+    async def test_requests_do_not_pile_up_on_a_suspended_connection(self, bidding: Bidding) -> None:
         """A thousand requests on a suspended connection fail as unavailable instead of piling up in the library."""
         way = CountingWay(bidding.place.hosts)
         bidding.place = Place(await way.open(), bidding.place.root)
@@ -148,7 +148,7 @@ class TestLoop:
         await connection.open()
         await connection.close()
 
-    async def test_who_gives_up_waiting_leaves_no_watch(self, bidding: Bidding) -> None:
+    async def test_client_that_stops_watching_leaves_no_watch(self, bidding: Bidding) -> None:
         """A client that stops watching a job leaves no watch behind."""
         client = await bidding.client()
         jobs = NodeJobs(client)
@@ -197,7 +197,7 @@ class TestEnding:
         await (await bidding.worker("other")).take()
         assert (await jobs.get(job_id)).losses == 0
 
-    async def test_lease_is_extended_by_what_the_leader_knows(self, bidding: Bidding) -> None:
+    async def test_heartbeat_syncs_with_the_leader_before_it_extends_a_lease(self, bidding: Bidding) -> None:
         """A heartbeat syncs with the leader, because a follower may still show an expired session's node."""
         await submit(NodeJobs(await bidding.client()))
         hand = await bidding.worker("w")
@@ -225,7 +225,7 @@ class TestOthers:
         with pytest.raises(NotFoundError):
             await retry_policy
 
-    async def test_record_that_nobody_can_read_keeps_nobody_from_others(self, bidding: Bidding) -> None:
+    async def test_unreadable_record_does_not_keep_a_steward_from_due_jobs(self, bidding: Bidding) -> None:
         """A steward that cannot read the record of a lost worker's job still posts due jobs."""
         client = await bidding.client()
         jobs = NodeJobs(client)

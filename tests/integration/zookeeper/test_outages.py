@@ -72,7 +72,7 @@ async def test_holder_gives_up_by_its_own_clock(bidding: Bidding, way: CountingW
     assert (again.job_id, job.state, job.losses) == (job_id, RUNNING, 1)
 
 
-async def test_call_that_nobody_answers_fails_in_its_time(
+async def test_submit_on_a_suspended_connection_fails_at_its_deadline(
     bidding: Bidding, way: CountingWay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A submit on a suspended connection fails as unavailable at its deadline."""
@@ -85,7 +85,7 @@ async def test_call_that_nobody_answers_fails_in_its_time(
         await NodeJobs(client).submit([JOB], [DRAFT])
 
 
-async def test_all_who_ask_while_nobody_answers_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_calls_share_one_failed_connection_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Concurrent calls without an ensemble share one connection attempt, and all fail when it fails."""
     openings, opening = 0, client_api.open_connection
 

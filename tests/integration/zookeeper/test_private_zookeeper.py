@@ -95,7 +95,7 @@ def listeners(pid: int) -> set[str]:
     return found
 
 
-def test_second_start_finds_what_the_first_wrote_where_it_was(lone: PrivateZooKeeper, place: Path) -> None:
+def test_restarted_server_has_the_same_nodes_and_address(lone: PrivateZooKeeper, place: Path) -> None:
     """A restarted server has the same nodes and address, and its directory is private."""
     hosts = lone.hosts
     keep(hosts, "/stopped")
@@ -208,9 +208,7 @@ def test_ensemble_serves_without_one_of_three(ensemble: PrivateZooKeeper) -> Non
     assert kept(ensemble.hosts, f"/without_{leader}") == b"kept"
 
 
-def test_server_that_serves_nobody_while_others_do_is_replaced(
-    ensemble: PrivateZooKeeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_server_that_hangs_is_replaced(ensemble: PrivateZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that hangs is killed and started again."""
     monkeypatch.setattr(server_process, "_LOOK_S", 0.2)
     monkeypatch.setattr(server_process, "_STUCK_S", 1.0)

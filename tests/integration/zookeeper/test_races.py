@@ -91,7 +91,7 @@ class TestLooking:
         woken = connection.hold_read("/lines/")
         gone = await submit(jobs)
         await woken.reached.wait()
-        await jobs.cancel(gone, "before anybody looks")
+        await jobs.cancel(gone, "before the worker reads the lane")
         gate = connection.hold_read("/waiting/default:job:04/b-")
         woken.opened.set()
         await gate.reached.wait()
@@ -152,7 +152,7 @@ class TestLooking:
         bid.opened.set()
         assert [lease.job_id for lease in await hand.leases()] == ids[1:]
 
-    async def test_next_in_line_takes_what_the_first_one_leaves(self, bidding: Bidding) -> None:
+    async def test_second_worker_in_line_takes_the_job_the_first_one_leaves(self, bidding: Bidding) -> None:
         """When the first worker in line has taken one of two jobs, the second worker takes the other."""
         jobs = NodeJobs(await bidding.client())
         first, second = await bidding.worker("first"), await bidding.worker("second")
@@ -198,7 +198,7 @@ class TestLooking:
 class TestBids:
     """A bid wins once, and only if the job still waits."""
 
-    async def test_bid_counts_although_what_is_read_after_it_is_lost(self, bidding: Bidding) -> None:
+    async def test_bid_counts_although_a_later_read_is_lost(self, bidding: Bidding) -> None:
         """A worker keeps the first of two bids when the read for the second is lost."""
         jobs = NodeJobs(await bidding.client())
         ids = (await jobs.submit([JOB], [DRAFT, DRAFT])).job_ids

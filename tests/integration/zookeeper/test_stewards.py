@@ -109,7 +109,7 @@ class TestRecovery:
         await expire(bidding.connection_of("w"))
         assert (await jobs.settled(job_id))[0].state == CANCELED
 
-    async def test_new_steward_finds_what_the_last_one_left(self, bidding: Bidding) -> None:
+    async def test_new_steward_completes_the_recovery_of_a_lost_one(self, bidding: Bidding) -> None:
         """A new steward completes the recovery that the lost one had begun."""
         connection, _ = await steward(bidding)
         jobs = NodeJobs(await bidding.client())
@@ -144,7 +144,7 @@ class TestRecovery:
         job = await jobs.get(job_id)
         assert (job.state, job.losses, job.attempts, job.token) == (DONE, 0, 1, lease.token)
 
-    async def test_steward_that_is_late_leaves_alone_what_a_worker_took_that_came_back(self, bidding: Bidding) -> None:
+    async def test_late_steward_keeps_a_job_that_the_returned_worker_has_taken(self, bidding: Bidding) -> None:
         """A late steward does not delete the holder entry of a job that the returned worker has taken again."""
         connection, _ = await steward(bidding)
         jobs = NodeJobs(await bidding.client())
@@ -266,7 +266,7 @@ class TestTidying:
         """Without settings of a gateway, FAILED jobs are kept for a week and all others for a day."""
         assert await read_retention(await bidding.client()) == NodeRetention(86_400_000, 7 * 86_400_000)
 
-    async def test_steward_heeds_what_a_gateway_wrote(self, bidding: Bidding) -> None:
+    async def test_steward_uses_the_retention_that_a_gateway_stored(self, bidding: Bidding) -> None:
         """A steward uses the retention that the last gateway stored in the ensemble."""
         client = await bidding.client()
         jobs = NodeJobs(client)
@@ -343,7 +343,7 @@ class TestTidying:
         job_id = await submit(jobs)
         assert [lease.job_id for lease in await hand.take()] == [job_id]
 
-    async def test_posting_without_a_job_is_taken_away_by_whoever_finds_it(self, bidding: Bidding) -> None:
+    async def test_worker_removes_a_posting_without_a_job(self, bidding: Bidding) -> None:
         """A worker that finds a posting without a job removes it and takes the next job."""
         client = await bidding.client()
         jobs = NodeJobs(client)

@@ -12,7 +12,7 @@ from holdfast.settings_sources import LoadedSettings
 
 
 @pytest.mark.parametrize(("origin", "is_hinted"), [("default", True), ("flag --connect", False)])
-def test_whoever_names_no_server_is_told_of_a_directory_nearby(
+def test_error_without_connect_suggests_a_data_directory_nearby(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, origin: str, is_hinted: bool
 ) -> None:
     """Without --connect, the error suggests a data directory in the working directory, and no backup."""

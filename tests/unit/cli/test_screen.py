@@ -29,7 +29,7 @@ def test_wide_screen_has_a_line_for_each_row() -> None:
     ]
 
 
-def test_what_finds_no_room_goes_on_below() -> None:
+def test_row_fills_its_empty_columns_before_it_continues_below() -> None:
     """A row uses the space of its empty columns before it continues below."""
     assert shown(83) == [
         f"POSITION  {'JOB':<36}  STATE    WORKER  REASON",

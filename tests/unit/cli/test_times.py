@@ -16,7 +16,7 @@ def test_span_is_the_sum_of_its_parts(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5 m", "5M", "-5m", "1.5h", "5mm", "m5", "5m!", "\u0665", "9" * 30])
-def test_what_is_no_span_is_refused(text: str) -> None:
+def test_invalid_duration_is_refused_with_examples(text: str) -> None:
     """The error shows examples of valid durations."""
     with pytest.raises(InvalidArgumentError, match="--every must be a duration such as 90s"):
         span_ms(text, "--every")

@@ -102,7 +102,7 @@ def test_jobs_without_a_worker_are_bad() -> None:
         ({"mode": QueueMode.DRAINING}, "queue images is draining and accepts no jobs", False),
     ],
 )
-def test_queues_that_need_somebody(queue: dict[str, object], text: str, is_bad: bool) -> None:  # noqa: FBT001
+def test_old_jobs_and_closed_queues_are_findings(queue: dict[str, object], text: str, is_bad: bool) -> None:  # noqa: FBT001
     """Old jobs and closed queues are findings, but not the age of jobs in a paused queue."""
     seen = look(queues=(msgspec.structs.replace(QUEUE, **queue),))
     (found,) = findings(seen, trend())
@@ -241,7 +241,7 @@ def test_lines_for_files_leave_nothing_out() -> None:
     assert not any("\x1b" in line for line in made)
 
 
-def test_json_has_what_programs_compare() -> None:
+def test_json_has_numbers_and_null_for_an_unknown_rate() -> None:
     """The JSON has numbers as numbers, and null for an unknown rate."""
     frame = TopFrame(look(queues=(QUEUE,)), trend(), "here")
     made = frame.json()

@@ -70,7 +70,7 @@ def test_files_of_the_query_are_read(tmp_path: Path) -> None:
         "https://secret@host:1",
     ],
 )
-def test_what_cannot_be_is_refused_without_the_secret(url: str) -> None:
+def test_error_for_an_invalid_url_hides_the_token(url: str) -> None:
     """The message about an invalid URL does not contain the token."""
     with pytest.raises(InvalidArgumentError) as caught:
         opener(url, {}, None)

@@ -260,7 +260,7 @@ def test_wait_for_a_server_that_says_nothing_ends_at_the_deadline_of_the_call(tm
 
 
 @pytest.mark.parametrize("kind", ["socket", "tcp"])
-def test_nobody_there_is_unreachable(tmp_path: Path, kind: str) -> None:
+def test_connection_without_a_server_is_unreachable(tmp_path: Path, kind: str) -> None:
     """A connection attempt without a server is UNREACHABLE, and the message names the place."""
     endpoint = UnixEndpoint(tmp_path / "x.sock") if kind == "socket" else TcpEndpoint("127.0.0.1:1")
     with pytest.raises(UnavailableError, match=str(tmp_path) if kind == "socket" else "127.0.0.1:1") as caught:

@@ -106,7 +106,7 @@ async def test_no_more_is_handed_on_than_is_wanted() -> None:
     assert sum(node.jobs for node in desk.nodes) == 8
 
 
-async def test_leases_wait_until_nobody_can_grant_more() -> None:
+async def test_leases_wait_until_the_other_nodes_have_returned_their_credits() -> None:
     """The worker receives its leases once the other nodes have returned their credits."""
     desk = Desk(1, 0)
     await desk.open()
@@ -159,7 +159,7 @@ async def test_node_that_has_run_dry_is_not_waited_for() -> None:
     assert [lease.job_id for lease in desk.leases][-1] == "job-1-1"
 
 
-async def test_node_that_comes_late_is_offered_what_is_free() -> None:
+async def test_late_node_is_offered_the_free_capacity() -> None:
     """A node that joins late is offered the free capacity."""
     desk = Desk(0, 4)
     await desk.room.join(0, desk.nodes[0])
@@ -196,7 +196,7 @@ async def test_lease_that_is_gone_before_it_is_handed_on_is_never_heard_of() -> 
 
 
 @pytest.mark.parametrize("seed", range(50))
-async def test_every_job_comes_once_whatever_the_order_of_answers(seed: int) -> None:
+async def test_every_job_comes_once_in_any_order_of_replies(seed: int) -> None:
     """In any order of replies the worker gets at most the wanted number of leases, and in the end every job."""
     draw = random.Random(seed)
     desk = Desk(*(draw.randrange(0, 12) for _ in range(draw.randrange(1, 5))))

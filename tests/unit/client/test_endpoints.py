@@ -1,4 +1,4 @@
-"""The endpoints of the wire: redirects by the gRPC port, and what a server may send instead."""
+"""The endpoints of the wire: redirects by the gRPC port, invalid answers to them, and unreachable addresses."""
 
 import asyncio
 import socket

@@ -160,7 +160,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - an as
     await scene.end()
 
 
-async def test_new_session_names_what_is_held_by_the_nodes_own_tokens(scene: Scene) -> None:
+async def test_new_session_names_its_leases_with_the_tokens_of_the_node(scene: Scene) -> None:
     """After a reconnect the worker lists its leases with the node's own tokens."""
     session = await scene.session()
     await scene.hold(session, 7)

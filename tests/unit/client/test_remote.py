@@ -33,7 +33,7 @@ class Deaf:
     async def call(self, method: WireMethod[Q, R], request: Q, deadline_s: float | None) -> R:
         encoded_call(1, method, request)
         self.asked.append((method.name, deadline_s))
-        raise UnavailableError("nobody is there")
+        raise UnavailableError("no server is running")
 
     async def stream(self, method: WireMethod[Q, R], request: Q) -> AsyncGenerator[R, None]:
         yield await self.call(method, request, None)
@@ -96,7 +96,7 @@ async def test_only_safe_calls_are_repeated() -> None:
     ],
     ids=["priority", "payload", "message", "half-a-character", "size", "position"],
 )
-async def test_what_no_message_can_hold_is_refused(use: Use) -> None:
+async def test_value_that_no_message_can_hold_is_refused(use: Use) -> None:
     """A value that no message can hold is refused as INVALID_ARGUMENT, and nothing is sent."""
     carrier = Deaf()
     with pytest.raises(InvalidArgumentError):
@@ -111,7 +111,7 @@ def test_every_code_comes_back_as_its_error(code: Code) -> None:
     assert (error.code, error.reason, error.message) == (code, "WHY", "because")
 
 
-def test_code_that_nobody_knows_is_internal() -> None:
+def test_unknown_code_is_internal() -> None:
     """An unknown code, which a newer server may send, becomes INTERNAL."""
     assert error_named("BRAND_NEW", "", "").code == Code.INTERNAL
 

@@ -73,7 +73,7 @@ async def test_only_passing_errors_are_retried(code: Code) -> None:
     assert {code.value for code in RETRYABLE} == {"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"}
 
 
-async def test_what_must_not_be_repeated_is_tried_once() -> None:
+async def test_call_that_is_not_repeatable_is_tried_once() -> None:
     """A call that is not repeatable fails with its first error."""
     flaky = Flaky(Code.UNAVAILABLE, failures=1)
     with pytest.raises(HoldfastError):

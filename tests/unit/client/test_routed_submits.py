@@ -127,7 +127,7 @@ async def test_feed_over_several_nodes_is_unimplemented() -> None:
     assert "a single node" in caught.value.message
 
 
-async def test_submission_that_nobody_can_take_is_unavailable() -> None:
+async def test_submit_that_no_node_accepts_is_unavailable() -> None:
     """If no node accepts a job without keys, the error names the addresses that were tried."""
     async with RoutedJobs(ADDRESSES[:2]) as jobs:
         with pytest.raises(UnavailableError) as caught:

@@ -45,7 +45,7 @@ async def held_up(road: Road, batcher: SubmitBatcher) -> list["asyncio.Future[No
     return [(await road.next())[1] for _ in range(2)]
 
 
-async def test_what_waits_travels_together_and_each_hears_of_its_own() -> None:
+async def test_waiting_submits_share_a_request_and_get_their_own_replies() -> None:
     """Submits that arrive while others are in flight are sent as one request, and each caller gets its own reply."""
     road = Road()
     batcher = SubmitBatcher(road.send)

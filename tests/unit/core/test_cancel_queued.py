@@ -5,7 +5,7 @@ from holdfast.core.lifecycle import CANCELED, DONE, RUNNING
 from tests.unit.core.ledger_driver import LedgerDriver
 
 
-def test_only_what_waits_is_canceled(driver: LedgerDriver) -> None:
+def test_bulk_cancel_skips_jobs_that_do_not_wait(driver: LedgerDriver) -> None:
     """A bulk cancel skips running, finished and unknown jobs, and one event names each waiting job once."""
     driver.submit("a", "b", "c")
     driver.submit("d", not_before_ms=driver.log_ms + 50)

@@ -12,7 +12,7 @@ def test_every_capability_has_a_meaning() -> None:
 
 
 @pytest.mark.parametrize("topology", declared(), ids=lambda one: one.backend)
-def test_sentence_of_what_is_missing_names_backend_and_capability(topology: Capabilities) -> None:
+def test_sentence_for_a_missing_capability_names_it_and_the_backend(topology: Capabilities) -> None:
     """Each backend declares each capability as present, or as missing with a sentence that names both."""
     assert topology.present | set(topology.missing) == set(Capability)
     for capability, sentence in topology.missing.items():

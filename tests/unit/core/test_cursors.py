@@ -41,6 +41,6 @@ def test_cursor_of_another_query_is_refused(other: JobQuery) -> None:
 @pytest.mark.parametrize(
     "text", ["x", "é", "====", "AAAA", "kZGR" * 5_000, cursor_at(["a", None], QUERY), cursor_at(PLACE, QUERY) + "A"]
 )
-def test_what_no_search_gave_is_refused(text: str) -> None:
+def test_cursor_that_no_search_returned_is_refused(text: str) -> None:
     """A query refuses a cursor that is invented, that holds another type of position or that was modified."""
     assert place_in(text, tuple[int, str], QUERY) is None

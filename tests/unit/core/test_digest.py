@@ -39,7 +39,7 @@ def specified(kind: bytes, *parts: int | bytes) -> int:
 
 @pytest.mark.parametrize("terms", MODULES, ids=["v1", "v2"])
 @pytest.mark.parametrize("field", COVERED)
-def test_term_covers_what_can_change(field: str, terms: type) -> None:
+def test_term_covers_each_field_that_can_change(field: str, terms: type) -> None:
     """Two jobs that differ in only one of these fields have different terms."""
     job = new_job()
     before = terms.job(job)  # type: ignore[attr-defined]

@@ -69,7 +69,7 @@ def test_id_still_finds_its_job_when_the_request_id_is_no_longer_kept() -> None:
     driver.check()
 
 
-def test_forgotten_id_is_free_where_nobody_remembers_it() -> None:
+def test_id_of_an_evicted_job_is_free() -> None:
     """Once a job is evicted, a submit with its id creates a new job."""
     driver = LedgerDriver()
     driver.submit("a")

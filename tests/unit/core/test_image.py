@@ -77,7 +77,7 @@ def test_body_holds_many_events_in_order() -> None:
 
 
 @pytest.mark.parametrize("raw", [[[99, 1]], [[1]], [[1, "soon", 1]], [["Started", 1, 1]], 7])
-def test_what_no_version_wrote_is_refused(raw: object) -> None:
+def test_image_that_no_version_wrote_is_refused(raw: object) -> None:
     """Unknown tags, missing fields and wrong types do not decode."""
     with pytest.raises(msgspec.ValidationError):
         events.decode(msgspec.msgpack.encode(raw))
@@ -288,7 +288,7 @@ def test_log_time_never_goes_back(driver: LedgerDriver) -> None:
     driver.log_ms += 1
 
 
-def test_settings_do_not_change_what_events_mean(driver: LedgerDriver) -> None:
+def test_replay_does_not_depend_on_settings(driver: LedgerDriver) -> None:
     """A replay with another aging gives the same state, because events store what was decided."""
     eventful(driver)
     whole = image.full_digest(driver.ledger)

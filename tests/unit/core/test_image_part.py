@@ -124,7 +124,7 @@ def test_image_of_a_part_is_that_of_the_whole_byte_for_byte(seed: int) -> None:
     history.ledger.state.audit()
 
 
-def test_part_holds_only_what_events_can_change() -> None:
+def test_part_holds_only_jobs_that_events_can_change() -> None:
     """A part of an image holds the canceled and the running job of a thousand, without payloads and labels."""
     ledger = Ledger(LedgerConfig())
     ledger.leases.resume(Now(0, 0))

@@ -193,7 +193,7 @@ def _restart_later(driver: LedgerDriver, later_ms: int) -> int | None:
 
 
 @pytest.mark.parametrize("later_ms", [0, 400, 1_000, 60_000, 10**9])
-def test_restart_renews_a_lease_whatever_the_wall_clock_says(running: LedgerDriver, later_ms: int) -> None:
+def test_restart_renews_a_lease_despite_a_jump_of_the_wall_clock(running: LedgerDriver, later_ms: int) -> None:
     """After a restart a lease has its full length again, however long the downtime and whatever the clock's jump."""
     assert _restart_later(running, later_ms) == 1_000
     assert running.report("a", 1) == ""
@@ -520,7 +520,7 @@ def test_only_named_leases_are_taken_back(driver: LedgerDriver) -> None:
     assert driver.revoke("nobody") == []
 
 
-def test_heartbeat_takes_back_what_the_worker_does_not_run(driver: LedgerDriver) -> None:
+def test_heartbeat_revokes_leases_that_the_worker_does_not_list(driver: LedgerDriver) -> None:
     """A heartbeat revokes, without counting it, a lease older than the grace that its worker does not list."""
     driver.submit("a", "b")
     driver.lease(2)

@@ -201,7 +201,7 @@ def test_comparison_names_the_first_difference() -> None:
         model.compare(observed)
 
 
-def test_comparison_notices_what_is_missing_or_too_much() -> None:
+def test_comparison_notices_missing_and_added_entries() -> None:
     """The model rejects a state in which a job, a lease or a queue entry is missing or added."""
     for part, key in (("jobs", "b"), ("leases", 1), ("waiting", ("default", "echo", 5))):
         model = fed(*RUN)

@@ -69,7 +69,7 @@ def test_progress_is_kept_within_its_range(driver: LedgerDriver, said: int, kept
     assert taken(driver, Note("a", 1, said)).permille == kept
 
 
-def test_what_is_too_long_is_cut(driver: LedgerDriver) -> None:
+def test_long_notes_are_cut_to_their_limits(driver: LedgerDriver) -> None:
     """The message, the lines and their number are cut to their limits, and characters outside UTF-8 are replaced."""
     driver.submit("a")
     driver.run_one()
@@ -122,7 +122,7 @@ class Watched:
         return self.board
 
 
-def test_board_shows_what_was_said_last() -> None:
+def test_board_merges_notes() -> None:
     """The board merges notes: one with only a percentage or only a message keeps the other, and lines keep both."""
     watched = Watched()
     watched.driver.submit("a")

@@ -38,7 +38,7 @@ def test_every_id_is_owned_by_the_node_that_minted_it(nodes: int) -> None:
         assert {uuid.UUID(job_id).version for job_id in sample} == {4}
 
 
-def test_part_of_a_node_is_what_it_owns() -> None:
+def test_part_of_a_node_has_the_keys_it_owns() -> None:
     """A node owns the keys that are routed to it, and a single node owns everything."""
     third = Ownership(index=2, nodes=3)
     assert [third.owns(key) for key, _ in TABLE] == [owners[2] == 2 for _, owners in TABLE]

@@ -26,7 +26,7 @@ def test_paused_queue_takes_jobs_and_grants_none(driver: LedgerDriver) -> None:
     assert driver.leased_ids(9) == ["a"]
 
 
-def test_pause_does_not_touch_what_runs(driver: LedgerDriver) -> None:
+def test_pause_does_not_change_a_running_job(driver: LedgerDriver) -> None:
     """A running job of a paused queue can be extended and reported, and a retried one waits until the queue opens."""
     driver.submit("a", "b", template=Template("echo", max_attempts=2))
     leases = driver.lease(2)
@@ -57,7 +57,7 @@ def test_draining_queue_grants_jobs_and_takes_no_new_ones(driver: LedgerDriver) 
     assert driver.submit("b", template=Q2).job_ids == ["b"]
 
 
-def test_what_is_there_is_found_in_a_draining_queue(driver: LedgerDriver) -> None:
+def test_draining_queue_answers_a_repeat_with_the_existing_job(driver: LedgerDriver) -> None:
     """A draining queue answers a repeat by request id, id or unique key with the existing job."""
     driver.submit_keyed("a", "k", template=Q2)
     driver.submit("b", template=Q2)

@@ -40,7 +40,7 @@ def test_simulated_jobs_are_routed_to_the_simulator(driver: LedgerDriver) -> Non
     assert driver.leased_ids(routes=("sim",)) == ["a"]
 
 
-def test_named_queues_limit_what_a_worker_gets(driver: LedgerDriver) -> None:
+def test_worker_that_names_queues_gets_only_their_jobs(driver: LedgerDriver) -> None:
     """A worker that names queues gets jobs of these queues, and one that names none gets all, oldest first."""
     driver.submit("a", template=Template("echo", queue="slow"))
     driver.submit("b", "c", template=Template("echo", queue="fast"))
@@ -184,7 +184,7 @@ def test_next_due_time_is_that_of_the_earliest_delayed_job(driver: LedgerDriver)
     assert driver.ledger.state.ready.next_due_ms() == driver.log_ms + 200
 
 
-def test_reading_a_lane_costs_what_is_read(driver: LedgerDriver) -> None:
+def test_head_of_a_lane_is_read_without_sorting_all_jobs(driver: LedgerDriver) -> None:
     """The head of a lane with many returned jobs is found without sorting all of them."""
     driver.submit(*(f"job-{n:03}" for n in range(500)))
     driver.lease(500)

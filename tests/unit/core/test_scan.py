@@ -39,7 +39,7 @@ def test_slices_equal_a_sort_of_everything(states: list[int], size: int, budget:
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
-def test_only_what_is_wanted_and_in_time_is_found(*, newest_first: bool) -> None:
+def test_search_applies_its_filter_and_time_range(*, newest_first: bool) -> None:
     """A search applies its filter and its time range, which includes the start and excludes the end."""
     ledger = _churn(random.Random(4)).ledger
     times = sorted({job.created_ms for job in ledger.state.jobs.values()})

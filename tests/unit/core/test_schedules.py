@@ -165,7 +165,7 @@ def test_jitter_delays_the_job_and_not_the_tick(clockwork: Clockwork) -> None:
     assert all(0 <= delay <= 10 * MINUTE for delay in delays)
 
 
-def test_pause_passes_over_what_falls_into_it(clockwork: Clockwork) -> None:
+def test_paused_schedule_fires_no_tick(clockwork: Clockwork) -> None:
     """A paused schedule fires no ticks, and after the pause continues with the next one."""
     clockwork.set(cron="0 * * * *", catch_up="all")
     clockwork.do(commands.PauseSchedule("s", is_paused=True))

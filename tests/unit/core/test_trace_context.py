@@ -54,7 +54,7 @@ def test_context_is_found_among_the_headers_of_a_request() -> None:
     assert sent_context([("traceparent", PARENT.encode())]) is None
 
 
-def test_job_carries_the_context_beside_what_it_has() -> None:
+def test_job_carries_the_context_beside_its_own_headers() -> None:
     """A job gets the context beside its own headers, which stay sorted by name."""
     context = TraceContext(PARENT, "a=1")
     assert carrying(None, context) == Extra(headers=(("traceparent", PARENT), ("tracestate", "a=1")))
@@ -64,7 +64,7 @@ def test_job_carries_the_context_beside_what_it_has() -> None:
     assert carried_context(dict(made.headers)) == TraceContext(PARENT)
 
 
-def test_what_the_headers_say_themselves_stays() -> None:
+def test_traceparent_of_the_caller_stays() -> None:
     """A `traceparent` that the caller has set stays, valid or not."""
     for own in (OTHER, "nonsense"):
         extra = Extra(headers=(("traceparent", own),))

@@ -30,7 +30,7 @@ def test_job_without_any_worker_says_so(driver: LedgerDriver) -> None:
         (WorkerInfo("w1", frozenset({"echo"}), is_draining=True), "WORKERS_DRAINING", "draining"),
     ],
 )
-def test_job_that_no_worker_takes_says_what_is_missing(
+def test_explanation_names_the_first_condition_that_no_worker_meets(
     driver: LedgerDriver, worker: WorkerInfo, reason: str, words: str
 ) -> None:
     """The explanation names the first condition that no worker meets: type, queue or readiness."""

@@ -16,7 +16,7 @@ def test_worker_that_was_never_heard_is_silent() -> None:
     assert WorkerRegistry(4_000).is_silent("w1", 0)
 
 
-def test_sign_of_life_keeps_what_was_known() -> None:
+def test_second_heartbeat_keeps_slots_and_routes() -> None:
     """A second heartbeat updates the time and keeps slots and routes."""
     registry = WorkerRegistry(4_000)
     registry.hear("w1", 0).slots = 8

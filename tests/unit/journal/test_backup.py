@@ -141,7 +141,7 @@ def test_impossible_clock_is_refused(now_ms: int) -> None:
         Origin.at(now_ms, cluster_id=bytes(16), position=1, token=1, epoch=1)
 
 
-def test_power_cut_at_any_operation_leaves_a_whole_journal_or_one_that_nobody_serves() -> None:
+def test_power_cut_leaves_a_complete_journal_or_one_marked_as_incomplete() -> None:
     """After a power cut the directory is empty, marked as incomplete, or a complete journal."""
     whole = empty_disk()
     floor = begun(whole).floor

@@ -26,9 +26,9 @@ from tests.unit.journal.workload import (
 class Outcome(Enum):
     """The possible outcomes of opening the journal."""
 
-    REFUSED = "refused, with no way but a backup"
+    REFUSED = "refused, and only a backup helps"
     REPAIRABLE = "refused, and the message names the repair command"
-    CUT = "opened; what was there is cut and a copy kept"
+    CUT = "opened; the damaged data is cut and a copy is kept"
 
 
 def outcome_of(files: dict[str, bytes], name: str, bit: int) -> Outcome:

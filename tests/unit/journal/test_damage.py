@@ -1,4 +1,4 @@
-"""Which damage is refused and which is cut; a refusal changes nothing."""
+"""Damage that opening refuses, and damage that it cuts; a refusal changes nothing."""
 
 import zlib
 
@@ -260,7 +260,7 @@ def test_damaged_frame_before_a_torn_one_is_refused() -> None:
     assert f"offset {start}" in error.problem
 
 
-def test_damaged_length_does_not_cut_what_follows() -> None:
+def test_damaged_length_does_not_cut_later_frames() -> None:
     """A header with a wrong checksum is not a torn frame, even if its length exceeds the file."""
     files = crashed_files()
     name, start, _ = last_frame(files)

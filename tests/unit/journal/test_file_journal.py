@@ -57,7 +57,7 @@ def test_frames_come_back_after_reopening() -> None:
     assert frames[-1].checksum == journal.end_checksum
 
 
-def test_replay_sees_what_this_opening_wrote() -> None:
+def test_replay_includes_frames_written_since_the_opening() -> None:
     """Replay includes the frames written since the journal was opened."""
     journal = open_journal(empty_disk())
     write_frames(journal, 20)
@@ -326,7 +326,7 @@ def test_segments_before_a_snapshot_need_not_be_read() -> None:
     check_contiguous(list(journal.replay(second_first - 1)), after=second_first - 1)
 
 
-def test_default_sizes_hold_what_the_documents_say() -> None:
+def test_default_sizes_agree_with_the_documents() -> None:
     """The default segment size is 64 MiB, and space is reserved in steps of 16 MiB."""
     assert (JournalConfig().segment_bytes, JournalConfig().extent_bytes) == (64 << 20, 16 << 20)
     assert JournalConfig().digest_version == DIGEST_VERSION

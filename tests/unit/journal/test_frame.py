@@ -26,7 +26,7 @@ def encoded(body: bytes, offset: int = SECTOR_BYTES) -> EncodedFrame:
 
 
 @given(st.binary(min_size=1, max_size=2_000), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1))
-def test_frame_decodes_to_what_was_encoded(body: bytes, digest: int, link: int) -> None:
+def test_decoded_frame_equals_the_encoded_one(body: bytes, digest: int, link: int) -> None:
     """Decoding returns every field and the body as encoded."""
     data = encode(body, first_position=5, count=2, digest=digest, link=link, salt=SALT, offset=0).data
     header = decode_header(data, 0, SALT)

@@ -82,7 +82,7 @@ def _frames(disk: Disk, header: SegmentHeader) -> list[tuple[int, bytes]]:
     return found
 
 
-def test_frame_beyond_what_an_entry_can_tell_makes_the_index_incomplete() -> None:
+def test_offset_above_36_bits_makes_the_index_incomplete() -> None:
     """An offset of more than 36 bits marks the index as incomplete instead of being truncated."""
     held = OpenIndex()
     held.add([b"a"], (1 << 36) - 1)

@@ -208,7 +208,7 @@ def test_deleted_segment_is_noticed_before_anything_more_is_acknowledged(tmp_pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
-def test_pin_that_root_holds_in_the_directory_of_another_user_hurts_nobody(tmp_path: Path) -> None:
+def test_pin_of_root_counts_as_held_for_another_user(tmp_path: Path) -> None:
     """The directory's owner sees a pin of root as held and can remove it later; an unreadable pin counts as held."""
     directory = tmp_path / "j"
     disk = OsDisk(directory)

@@ -178,7 +178,7 @@ def test_crash_moment_says_how_much_was_written(moment: str, lengths: set[int]) 
     assert seen == lengths
 
 
-def test_sync_costs_what_was_written_not_what_the_file_holds() -> None:
+def test_sync_records_only_sectors_written_since_the_last_one() -> None:
     """A simulated file records only the sectors written since the last sync."""
     disk = disk_of()
     file = disk.create("a")

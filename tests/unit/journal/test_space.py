@@ -75,7 +75,7 @@ def test_journal_rolls_again_once_space_is_back() -> None:
     check_contiguous(list(journal.replay()))
 
 
-def test_spare_bytes_serve_those_who_ask_for_none() -> None:
+def test_grant_without_spare_bytes_succeeds_on_a_nearly_full_disk() -> None:
     """On a nearly full disk a grant with spare bytes is refused while one without them succeeds."""
     disk = empty_disk()
     journal = open_journal(disk)

@@ -40,7 +40,7 @@ def planned(**options: object) -> ComparisonPlan:
         ({"workloads": "read-heavy", "mix": "0,0,0,0,0"}, "not all 0"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(options: dict[str, object], words: str) -> None:
+def test_invalid_option_is_refused_in_a_sentence(options: dict[str, object], words: str) -> None:
     """The error names the option, the expected value and the given value."""
     with pytest.raises(InvalidArgumentError) as refused:
         planned(**options)
@@ -106,7 +106,7 @@ def test_submits_without_a_request_id_go_round() -> None:
     assert Router(6, first=3).for_submit("") == 3
 
 
-def test_whatever_has_an_id_goes_to_its_owner() -> None:
+def test_requests_and_jobs_go_to_the_owner_of_their_id() -> None:
     """Request ids and job ids go to their owner by the same fixed rule, and spread over all nodes."""
     router = Router(6)
     keys = [f"key-{number}" for number in range(600)]

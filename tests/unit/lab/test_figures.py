@@ -59,7 +59,7 @@ def test_latency_is_from_the_intended_start() -> None:
     assert trial.methods["SubmitJob"].latency.p50 == 51.0
 
 
-def test_rates_count_what_ended_well_inside_the_window() -> None:
+def test_rates_count_only_successful_requests_inside_the_window() -> None:
     """Rates exclude the warm-up, errors, listings, and requests that ended after the window."""
     trial = told(
         [

@@ -161,7 +161,7 @@ def test_messages_are_told_and_a_failed_count_too() -> None:
     assert sentences(half, "What failed") == "The messages of slow could not be counted: silent."
 
 
-def test_fault_is_told_with_what_was_lost() -> None:
+def test_report_of_a_fault_has_the_gap_and_the_lost_jobs() -> None:
     """The report of a fault has the gap, the slowest job, and the jobs that were never seen to end."""
     load = through_fault(20, 10, **SPAN)
     rates = {"quick": {load.name: [20.0, 20, 20]}}

@@ -163,7 +163,7 @@ async def test_life_cycle_is_submit_status_result() -> None:
         assert all(one.intended - 1_000_000 <= one.finished <= one.seen + 1_000_000 for one in jobs)
 
 
-async def test_job_that_nobody_knows_any_more_is_lost() -> None:
+async def test_accepted_job_that_its_owner_does_not_know_is_lost() -> None:
     """An accepted job that its owner does not know is recorded as lost, and not waited for."""
     async with served(1) as ((node,), targets):
         node.forgets = True

@@ -85,7 +85,7 @@ def test_report_without_any_figures_can_be_written(tmp_path: Path) -> None:
     assert "gave no figures: no." in (tmp_path / "report.md").read_text()
 
 
-def test_what_is_no_comparison_is_refused(tmp_path: Path) -> None:
+def test_folder_without_results_is_refused_by_name(tmp_path: Path) -> None:
     """Loading a folder without results, or with another file of that name, fails with an error that names the file."""
     with pytest.raises(FailedPreconditionError, match=r"results\.json must be the results of a comparison"):
         load(tmp_path)

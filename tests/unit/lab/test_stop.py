@@ -9,7 +9,9 @@ from holdfast_lab.cli import lab
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_second_stop_does_not_disturb_who_tidies_up(number: signal.Signals, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_signal_does_not_interrupt_the_cleanup(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The first signal ends the work and is confirmed; a second one does not interrupt the clean-up."""
     done: list[str] = []
 

@@ -40,7 +40,7 @@ def check(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return main()
 
 
-def test_folder_is_judged_like_what_was_written_into_it(tmp_path: Path) -> None:
+def test_checker_reads_all_files_of_a_folder(tmp_path: Path) -> None:
     """The checker reads all files of a folder and its subfolders."""
     assert judge(write(tmp_path, *sound())) == Changed(*sound()).judge()
 
@@ -115,7 +115,7 @@ def test_copy_of_a_file_is_refused(
     assert f"{folder / 'kept.jsonl'} is a copy of {folder / 'facts' / 'store.jsonl'}" in capsys.readouterr().err
 
 
-def test_what_cannot_be_read_is_not_passed_over(
+def test_pipe_and_dangling_link_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A pipe and a dangling link are refused, because they may hide records."""
@@ -131,7 +131,7 @@ def test_what_cannot_be_read_is_not_passed_over(
 
 
 @pytest.mark.parametrize("name", ["facts", "clients.jsonl", "run.json"])
-def test_what_is_closed_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_file_without_read_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A folder or file without read permission is refused, because it may contain a violation."""
     folder = write(tmp_path, *sound())
     for path in (*sorted(folder.rglob("*"), reverse=True), folder):  # a folder after its contents

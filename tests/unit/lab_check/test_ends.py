@@ -236,7 +236,7 @@ def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Cha
     tell_apart(rule, job_id, plant, excuse)
 
 
-def test_end_that_was_told_once_was_told_alike_by_nobody() -> None:
+def test_end_with_one_source_is_not_compared() -> None:
     """An end is compared only if it has two sources, such as the store's job and its end."""
     it = Changed(*sound())
     it.drop_calls(lambda asked: asked.call not in {"submit", "retry"})

@@ -142,7 +142,7 @@ def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Cha
     tell_apart(rule, job_id, plant, excuse)
 
 
-def test_job_that_nobody_was_told_of_is_not_lost_while_it_waits() -> None:
+def test_unacknowledged_job_is_not_lost_while_it_waits() -> None:
     """A job that was never acknowledged is not lost while it waits, but it counts as not drained."""
     it = Changed(*sound())
     it.replace(JobFact, {"id": "made"}, state=RUNNING)
@@ -150,7 +150,7 @@ def test_job_that_nobody_was_told_of_is_not_lost_while_it_waits() -> None:
     assert suspects(it, "drained") == ["made"]
 
 
-def test_run_that_was_over_too_soon_says_what_was_not_judged() -> None:
+def test_run_that_ended_before_its_jobs_has_a_note() -> None:
     """A run that ended before its jobs keeps the rule, with a note."""
     it = Changed(*sound())
     not_drained(it)
@@ -174,7 +174,7 @@ def test_tick_names_its_job_also_where_the_job_does_not_name_its_schedule() -> N
     assert suspects(it, "unasked") == []
 
 
-def test_job_that_somebody_was_told_of_was_asked_for() -> None:
+def test_job_with_an_id_in_a_response_is_explained() -> None:
     """A job whose id was in a response to a submit or retry is explained, whatever its name in the store."""
     it = Changed(*sound())
     it.replace(JobFact, {"id": "first"}, name="nobody")
@@ -185,7 +185,7 @@ def test_job_that_somebody_was_told_of_was_asked_for() -> None:
     assert suspects(it, "lost") == ["first"]
 
 
-def test_retry_that_nobody_asked_for_was_not_asked_for_twice() -> None:
+def test_job_that_no_retry_explains_is_reported_by_one_rule() -> None:
     """A job that no retry explains is reported by one rule only."""
     it = Changed(*sound())
     retry_of_nothing(it)

@@ -53,7 +53,7 @@ def ask(answer: Answered | Refused | Lost | None, index: int = 0) -> JobSubmissi
 # -- calls
 
 
-def test_answer_is_what_it_says() -> None:
+def test_call_is_answered_refused_or_unknown() -> None:
     """A call succeeded, was refused, or is unknown, by a loss or without any response."""
     answers = [Answered(11, "op"), Refused(11, "op", "NOT_FOUND"), Lost(11, "op"), None]
     calls = [call(answer) for answer in answers]
@@ -98,7 +98,7 @@ def test_refusal_for_a_key_is_told_from_others(answer: Answered | Refused | Lost
 
 
 @pytest.mark.parametrize(("heard_us", "expected"), [(19, False), (20, True), (10_000, True)])
-def test_what_is_answered_after_a_doubling_may_have_come_twice(heard_us: int, *, expected: bool) -> None:
+def test_response_after_a_duplication_may_be_a_second_one(heard_us: int, *, expected: bool) -> None:
     """Any response after the start of a duplication may be a second one, because duplicated connections live on."""
     faults = FiredFaults(RUN, [Broken(40, 50, "duplicate"), Broken(20, 30, "duplicate"), Broken(1, 2, "kill")])
     refused = call(Refused(heard_us, "op", "INTERNAL"))
@@ -164,7 +164,7 @@ def test_of_two_answers_the_first_one_counts(*, is_reversed: bool) -> None:
     assert history.gaps == ["op was answered twice"]
 
 
-def test_what_takes_no_time_leaves_no_gap() -> None:
+def test_end_in_the_microsecond_of_its_beginning_is_valid() -> None:
     """A response and an end may have the same microsecond as their beginning."""
     records: list[Record] = [call().asked, Answered(10, "op"), Began(5, "r", "a", 1, "worker"), Ended(5, "r", "done")]
     assert History(RUN, records).gaps == []
@@ -195,7 +195,7 @@ def test_job_is_certain_from_the_first_that_is_known_of_it() -> None:
         assert [one.token for one in history.begun["begun"]] == [1, 2]
 
 
-def test_name_of_a_job_is_what_anybody_calls_it() -> None:
+def test_name_of_a_job_comes_from_any_source() -> None:
     """The name of a job comes from the store, from its submit, from the job that was retried, or from a response."""
     records: list[Record] = [
         JobFact("there", "there", DONE),
@@ -246,7 +246,7 @@ def test_interfaces_that_tell_an_end_in_two_ways_are_found(grpc: JobSnapshot, ht
         (JobSnapshot("x", DONE), JobSnapshot("x", DONE, "one", 1, "run", "ONE")),
     ],
 )
-def test_what_is_not_told_of_an_end_by_both_is_not_compared(grpc: JobSnapshot, http: JobSnapshot) -> None:
+def test_attributes_missing_in_one_response_are_not_compared(grpc: JobSnapshot, http: JobSnapshot) -> None:
     """States before the end may differ between two responses, and missing attributes are not compared."""
     assert suspects(both_ways(grpc, http), "interfaces") == []
 

@@ -93,7 +93,7 @@ def test_violation_is_told_from_its_neighbour(rule: str, job_id: str, plant: Cha
     tell_apart(rule, job_id, plant, excuse)
 
 
-def test_answers_or_the_store_show_what_came_of_asking_twice() -> None:
+def test_repeat_is_checked_by_responses_or_by_the_store_alone() -> None:
     """Responses alone, or the store alone, are enough to check that a repeat made one job."""
     it = Changed(*sound())
     it.drop(JobFact, GrantFact, EndFact)

@@ -108,7 +108,7 @@ def test_job_whose_first_grant_is_not_told_is_not_compared() -> None:
     assert overtaken_in(told) == ([], 0)
 
 
-def test_job_that_was_asked_for_before_overtook_nobody() -> None:
+def test_job_with_an_earlier_submit_did_not_overtake() -> None:
     """A job may exist since its first submit, even without a response."""
     records = records_of({"a": (2, 2, [2]), "b": (10, 3, [1])})
     tried = Asked(1, "try", "client", "submit", "grpc", [JobSpec("b")])

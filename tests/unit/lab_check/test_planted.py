@@ -47,7 +47,7 @@ def test_every_promise_is_kept_where_nothing_was_planted() -> None:
     assert {ruling.reason for ruling in verdict.rulings} == {""}
 
 
-def test_rules_count_what_they_looked_at() -> None:
+def test_rules_report_their_number_of_cases() -> None:
     """Every rule reports its exact number of cases."""
     assert {ruling.rule: ruling.cases for ruling in Changed(*sound()).judge().rulings} == CASES
 

@@ -176,7 +176,7 @@ def test_run_without_delays_and_clocks_is_unknown() -> None:
     assert it.judge().ruling("early").status is Status.UNKNOWN
 
 
-def test_delayed_job_that_nobody_saw_begin_proves_nothing() -> None:
+def test_delayed_job_without_attempts_is_no_case() -> None:
     """A delayed job without attempts and grants is no case."""
     it = Changed(*sound())
     it.drop(GrantFact, Began, job_id="later")
@@ -186,7 +186,7 @@ def test_delayed_job_that_nobody_saw_begin_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize(("kind", "clock"), [(GrantFact, "at_ms"), (Began, "wall_ms")])
-def test_time_that_nobody_wrote_down_is_not_early(kind: type[GrantFact | Began], clock: str) -> None:
+def test_missing_time_is_not_early(kind: type[GrantFact | Began], clock: str) -> None:
     """A missing time is not early, and the other one is compared alone."""
     it = Changed(*sound())
     it.replace(kind, {"job_id": "later"}, **{clock: 0})

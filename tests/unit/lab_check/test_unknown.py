@@ -230,7 +230,7 @@ def test_every_rule_has_a_run_that_never_exercises_it() -> None:
 
 
 @pytest.mark.parametrize(("rule", "strip"), [*STRIPS.items(), *HOLLOW])
-def test_what_was_never_exercised_is_unknown(rule: str, strip: Strip) -> None:
+def test_rule_without_cases_is_unknown(rule: str, strip: Strip) -> None:
     """A rule without cases is unknown, and the reason is given."""
     it = Changed(*sound())
     strip(it)
@@ -248,7 +248,7 @@ def test_empty_history_proves_nothing() -> None:
     assert {ruling.status for ruling in verdict.rulings} == {Status.UNKNOWN}
 
 
-def test_what_a_topology_lacks_does_not_spoil_the_run() -> None:
+def test_rules_of_missing_capabilities_are_not_offered() -> None:
     """Without order, ticks, schedules and HTTP these rules are not offered, and all others are kept."""
     it = Changed(*sound())
     it.run = replace(it.run, keeps=[], schedules=[], interfaces=["grpc"])
@@ -485,7 +485,7 @@ def test_list_that_lags_takes_no_end_back() -> None:
     assert it.judge().broken == []
 
 
-def test_refusal_of_what_arrived_twice_excuses_what_is_there() -> None:
+def test_refused_request_that_was_duplicated_may_have_succeeded() -> None:
     """If connections are duplicated, a refused request may have succeeded once."""
     it = Changed(*sound())
     lost = it.one(Lost, op=it.op_of("cancel", "let-go"))
@@ -520,7 +520,7 @@ def test_key_counts_before_an_id() -> None:
     assert it.judge().is_kept
 
 
-def test_what_a_failed_job_left_behind_is_no_run() -> None:
+def test_failed_attempt_returns_no_run() -> None:
     """Only a successful attempt returns its run."""
     it = Changed(*sound())
     it.replace(JobFact, {"id": "poison"}, run="what it said last")

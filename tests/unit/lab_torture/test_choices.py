@@ -30,7 +30,7 @@ def test_faults_are_named_once_each_or_all_or_none() -> None:
 @pytest.mark.parametrize(
     ("choose", "text"), [(faults_of, "kill,nonsense"), (checked_topology, "nonsense"), (checked_topology, "")]
 )
-def test_what_there_is_not_is_refused_with_what_there_is(choose: Callable[[str], object], text: str) -> None:
+def test_error_for_an_unknown_name_lists_all_names(choose: Callable[[str], object], text: str) -> None:
     """The error for an unknown name lists all valid names."""
     with pytest.raises(InvalidArgumentError, match=r"--(faults|topology) must be .*(kill|embedded), .*; got"):
         choose(text)

@@ -110,7 +110,7 @@ async def noted(path: Path, tally: CallTally, outcome: Exception | SubmitReply) 
     ],
     ids=["answered", "refused", "lost", "strange", "unreadable"],
 )
-async def test_every_call_is_written_down_with_what_became_of_it(
+async def test_every_call_is_recorded_with_its_outcome(
     tmp_path: Path, outcome: Exception | SubmitReply, kind: type[Record]
 ) -> None:
     """A lost response is neither answered nor refused, and a response that is not in the contract is a finding too."""
@@ -121,7 +121,7 @@ async def test_every_call_is_written_down_with_what_became_of_it(
     assert len(tally.strange) == isinstance(outcome, StrangeError | KeyError)
 
 
-async def test_what_cannot_be_written_down_is_not_asked() -> None:
+async def test_call_that_cannot_be_recorded_is_not_sent() -> None:
     """A call that cannot be recorded is not sent."""
     asked = answering(SubmitReply(["job"]))
     with Writer(Path("/dev/full")) as writer, pytest.raises(OSError, match="No space left"):

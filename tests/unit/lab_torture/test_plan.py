@@ -84,7 +84,7 @@ def test_orders_are_a_function_of_the_seed_and_the_client() -> None:
     assert orders(1, "a") != orders(1, "b")
 
 
-def test_orders_do_not_depend_on_what_else_a_client_does() -> None:
+def test_orders_do_not_depend_on_other_draws_of_the_client() -> None:
     """The orders of a client do not depend on its other draws."""
     plain, busy = OrderGenerator(1, "a"), OrderGenerator(1, "a")
     for _ in range(50):

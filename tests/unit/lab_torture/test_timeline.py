@@ -58,7 +58,7 @@ def test_rates_are_in_the_moments_in_which_something_happened() -> None:
         ("", ["kill"]),
     ],
 )
-def test_lanes_are_those_whom_a_fault_hit(target: str, lanes: list[str]) -> None:
+def test_lanes_have_the_names_of_fault_targets(target: str, lanes: list[str]) -> None:
     """Lanes have the names of the targets without details, or the kind of a fault without a particular target."""
     assert lanes_of(Broken(0, 1, "kill", target)) == lanes
 
@@ -91,7 +91,7 @@ def test_run_without_anything_has_a_timeline() -> None:
     assert timeline_of(Run("embedded", 1, begun_us=5), []).lanes == []
 
 
-def test_report_says_what_was_broken_asked_and_found(tmp_path: Path) -> None:
+def test_report_has_all_its_parts_and_the_picture(tmp_path: Path) -> None:
     """The report has all its parts, and the picture beside it."""
     write_run(tmp_path, RUN)
     with Writer(tmp_path / "all.jsonl") as writer:

@@ -48,7 +48,7 @@ def told() -> Told:
     return Told(WindowConfig(events_max=3))
 
 
-def test_only_what_is_durable_is_told(told: Told) -> None:
+def test_window_returns_only_durable_events(told: Told) -> None:
     """The window returns an applied event only after its frame is synced."""
     told.do(submit("a"))
     told.sync()
@@ -70,7 +70,7 @@ def test_oldest_events_go_first(told: Told) -> None:
     assert told.positions(after=7) == [8, 9, 10]
 
 
-def test_asking_for_what_was_dropped_is_a_bug(told: Told) -> None:
+def test_query_for_dropped_events_is_a_bug(told: Told) -> None:
     """A query for dropped events is a bug and raises an AssertionError."""
     for number in range(10):
         told.do(submit(str(number)))

@@ -103,7 +103,7 @@ def test_outputs_that_pile_up_behind_a_slow_sync_are_spread_over_frames() -> Non
     assert max(journal.sizes) < WORK_FRAME_BYTES + 2 * len(OUTPUT)
 
 
-def test_frame_is_kept_open_until_all_who_are_usually_there_are_in_it() -> None:
+def test_frame_stays_open_until_the_usual_number_of_callers_has_joined() -> None:
     """With many callers a frame stays open until the usual number of callers has joined, and no longer."""
     machine, journal = Machine(), Journal()
     world, config = CoordinatorPorts(machine, machine, machine, fatal), LoopConfig(linger_callers=4)

@@ -195,7 +195,7 @@ def test_damaged_index_is_no_error(queue: Queue, at: int) -> None:
     assert queue.history(0)[0] == queue.truth(0)[0]
 
 
-def test_index_that_began_late_does_not_hide_what_came_before(queue: Queue) -> None:
+def test_index_that_began_late_does_not_hide_earlier_frames(queue: Queue) -> None:
     """Frames that were written before the index started are found by a scan."""
     queue.index = JobIndex(queue.journal, queue.disk)
     queue.past = JournalHistory(queue.journal, queue.disk, queue.index)

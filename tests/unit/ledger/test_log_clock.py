@@ -101,7 +101,7 @@ def test_another_jump_begins_another_doubt(clocks: Clocks) -> None:
     assert clocks.serve(log, 3 * MINUTE_MS) > START_MS + 9 * DAY_MS
 
 
-def test_time_in_which_nobody_looked_is_no_service(clocks: Clocks) -> None:
+def test_time_in_which_the_process_was_stopped_is_no_service(clocks: Clocks) -> None:
     """A day in which the process was stopped does not count as service."""
     log = LogClock(clocks, 0)
     clocks.offset_ms = 8 * DAY_MS
@@ -140,7 +140,7 @@ def test_later_start_confirms(clocks: Clocks, *, knows_uptime: bool) -> None:
     assert (second.now_ms(), second.ahead_ms) == (START_MS + MINUTE_MS + 8 * DAY_MS, 0)
 
 
-def test_start_confirms_what_the_process_before_had_seen(clocks: Clocks) -> None:
+def test_next_start_confirms_a_clock_jump_seen_before(clocks: Clocks) -> None:
     """A jump that was seen while a server ran is confirmed by the next start, which reports it."""
     log = LogClock(clocks, 0)
     left: list[ClockMark] = []

@@ -138,7 +138,7 @@ def test_tick_without_room_is_tried_again(shop: Shop) -> None:
     assert job.created_ms - shop.schedule.last_tick_ms > 10 * SECOND_MS
 
 
-def test_jobs_of_ticks_leave_room_for_what_becomes_of_jobs(shop: Shop) -> None:
+def test_jobs_of_ticks_leave_room_for_reports(shop: Shop) -> None:
     """On a disk that is nearly full, ticks leave the reserved space for reports, as submits do."""
     shop.set(every_ms=SECOND_MS)
     shop.machine.has_room = lambda spare: spare == 0

@@ -31,7 +31,7 @@ def test_directory_is_refused_by_every_topology_but_its_own(topology: str, tmp_p
         assert refusal.value.reason == "TOPOLOGY_MISMATCH"
 
 
-def test_directory_that_nobody_has_used_is_for_everybody(tmp_path: Path) -> None:
+def test_unused_directory_is_accepted_by_every_topology(tmp_path: Path) -> None:
     """A directory that is missing, or has other files, belongs to no topology and is accepted by each."""
     (tmp_path / "notes.txt").touch()
     for directory in (tmp_path, tmp_path / "missing", tmp_path / "notes.txt"):

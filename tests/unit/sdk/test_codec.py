@@ -158,7 +158,7 @@ def test_numbers_that_json_cannot_say_are_refused(value: object) -> None:
         encode(value)
 
 
-def test_what_cannot_be_json_is_refused_by_parameter() -> None:
+def test_error_for_an_object_without_a_json_form_names_the_parameter() -> None:
     """An object without a JSON form is an error that names its parameter."""
     with pytest.raises(ArgumentsError, match="parameter 'other' of type object"):
         Codec(anything).encode((1, object()), {})

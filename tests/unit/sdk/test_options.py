@@ -89,7 +89,7 @@ def test_wrong_options_are_refused_by_name(changes: dict[str, Any], words: str) 
         ({"at": 5}, "at must be a datetime, got 5; use a datetime with a time zone"),
     ],
 )
-def test_wrong_options_are_told_with_what_may_be_meant(changes: dict[str, Any], words: str) -> None:
+def test_error_for_a_wrong_option_names_the_one_probably_meant(changes: dict[str, Any], words: str) -> None:
     """The error names the option that was probably meant, or the type that an option must have and an example."""
     with pytest.raises(InvalidArgumentError) as caught:
         changed(JobOptions(), changes)

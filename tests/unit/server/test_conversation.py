@@ -144,7 +144,7 @@ async def test_end_of_a_conversation_ends_every_call() -> None:
     assert handlers.given_up == 2
 
 
-async def test_stopping_conversation_answers_what_is_under_way_and_takes_no_more() -> None:
+async def test_stopping_conversation_completes_running_calls_and_refuses_new_ones() -> None:
     """A stopping conversation completes the running calls, refuses new ones, and calls back when it is idle."""
     conversation, sink, handlers = talk()
     idle = asyncio.Event()

@@ -48,7 +48,7 @@ def reason_of(ask: Callable[[], object]) -> str:
     return caught.value.reason
 
 
-def test_without_a_file_everybody_may_do_everything(world: World) -> None:
+def test_without_a_token_file_every_caller_has_all_scopes(world: World) -> None:
     """Without a token file every caller has all scopes and is identified by its address."""
     guard = world.guard()
     assert guard.is_open
@@ -79,7 +79,7 @@ def test_new_token_is_known_when_it_is_first_shown(world: World) -> None:
     assert reason_of(lambda: guard.admit("nobody's", PEER, Scope.READ)) == "TOKEN_UNKNOWN"
 
 
-def test_who_is_nobody_is_told_why(world: World) -> None:
+def test_invalid_token_is_refused_with_its_own_reason(world: World) -> None:
     """A missing, unknown, expired or revoked token is refused with its own reason."""
     old = world.token("old", Scope.ADMIN, lasting_ms=10)
     gone = world.token("gone", Scope.ADMIN)
@@ -256,7 +256,7 @@ def test_place_is_the_address_without_the_port(peer: str, place: str) -> None:
     assert place_of(peer) == place
 
 
-def test_open_guard_asks_nobody() -> None:
+def test_open_guard_admits_every_caller() -> None:
     """The open guard admits every caller, for transports that are protected in another way."""
     guard = OpenGuard()
     assert guard.admit("", PEER, Scope.ADMIN).may(Scope.ADMIN)

@@ -132,14 +132,16 @@ def test_two_cookies_with_tokens_are_refused() -> None:
         ((("authorization", "Bearer t"), ("origin", "http://evil.example")), ""),
     ],
 )
-def test_what_changes_something_comes_from_here(headers: tuple[tuple[str, str], ...], expected: str) -> None:
+def test_request_that_changes_data_must_come_from_the_own_origin(
+    headers: tuple[tuple[str, str], ...], expected: str
+) -> None:
     """A request that changes data is refused if it comes from a foreign page, and a GET is not."""
     assert reason(head(*headers)) == expected
     assert reason(head(*headers, method="DELETE")) == expected
     assert reason(head(*headers, method="GET")) == ""
 
 
-def test_answers_forbid_whatever_the_page_does_not_need() -> None:
+def test_content_security_policy_allows_no_other_origin() -> None:
     """The content security policy allows nothing from other origins."""
     said = dict(OWN.headers())
     assert said[b"content-security-policy"].split(b"; ") == [

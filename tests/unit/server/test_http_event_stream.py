@@ -64,7 +64,7 @@ def jobs_in(frame: bytes) -> list[tuple[int, str]]:
     return [(entry["position"], entry["job_id"]) for entry in entries]
 
 
-def test_all_who_want_the_same_get_the_same_bytes() -> None:
+def test_listeners_with_equal_filters_share_the_encoded_bytes() -> None:
     """Listeners with equal filters get the same bytes, which are encoded once."""
     frames = EncodedFeedPart(PART)
     assert frames.of(listener()) is frames.of(listener())
@@ -89,7 +89,7 @@ def test_filters_choose_entries_in_order(wanted: WantedEntries, found: list[tupl
 
 
 @pytest.mark.parametrize(("position", "count"), [(0, 3), (4, 3), (5, 2), (6, 1), (7, 0)])
-def test_what_was_told_is_not_told_again(position: int, count: int) -> None:
+def test_listener_gets_only_entries_after_its_position(position: int, count: int) -> None:
     """A listener whose position is in the middle of a part gets only the entries after it."""
     assert len(jobs_in(EncodedFeedPart(PART).of(listener(position=position)))) == count
 
@@ -127,7 +127,7 @@ class FailingFeed:
         raise NotFoundError("it is no longer kept", reason="POSITION_REMOVED")
 
 
-async def test_who_comes_while_others_are_sent_away_is_told() -> None:
+async def test_new_listener_starts_another_read_after_the_feed_failed() -> None:
     """After the feed failed, a new listener starts another read although the earlier listeners have not left yet."""
     feed = FailingFeed()
     teller = FeedReader(cast("FeedApi", feed), None)
@@ -143,7 +143,7 @@ async def test_who_comes_while_others_are_sent_away_is_told() -> None:
     await teller.close()
 
 
-async def test_who_comes_when_nothing_can_be_read_is_refused() -> None:
+async def test_listener_is_refused_when_the_feed_cannot_be_read() -> None:
     """A listener is refused if the feed cannot be read, and gets no invented position."""
 
     class Broken(FailingFeed):
@@ -172,7 +172,7 @@ class SilentFeed:
             self.is_left.set()
 
 
-async def test_who_goes_away_before_anything_is_told_leaves_nothing_behind() -> None:
+async def test_feed_is_closed_when_its_listener_leaves_during_the_start() -> None:
     """If a listener leaves while the feed starts, the feed is closed."""
     feed = SilentFeed()
     teller = FeedReader(cast("FeedApi", feed), None)

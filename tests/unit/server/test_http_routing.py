@@ -18,25 +18,25 @@ OPEN_TO_EVERYBODY = {"/livez", "/readyz", "/openapi.json", "/api/v1/session"}
 BACKEND = Backend(cast("JobApi", None))
 
 
-class Nobody:
+class RefusingGuard:
     """A guard that refuses every caller and records the requested scopes."""
 
     def __init__(self) -> None:
         self.request: list[Scope] = []
 
     def recognise(self, token: str, right: Right) -> Caller:
-        raise PermissionDeniedError("nobody may")
+        raise PermissionDeniedError("every caller is refused")
 
     def charge(self, caller: Caller | None, token: str, peer: str, scope: Scope) -> None:
-        raise PermissionDeniedError("nobody may")
+        raise PermissionDeniedError("every caller is refused")
 
     def admit(self, token: str, peer: str, scope: Scope) -> Caller:
         self.request.append(scope)
-        raise PermissionDeniedError("nobody may")
+        raise PermissionDeniedError("every caller is refused")
 
     def enter(self, token: str, peer: str, right: Right, ended: Ended) -> CallerSession:
         self.request.append(cast("Scope", right))
-        raise PermissionDeniedError("nobody may")
+        raise PermissionDeniedError("every caller is refused")
 
 
 async def nothing(_: AdmittedRequest) -> HttpResponse:
@@ -72,7 +72,7 @@ def test_row_that_is_there_twice_is_refused() -> None:
 
 async def test_every_route_asks_the_guard_before_it_reads_the_body() -> None:
     """Every protected route calls the guard with its own scope before it reads the body."""
-    guard = Nobody()
+    guard = RefusingGuard()
     application = Application(BACKEND, guard)
     for route in application.router.routes:
         if route.scope is EVERYBODY:
@@ -84,7 +84,7 @@ async def test_every_route_asks_the_guard_before_it_reads_the_body() -> None:
     assert await status_of(application, "HEAD", "/api/v1/jobs") == 403
 
 
-def test_what_changes_nothing_is_read_and_what_changes_something_is_not() -> None:
+def test_only_routes_that_change_nothing_accept_the_scope_read() -> None:
     """A route that changes data does not accept the scope READ."""
     looking = {"/api/v1/schedule-preview"}
     for route in Application(BACKEND).router.routes:

@@ -51,7 +51,7 @@ def test_samples_are_kept_in_order_and_never_too_many() -> None:
     assert (recent.samples[0].queued, recent.samples[0].done, recent.samples[0].wait_ms_counts) == (1, 5, [1, 4, 2])
 
 
-def test_what_is_not_counted_is_not_remembered() -> None:
+def test_backend_without_totals_has_no_samples() -> None:
     """A backend without totals has no samples, and a query is no error."""
     memory = StatsHistory(never)
     memory.keep(msgspec.structs.replace(STATS, totals=None))

@@ -24,7 +24,7 @@ def reason(body: bytes) -> str:
 
 
 @given(VALUES, st.booleans())
-def test_what_others_write_is_read_as_they_meant_it(value: object, is_ascii: bool) -> None:  # noqa: FBT001
+def test_json_of_the_standard_library_is_parsed_to_the_same_value(value: object, is_ascii: bool) -> None:  # noqa: FBT001
     """JSON of the standard library, with or without escapes, is parsed to the same value."""
     body = json.dumps(value, ensure_ascii=is_ascii).encode()
     assert parse(body) == json.loads(body)
@@ -80,7 +80,7 @@ def test_names_may_come_again_elsewhere() -> None:
         "{}".encode("utf-16"),
     ],
 )
-def test_what_is_not_json_is_refused(body: bytes) -> None:
+def test_malformed_json_is_refused(body: bytes) -> None:
     """Truncated, extended or malformed JSON, and numbers out of range, are refused."""
     assert reason(body) == "JSON_INVALID"
 

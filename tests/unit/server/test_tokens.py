@@ -75,7 +75,7 @@ def test_name_that_cannot_be_shown_is_refused(path: Path, name: str) -> None:
     assert not path.exists()
 
 
-def test_two_who_make_tokens_at_once_lose_none(path: Path) -> None:
+def test_tokens_created_concurrently_are_all_kept(path: Path) -> None:
     """Tokens that are created concurrently are all kept."""
     with ThreadPoolExecutor(8) as pool:
         shown = list(pool.map(lambda number: made(path, f"t{number}"), range(40)))
@@ -149,7 +149,7 @@ def test_file_that_others_may_write_is_refused(path: Path) -> None:
         read(path)
 
 
-def test_table_finds_what_it_knows_and_nothing_else(path: Path) -> None:
+def test_table_finds_a_token_only_by_its_exact_text(path: Path) -> None:
     """The table finds a token by its exact text, and not by its hash or by similar text."""
     token = made(path)
     table = TokenTable(read(path) or [])
@@ -158,7 +158,7 @@ def test_table_finds_what_it_knows_and_nothing_else(path: Path) -> None:
     assert [table.find(hash_of(text)) for text in wrong] == [None] * len(wrong)
 
 
-def test_what_no_token_can_be_is_not_even_hashed() -> None:
+def test_text_that_cannot_be_a_token_is_not_hashed() -> None:
     """A text that cannot be a token, because of its length or alphabet, is not hashed."""
     assert hash_of("a" * (tokens.TOKEN_CHARS_MAX + 1)) == b""
     assert hash_of("\udcff") == b""

@@ -268,7 +268,7 @@ async def test_end_of_a_conversation_ends_every_call() -> None:
     assert line.is_empty
 
 
-async def test_stopping_conversation_answers_what_is_under_way_and_takes_no_more() -> None:
+async def test_stopping_conversation_completes_running_calls_and_refuses_new_ones() -> None:
     """A stopping conversation completes the running calls, refuses new ones, and closes its line when it is idle."""
     conversation, line, handlers = talk()
     conversation.take(call(1, "wait"))

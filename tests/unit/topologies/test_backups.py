@@ -181,7 +181,7 @@ def test_killed_packing_leaves_no_archive(folder: Path) -> None:
     back_up(folder, "new.tar")
 
 
-def test_killed_restore_leaves_a_directory_that_nobody_serves(folder: Path) -> None:
+def test_killed_restore_leaves_a_directory_that_no_server_opens(folder: Path) -> None:
     """A directory of a killed restore is not opened, and must be removed before the next restore."""
     pid = os.fork()
     if pid == 0:  # pragma: no cover - the child
@@ -279,7 +279,7 @@ def _member(name: str, kind: bytes = tarfile.REGTYPE, linked: str = "") -> tarfi
     ],
     ids=lambda members: repr(members[-1].name[:10]) + members[-1].type.decode(),
 )
-def test_archive_that_holds_what_no_backup_does_is_refused(members: list[tarfile.TarInfo], folder: Path) -> None:
+def test_archive_with_unknown_members_is_refused(members: list[tarfile.TarInfo], folder: Path) -> None:
     """An archive with members that no backup has is refused, and nothing is written."""
     before = sorted(folder.rglob("*"))
     with tarfile.open(folder / "odd.tar", "w") as tar:

@@ -81,7 +81,7 @@ async def test_free_slots_are_offered_once() -> None:
         assert session.wants.empty()
 
 
-async def test_what_waits_for_longer_than_a_heartbeat_goes_back() -> None:
+async def test_lease_that_waits_longer_than_a_heartbeat_is_released() -> None:
     """A lease that waits too long is released unrun, and the estimated duration of jobs grows."""
     async with working({"t": Handler(for_ever, Mode.ASYNC)}, slots=1, heartbeat_ms=20) as (worker, backend):
         session = await attached(worker, backend)

@@ -29,7 +29,7 @@ def test_outside_of_a_job_there_is_no_context() -> None:
         current()
 
 
-def test_context_tells_who_it_is() -> None:
+def test_context_has_the_fields_of_its_lease() -> None:
     """The context has all fields of the lease that job code may need."""
     context = context_of(attempt=2, queue="q", labels={"a": "b"}, headers={"c": "d"}, timeout_ms=60_000)
     assert (context.job_id, context.type, context.queue, context.attempt) == ("job", "t", "q", 2)
@@ -58,7 +58,7 @@ def test_impossible_progress_is_refused(fraction: float) -> None:
         context_of().progress(fraction)
 
 
-def test_words_are_cut_to_what_a_note_may_carry() -> None:
+def test_long_text_is_cut_to_the_limits_of_a_note() -> None:
     """Long text, invalid text and too many lines are cut to the limits of a note."""
     context = context_of()
     context.progress(1, "\udcff" * 10_000)

@@ -54,7 +54,7 @@ def test_nothing_that_is_raised_is_more_than_a_failure(error: Exception) -> None
 @pytest.mark.parametrize(
     ("interrupt", "expected"), [(TimeoutInterrupt, (FAILED, "TIMEOUT")), (CancelInterrupt, (CANCELED, ""))]
 )
-def test_whatever_is_raised_after_an_interrupt_is_the_interrupt(
+def test_exception_after_an_interrupt_does_not_hide_it(
     interrupt: type[TimeoutInterrupt | CancelInterrupt], expected: tuple[int, str]
 ) -> None:
     """An exception that job code raises after an interrupt does not hide the interrupt."""

@@ -11,7 +11,7 @@ from holdfast.worker.config import WorkerConfig
 from holdfast.worker.runtime import Worker
 
 
-class Nobody:
+class UnreachableBackend:
     """A backend that cannot be reached, and that stops the worker after `tries` tries."""
 
     def __init__(self, tries: int) -> None:
@@ -28,10 +28,10 @@ class Nobody:
 async def test_long_outage_does_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failed tries are logged as warnings at the beginning, and later only when their number has doubled."""
     monkeypatch.setattr(random, "uniform", lambda _low, _high: 0)
-    nobody = Nobody(tries=40)
+    backend = UnreachableBackend(tries=40)
     with capture_logs() as lines:
-        nobody.worker = Worker(nobody, {}, WorkerConfig("w1"))
-        await nobody.worker.run()
+        backend.worker = Worker(backend, {}, WorkerConfig("w1"))
+        await backend.worker.run()
     assert len(lines) == 40
     assert [line["tries"] for line in lines if line["log_level"] == "warning"] == [1, 2, 3, 5, 9, 17, 33]
     assert {line["log_level"] for line in lines} == {"warning", "debug"}

@@ -107,7 +107,7 @@ async def test_job_stopped_before_its_first_step_is_reported() -> None:
         assert (row.token, row.state) == (7, CANCELED)
 
 
-async def test_words_of_a_handler_are_cut_to_what_a_message_can_carry() -> None:
+async def test_long_exception_message_is_cut_to_a_valid_reason() -> None:
     """An exception with a very long message of invalid text is reported with a valid reason of limited length."""
 
     async def raises(_: Assignment) -> bytes:
@@ -137,7 +137,7 @@ class Unshowable(BaseException):
     ],
     ids=["exit", "unshowable", "cancel"],
 )
-async def test_whatever_a_handler_raises_is_a_failure_that_is_reported(error: BaseException, why: str) -> None:
+async def test_every_exception_is_reported_as_a_failure(error: BaseException, why: str) -> None:
     """Any exception is reported as a failure, because an unreported attempt would keep its slot and lease for ever."""
 
     async def raises(_: Assignment) -> bytes:

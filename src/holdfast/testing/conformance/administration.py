@@ -44,7 +44,7 @@ class TestAdministering:
         assert stats.cluster_id
 
     @needs(Capability.ADMINISTRATION)
-    async def test_queue_shows_what_waits_and_runs(self, place: Workplace) -> None:
+    async def test_queue_counts_ready_delayed_and_running_jobs(self, place: Workplace) -> None:
         """Ready, delayed and running jobs are counted separately."""
         await place.submit_many(3)
         await place.submit_draft(JobDraft(delay_ms=3_600_000))
@@ -54,7 +54,7 @@ class TestAdministering:
         assert (view.mode, view.ready, view.delayed, view.running) == (QueueMode.OPEN, 2, 1, 1)
 
     @needs(Capability.ADMINISTRATION)
-    async def test_queue_counts_what_waits_by_type(self, place: Workplace) -> None:
+    async def test_queue_counts_ready_jobs_by_type(self, place: Workplace) -> None:
         """A queue has the number of its ready jobs by type, of all priorities and without delayed jobs."""
         other = place.name("other")
         await place.submit_many(2, priority=7)
@@ -84,7 +84,7 @@ class TestAdministering:
         assert [lease.job_id for lease in await hand.leases()] == [job_id]
 
     @needs(Capability.ADMINISTRATION)
-    async def test_pause_does_not_touch_what_runs(self, place: Workplace) -> None:
+    async def test_job_granted_before_a_pause_runs_to_its_end(self, place: Workplace) -> None:
         """A job that was granted before the pause runs to its end."""
         job_id = await place.submit()
         hand = await place.worker()
@@ -123,7 +123,7 @@ class TestAdministering:
         assert "maintenance" in explanation.sentence
 
     @needs(Capability.ADMINISTRATION)
-    async def test_purge_cancels_what_waits_and_nothing_else(self, place: Workplace) -> None:
+    async def test_purge_cancels_only_waiting_jobs_of_its_queue(self, place: Workplace) -> None:
         """A purge cancels and counts the waiting jobs of its queue, and neither running jobs nor other queues."""
         running = await place.submit()
         await (await place.worker()).take()
@@ -147,7 +147,7 @@ class TestAdministering:
         assert await place.admin.purge(place.name("nobody"), "") == 0
 
     @needs(Capability.ADMINISTRATION)
-    async def test_worker_is_listed_with_what_it_runs(self, place: Workplace) -> None:
+    async def test_worker_is_listed_with_its_running_jobs(self, place: Workplace) -> None:
         """A worker is listed with the types, queues, slots and running jobs of its session."""
         await place.submit()
         hand = await place.worker(queues=[place.queue], slots=3)

@@ -93,7 +93,7 @@ class TestCanceling:
         await hand.failed(lease)
         assert (await place.jobs.get(job_id)).state == CANCELED
 
-    async def test_worker_that_claims_a_cancel_nobody_asked_for_has_failed(self, place: Workplace) -> None:
+    async def test_canceled_report_without_a_request_is_a_failed_attempt(self, place: Workplace) -> None:
         """A report of CANCELED without a cancel request counts as a failed attempt."""
         job_id = await place.submit()
         hand = await place.worker()

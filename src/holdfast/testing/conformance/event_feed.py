@@ -63,7 +63,7 @@ class TestFeeding:
     """The feed and the history."""
 
     @needs(Capability.FEED)
-    async def test_feed_from_now_on_tells_what_happens_in_order(self, place: Workplace) -> None:
+    async def test_feed_from_now_on_sends_later_events_in_order(self, place: Workplace) -> None:
         """A feed from now on has later submits, grants and ends with state, worker and token, and no earlier events."""
         before = await place.submit()
         one = await reader(place)
@@ -168,7 +168,7 @@ class TestFeeding:
         assert 0 < first.started_ms <= first.ended_ms <= last.started_ms <= last.ended_ms
 
     @needs(Capability.HISTORY, Capability.NOTES)
-    async def test_history_keeps_what_attempts_said(self, place: Workplace) -> None:
+    async def test_history_keeps_progress_and_log_lines(self, place: Workplace) -> None:
         """Progress and log lines stay in the history of a job after its end."""
         job_id = await place.submit()
         hand = await place.worker()
@@ -225,7 +225,7 @@ class TestFeeding:
         assert (refused.reason, refused.worker) == ("NOT_THE_HOLDER", place.name("thief"))
 
     @needs(Capability.FEED)
-    async def test_reader_that_leaves_disturbs_nobody(self, place: Workplace) -> None:
+    async def test_feed_closed_early_affects_no_other_reader(self, place: Workplace) -> None:
         """A feed that is closed early affects neither other readers nor the backend."""
         staying = await reader(place)
         async with aclosing(await _leaving(place)):

@@ -38,7 +38,7 @@ class TestReading:
         result = await place.jobs.result(job_id)
         assert (result.state, result.output, result.summary) == (QUEUED, b"", "")
 
-    async def test_result_is_what_the_worker_reported(self, place: Workplace) -> None:
+    async def test_result_equals_the_report_of_the_worker(self, place: Workplace) -> None:
         """A result has the output, summary and runtime that the worker reported."""
         job_id = await place.submit()
         hand = await place.worker()
@@ -59,7 +59,7 @@ class TestReading:
             assert (view.failure_reason, result.state, result.summary) == ("NO_LUCK", FAILED, shown)
             assert settled == result
 
-    async def test_lease_carries_what_the_handler_needs(self, place: Workplace) -> None:
+    async def test_lease_carries_payload_type_queue_attempt_and_timeout(self, place: Workplace) -> None:
         """Payload, type, queue, attempt and timeout reach the worker."""
         job_id = await place.submit(b"in", timeout_ms=5_000)
         (lease,) = await (await place.worker()).take()
@@ -108,7 +108,7 @@ class TestReading:
         job, result = await place.jobs.settled(job_id)
         assert (job.state, job.failure_reason, result.state) == (FAILED, "BROKEN", FAILED)
 
-    async def test_everybody_who_waits_is_told(self, place: Workplace) -> None:
+    async def test_end_of_a_job_answers_all_waiting_callers(self, place: Workplace) -> None:
         """The end of a job answers all waiting callers."""
         job_id = await place.submit()
         waiting = [asyncio.create_task(place.jobs.settled(job_id)) for _ in range(10)]
@@ -149,7 +149,7 @@ class TestReading:
         assert [job.state async for job in place.jobs.watch(job_id)] == [DONE]
 
     @needs(Capability.WORKERS)
-    async def test_explanation_says_what_is_missing(self, place: Workplace) -> None:
+    async def test_explanation_names_a_missing_worker_or_the_running_one(self, place: Workplace) -> None:
         """The explanation of a job that no worker can run says so, and that of a running job names its worker."""
         job_id = await place.submit()
         before = await place.jobs.explain(job_id)

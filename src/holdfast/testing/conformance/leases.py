@@ -161,7 +161,7 @@ class TestLeasing:
         job_id = await place.submit()
         assert [lease.job_id for lease in await new.take()] == [job_id]
 
-    async def test_worker_that_comes_back_keeps_what_it_names(self, place: Workplace) -> None:
+    async def test_new_session_keeps_a_lease_that_it_names(self, place: Workplace) -> None:
         """A new session that names a lease keeps it, under the same token."""
         job_id = await place.submit()
         (lease,) = await (await place.worker("back")).take()
@@ -171,7 +171,7 @@ class TestLeasing:
         job, result = await place.jobs.settled(job_id)
         assert (job.attempts, result.output) == (1, b"kept")
 
-    async def test_worker_that_comes_back_loses_what_it_does_not_name(self, place: Workplace) -> None:
+    async def test_lease_that_a_new_session_does_not_name_goes_to_another_worker(self, place: Workplace) -> None:
         """A lease that the new session of its worker does not name goes to another worker."""
         job_id = await place.submit()
         await (await place.worker("forgetful")).take()

@@ -25,7 +25,7 @@ async def found(place: Workplace, query: JobQuery, size: int = 50) -> list[str]:
 class TestFinding:
     """Searches by the fields of jobs, and pages of all jobs."""
 
-    async def test_search_finds_what_was_submitted_newest_first(self, place: Workplace) -> None:
+    async def test_search_finds_all_jobs_newest_first(self, place: Workplace) -> None:
         """All jobs of a queue are found, newest first by default and oldest first on request."""
         ids = [await place.submit() for _ in range(5)]
         newest = await found(place, JobQuery(queue=place.queue))
@@ -89,7 +89,7 @@ class TestFinding:
         query = JobQuery(queue=place.queue, oldest_first=oldest_first)
         assert sorted(await found(place, query, size=3)) == sorted(ids)
 
-    async def test_search_is_not_disturbed_by_what_happens_meanwhile(self, place: Workplace) -> None:
+    async def test_search_finds_jobs_once_during_submits_and_changes(self, place: Workplace) -> None:
         """Jobs that exist when a search begins are found once, although new jobs are submitted and some change."""
         ids = await place.submit_many(9)
         query = JobQuery(queue=place.queue)
@@ -104,7 +104,7 @@ class TestFinding:
         assert set(ids) <= set(seen)
 
     @pytest.mark.parametrize("cursor", ["x", "!!!", "AAAA", "=", "é", "a" * 10_000])
-    async def test_cursor_that_nobody_gave_is_refused(self, place: Workplace, cursor: str) -> None:
+    async def test_cursor_that_no_search_returned_is_refused(self, place: Workplace, cursor: str) -> None:
         """A text that no search returned as a cursor is refused."""
         with pytest.raises(InvalidArgumentError) as caught:
             await place.jobs.find(JobQuery(queue=place.queue), cursor, 10)

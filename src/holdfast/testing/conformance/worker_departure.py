@@ -16,7 +16,7 @@ class TestLeaving:
         (lease,) = await (await place.worker("other")).take()
         assert lease.job_id == job_id
 
-    async def test_draining_worker_gets_what_was_granted_before(self, place: Workplace) -> None:
+    async def test_draining_worker_receives_leases_granted_before(self, place: Workplace) -> None:
         """When the drain is confirmed, the worker has received every lease that it holds."""
         ids = await place.submit_many(10)
         hand = await place.worker(slots=10)
@@ -26,7 +26,7 @@ class TestLeaving:
             job = await place.jobs.get(job_id)
             assert (job.state == RUNNING) == (job_id in mine)
 
-    async def test_draining_worker_finishes_what_it_has(self, place: Workplace) -> None:
+    async def test_draining_worker_can_report_outcomes(self, place: Workplace) -> None:
         """A draining worker can still report outcomes."""
         job_id = await place.submit()
         hand = await place.worker()

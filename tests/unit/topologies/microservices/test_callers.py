@@ -40,9 +40,9 @@ def test_coordinator_has_two_rights_more_than_the_document_gave_it() -> None:
 
 
 @pytest.mark.parametrize("method", ["/taskqueue.internal.v1.JobInternalService/DropJobs", "", "/", "CreateJob"])
-def test_what_is_not_in_the_table_is_nobodys_right(method: str) -> None:
+def test_method_outside_the_matrix_is_refused_to_every_role(method: str) -> None:
     """A method that is not in the matrix is refused to every role, known or not."""
-    for role in (*RIGHTS, "somebody"):
+    for role in (*RIGHTS, "unknown"):
         with pytest.raises(PermissionDeniedError):
             check_right(role, method)
 

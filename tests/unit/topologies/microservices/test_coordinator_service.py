@@ -142,7 +142,7 @@ async def test_worker_with_a_deadline_loses_nothing_but_time(
     assert (await here.record(job_id)).losses == 0
 
 
-async def test_running_loop_sees_to_what_is_due(here: World) -> None:
+async def test_running_loop_starts_rounds_and_sweeps(here: World) -> None:
     """The loop starts rounds and sweeps by itself, and ends when it is canceled."""
     running = asyncio.create_task(here.coordinator.run())
     swept = asyncio.Event()

@@ -70,7 +70,7 @@ async def test_clients_are_served(address: str, kind: str) -> None:
 
 
 @EVERY_PROTOCOL
-async def test_what_the_services_do_not_have_is_said(address: str, kind: str) -> None:
+async def test_administration_and_history_are_unimplemented(address: str, kind: str) -> None:
     """Administration and history are UNIMPLEMENTED, and the message names the backend."""
     async with client_of(address, kind) as jobs:
         for call in (jobs.stats(), jobs.history("x")):
@@ -108,7 +108,7 @@ async def test_worker_ends_where_no_work_is_served(address: str, kind: str) -> N
         await worker.run()
 
 
-async def test_health_names_only_what_is_served(address: str) -> None:
+async def test_health_knows_only_the_public_service(address: str) -> None:
     """The health service knows the public service, and does not know the work service."""
     async with open_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)

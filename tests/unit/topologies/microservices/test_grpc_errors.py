@@ -30,7 +30,7 @@ def test_reason_is_taken_from_the_details() -> None:
 
 
 @pytest.mark.parametrize("details", [b"", b"\xff", b"\x1a\x10short", Status().SerializeToString()])
-def test_unreadable_details_leave_the_refusal_what_it_is(details: bytes) -> None:
+def test_error_with_unreadable_details_keeps_its_code_and_message(details: bytes) -> None:
     """If the details are unreadable, for example because of a proxy, the error keeps its code and message."""
     error = error_of(refused(details))
     assert (type(error), error.message, error.reason) == (NotFoundError, "no such job", "NOT_FOUND")

@@ -40,7 +40,7 @@ async def test_many_names_are_looked_up_a_few_at_a_time(here: World) -> None:
     assert 1 < most <= TOGETHER
 
 
-async def test_what_cannot_be_an_id_is_no_lease(here: World) -> None:
+async def test_invalid_job_id_in_a_heartbeat_is_a_revoked_lease(here: World) -> None:
     """A heartbeat that lists an empty or very long job id gets that lease as revoked."""
     for job_id in ("", "x" * 10_000):
         request = pb.WorkerHeartbeatRequest(worker_id="w", running=pb.RunningJobs())

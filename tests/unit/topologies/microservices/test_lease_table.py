@@ -34,7 +34,7 @@ def test_lease_expires_when_its_time_is_over_and_not_before(table: LeaseTable) -
     assert (table.over(), lease.verdict) == ([lease], EXPIRED)
 
 
-def test_heartbeat_extends_what_it_names_and_gives_the_rest(table: LeaseTable) -> None:
+def test_heartbeat_extends_listed_leases_and_returns_the_others(table: LeaseTable) -> None:
     """A heartbeat extends the leases that it lists, with or without token, and returns the others of its worker."""
     kept, frozen, missing = (table.grant(job_id, token, "w", at(0)) for token, job_id in enumerate("abc", 1))
     table.grant("d", 4, "other", at(0))

@@ -83,7 +83,7 @@ async def test_answer_waits_for_the_sync_while_others_are_decided() -> None:
     assert refused.value.reason == "NO_WORD"
 
 
-async def test_caller_who_leaves_changes_nothing() -> None:
+async def test_caller_that_cancels_affects_no_other_reply() -> None:
     """A caller that cancels while its event is synced affects no other reply, and its event is still announced."""
     sync, machine, told = Held(), Words(), list[str]()
     state_owner = keeper_on(sim_disk(), machine, sync=sync)
@@ -136,7 +136,7 @@ async def test_without_room_nothing_changes() -> None:
     assert machine.words == ["one", "three", "two"]
 
 
-async def test_what_piles_up_behind_the_disk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_beyond_the_frame_size_are_refused_during_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a sync runs, events beyond the size of a frame are refused and change nothing."""
     monkeypatch.setattr("holdfast.topologies.microservices.services.owner.OPEN_FRAME_BYTES_MAX", 1_000)
     sync, machine = Held(), Words()

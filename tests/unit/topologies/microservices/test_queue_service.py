@@ -126,7 +126,7 @@ async def test_jobs_take_the_place_of_their_order(queue: Queue) -> None:
     assert await queue.rest() == ["a", "b", "c"]
 
 
-async def test_worker_is_given_what_it_wants(queue: Queue) -> None:
+async def test_dequeue_selects_by_routes_and_queues(queue: Queue) -> None:
     """A dequeue selects by routes and queues, an empty filter selects nothing, and no filter selects everything."""
     await queue.enqueue("a", route="x", queue="q1")
     await queue.enqueue("b", route="y", queue="q2")
@@ -236,7 +236,7 @@ async def test_full_queue_says_so(queue: Queue, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("compact_bytes", [64 << 20, 4_096], ids=["journal", "snapshot"])
-async def test_what_waits_survives_a_restart(tmp_path: Path, compact_bytes: int) -> None:
+async def test_waiting_jobs_survive_a_restart(tmp_path: Path, compact_bytes: int) -> None:
     """After a restart, waiting jobs keep their places and delays, and dequeued or removed ones stay gone."""
     clock = ManualClock()
     options: dict[str, Any] = {"clock": clock, "compact_bytes": compact_bytes}
@@ -262,7 +262,7 @@ async def test_what_waits_survives_a_restart(tmp_path: Path, compact_bytes: int)
         assert await queue.rest() == []
 
 
-async def test_queue_keeps_nothing_but_what_waits(queue: Queue) -> None:
+async def test_queue_service_stores_only_waiting_jobs(queue: Queue) -> None:
     """Once all jobs have left, the queue service stores nothing about them."""
     for number in range(20):
         await queue.enqueue(f"job-{number}", queue=f"q{number}", route=f"r{number}")

@@ -95,7 +95,7 @@ async def test_submit_that_cannot_be_enqueued_leaves_nothing_behind(services: Se
     assert await is_waiting(services, submitted.job_ids[0])
 
 
-async def test_submit_is_refused_while_nobody_is_at_the_queue(services: ServicesHere) -> None:
+async def test_submit_is_refused_while_the_queue_service_is_down(services: ServicesHere) -> None:
     """While the queue service is down, each draft is refused with its own code."""
     await services.queue.stop()
     submitted = await services.jobs().submit([TEMPLATE], [ONCE, JobDraft(template=5)])
@@ -170,7 +170,7 @@ async def test_repeated_submit_is_not_answered_while_the_first_is_under_way(serv
     assert (again.job_ids, again.existing) == (made.job_ids, frozenset({0}))
 
 
-async def test_repeated_submit_completes_what_a_lost_gateway_had_begun(services: ServicesHere) -> None:
+async def test_repeated_submit_enqueues_a_job_that_a_lost_gateway_left(services: ServicesHere) -> None:
     """A repeated submit enqueues an existing job that is in no queue, with the job's own fields."""
     keyed = JobDraft(payload=b"first", extra=Extra(unique_key="one"))
     made = (await services.jobs().submit([Template("brew", priority=8)], [keyed])).job_ids[0]

@@ -73,7 +73,7 @@ def test_submission_comes_back_as_it_was(template: Template, draft: JobDraft) ->
 
 
 @given(TEMPLATES, DRAFTS)
-def test_record_shows_and_enqueues_what_was_submitted(template: Template, draft: JobDraft) -> None:
+def test_record_and_enqueue_request_have_the_submitted_fields(template: Template, draft: JobDraft) -> None:
     """A record shows the submitted fields, and its enqueue request has the same route."""
     record = pb.GetJobRecordResponse(
         summary=public_pb.JobSummary(job_id="j", status=public_pb.QUEUED, created_at_ms=5),
@@ -91,7 +91,7 @@ def test_record_shows_and_enqueues_what_was_submitted(template: Template, draft:
 
 
 @given(TEMPLATES, DRAFTS)
-def test_worker_is_given_what_was_submitted(template: Template, draft: JobDraft) -> None:
+def test_assignment_has_the_submitted_fields(template: Template, draft: JobDraft) -> None:
     """An assignment has the payload, the limits, the labels and the headers of its job."""
     extra = draft.extra or Extra()
     fetched = pb.FetchWorkResponse(
@@ -124,7 +124,7 @@ def test_delay_too_long_for_its_field_is_a_time() -> None:
     assert (options.delay_ms, options.not_before_ms) == (0, 1_000 + UINT32_MAX + 1)
 
 
-def test_what_no_message_can_hold_is_refused() -> None:
+def test_number_that_exceeds_its_field_is_refused() -> None:
     """A number that exceeds its field is refused as INVALID_ARGUMENT."""
     draft = JobDraft(extra=Extra(work_duration_ms=UINT32_MAX + 1))
     with pytest.raises(InvalidArgumentError):
@@ -139,7 +139,7 @@ def test_unknown_kind_of_backoff_is_refused() -> None:
     assert caught.value.reason == "BACKOFF_INVALID"
 
 
-def test_report_says_what_the_attempt_came_to() -> None:
+def test_report_maps_the_outcome_of_an_attempt() -> None:
     """A report maps a failure that is not retryable to a final one, and replaces characters outside UTF-8."""
     row = ReportRow("j", 3, FAILED, b"out", "sum\udc80", "why", 12, is_retryable=False, retry_after_ms=1 << 40)
     request = report_request("w", row)

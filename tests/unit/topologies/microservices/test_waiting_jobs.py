@@ -90,7 +90,7 @@ def test_id_that_waits_is_left_as_it_is() -> None:
     assert clerk.rest() == ["a", "b"]
 
 
-def test_only_what_is_wanted_is_found() -> None:
+def test_dequeue_finds_only_jobs_of_the_named_routes_and_queues() -> None:
     """A dequeue finds only jobs of the named routes, and of the named queues or of all queues if none is named."""
     clerk = Clerk()
     clerk.enqueue(WaitingTicket("a", route="x"), WaitingTicket("b", "slow", route="y"), WaitingTicket("c", route="y"))
@@ -182,7 +182,7 @@ def refused(clerk: Clerk, ticket: WaitingTicket) -> bool:
     return isinstance(refusal, Refusal) and refusal.code == Code.RESOURCE_EXHAUSTED
 
 
-def test_line_keeps_nothing_of_what_left() -> None:
+def test_image_keeps_nothing_of_removed_jobs() -> None:
     """After thousands of jobs were enqueued and removed, the image is as small as before."""
     clerk = Clerk()
     clerk.enqueue("stays")

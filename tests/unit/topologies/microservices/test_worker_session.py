@@ -88,7 +88,7 @@ async def test_outage_of_an_owner_is_logged_once(services: ServicesHere, caplog:
     await session.close()
 
 
-async def test_leases_are_over_by_the_own_clock_if_nobody_answers() -> None:
+async def test_worker_gives_up_its_leases_without_contact_to_the_coordinator() -> None:
     """A worker without contact to the coordinator for the length of a lease gives up its jobs."""
     async with services_here(WorkTerms(heartbeat_ms=50, worker_timeout_ms=300)) as services:
         await submit(services)
@@ -113,7 +113,7 @@ async def test_session_goes_on_fetching_when_the_coordinator_is_back(services: S
     await session.close()
 
 
-async def test_nobody_there_is_worth_another_try(services: ServicesHere) -> None:
+async def test_session_without_a_coordinator_is_retryable_unavailable(services: ServicesHere) -> None:
     """Opening a session while the coordinator is down raises the retryable UNAVAILABLE."""
     await services.coordinator.stop()
     with pytest.raises(UnavailableError):

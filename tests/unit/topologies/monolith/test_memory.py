@@ -15,7 +15,7 @@ def share(settings: Settings) -> int:
     return int(command[command.index("--memory-bytes") + 1])
 
 
-def test_nodes_share_what_is_given() -> None:
+def test_nodes_share_the_given_memory() -> None:
     """The nodes of a monolith share the given memory."""
     settings = Settings(data=MEMORY, nodes=3, memory_bytes=3 * LEAST)
     monolith.check(settings)
@@ -28,7 +28,7 @@ def test_memory_that_is_too_little_for_all_nodes_is_refused() -> None:
         monolith.check(Settings(data=MEMORY, nodes=3, memory_bytes=3 * LEAST - 1))
 
 
-def test_nodes_on_a_small_machine_get_what_a_node_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_on_a_small_machine_get_the_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a small machine nodes start with the minimum, because no option is wrong."""
     monkeypatch.setattr(monolith, "memory_for_jobs", lambda _: LEAST)
     settings = Settings(data=MEMORY, nodes=64)

@@ -59,7 +59,7 @@ def test_nothing_moves_without_a_reason(
 
 
 @given(WORKERS.filter(bool), QUEUES, BREADTH, st.data())
-def test_one_who_leaves_moves_no_more_than_it_had(
+def test_leaving_worker_moves_at_most_the_queue_processes_it_had(
     workers: dict[str, str], queues: list[str], breadth: int, data: st.DataObject
 ) -> None:
     """When a worker leaves, the others give up at most as many queue processes as it had."""
@@ -74,7 +74,7 @@ def test_one_who_leaves_moves_no_more_than_it_had(
 
 
 @given(WORKERS, QUEUES, BREADTH, st.sampled_from("AB"))
-def test_one_who_comes_moves_no_more_than_it_gets(
+def test_joining_worker_moves_at_most_the_queue_processes_it_gets(
     workers: dict[str, str], queues: list[str], breadth: int, kind: str
 ) -> None:
     """When a worker joins, the others give up at most as many queue processes as it gets."""
@@ -96,7 +96,7 @@ def test_lone_worker_takes_everything() -> None:
 
 
 @pytest.mark.parametrize(("priority", "expected"), [(0, False), (limits.PRIORITY_DEFAULT, False), (6, True), (9, True)])
-def test_only_what_is_above_the_default_is_high(priority: int, expected: bool) -> None:  # noqa: FBT001
+def test_only_a_priority_above_the_default_is_high(priority: int, expected: bool) -> None:  # noqa: FBT001
     """Only a priority above the default goes to the high queue processes."""
     assert is_high(priority) is expected
 

@@ -26,7 +26,7 @@ def test_usual_ports_are_those_of_the_picture() -> None:
     assert (layout.ports("coordinator"), layout.ports("worker")) == ("3000", "10001,10002,10003")
 
 
-def test_port_0_takes_free_ports_for_everybody() -> None:
+def test_port_0_gives_every_role_a_free_port() -> None:
     """With port 0 every role gets a free port, and no two roles share one."""
     layout = layout_of(Settings(topology="pipeline", port=0, http_port=0))
     ports = [layout.grpc, layout.http, layout.also, *(port for ports in layout.roles.values() for port in ports)]

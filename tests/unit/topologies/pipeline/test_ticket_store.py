@@ -161,7 +161,7 @@ def test_next_instant_is_when_something_happens() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1_000])
-def test_memory_follows_what_is_there(rounds: int) -> None:
+def test_memory_follows_the_present_tickets(rounds: int) -> None:
     """However many tickets pass through, the memory beside the present tickets stays small."""
     ticket_store: TicketStore[Ticket] = TicketStore(lane_max=10)
     ticket_store.push(Ticket("first", 0), 0)
