@@ -18,8 +18,10 @@ from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
 from holdfast_lab.measure.reserved_ports import Ports
 from tests.e2e.app_jobs import is_gone
-from tests.e2e.fleet import HOLDFAST, Fleet, Program, clean_environment, fleet_in, kill_all
+from tests.e2e.fleet import HOLDFAST, Fleet, Program, clean_environment, fleet_in, kill_all, stable_port
 from tests.e2e.grpc_client import Wire, refusal
+from tests.e2e.http_requests import ask
+from tests.e2e.slow_start import listens, process_with, refuses_everything_but_probes, stopped
 from tests.e2e.wait_until import eventually
 
 ROLES = ("job", "queue", "result", "coordinator", "gateway", "worker")
@@ -291,3 +293,21 @@ def _is_unknown(wire: Wire, job_id: str) -> bool:
     except grpc.RpcError as error:
         return bool(error.code() == grpc.StatusCode.NOT_FOUND)
     return False
+
+
+def test_gateway_answers_probes_while_an_owner_starts(fleet: Fleet) -> None:
+    """Before all owners serve, HTTP answers /livez and refuses the rest, and no ready line is printed."""
+    ports = Ports(5)
+    first = ports.first
+    ports.close()
+    http = f"127.0.0.1:{stable_port()}"
+    options = ("--topology", "microservices", "--port", str(first), "--data", "data")
+    program = fleet.start("up", *options, "--http-port", http.rpartition(":")[2])
+    # Stopped before the gateway has asked it for its health, which a stopped process does not answer.
+    with stopped(lambda: process_with(program, b"result"), lambda: listens(first + 4)):
+        refuses_everything_but_probes(http)
+        assert program.output == ""
+    assert program.ready()["http"] == http
+    assert ask(http, "/readyz").text == "ready\n"
+    assert program.output.count("\n") == 1
+    assert program.stop() == 0

@@ -2,15 +2,21 @@
 
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.fleet import Fleet, Program, clean_environment
 from tests.e2e.test_snapshots import SMALL, snapshots, work_until
+from tests.postgres import require_postgres
+from tests.zookeeper import require_zookeeper
 
 #: Modules that every process of the product imports.
 NAMES = ("calendar", "json", "asyncio", "logging", "msgspec", "struct", "zlib")
+
+#: Topologies that need an engine, and what skips their tests without it.
+REQUIRED: Mapping[str, Callable[[], object]] = {"pipeline": require_postgres, "zookeeper": require_zookeeper}
 
 
 @pytest.fixture
@@ -49,11 +55,12 @@ def test_snapshot_process_imports_nothing_from_the_working_directory(fleet: Flee
     assert imported(trap) == ""
 
 
-@pytest.mark.parametrize("topology", ["embedded", "microservices", "monolith"])
+@pytest.mark.parametrize("topology", ["embedded", "microservices", "monolith", "pipeline", "zookeeper"])
 def test_roles_import_nothing_from_the_working_directory(
     fleet: Fleet, trap: Path, tmp_path: Path, topology: str
 ) -> None:
     """No role of a topology executes a module in its working directory."""
+    REQUIRED.get(topology, lambda: None)()
     nodes = ("--nodes", "2") if topology == "monolith" else ()
     up = start(fleet, trap, "up", "--topology", topology, "--data", str(tmp_path / "data"), "--port", "0", *nodes)
     up.ready()

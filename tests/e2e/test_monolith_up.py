@@ -13,10 +13,12 @@ from holdfast import Holdfast
 from holdfast.core.owner import owner_index
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
-from tests.e2e.fleet import Fleet, Program, fleet_in
+from tests.e2e.fleet import Fleet, Program, fleet_in, stable_port
 from tests.e2e.grpc_client import Wire
+from tests.e2e.http_requests import ask
 from tests.e2e.nodes import wait_for_the_slow
 from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
+from tests.e2e.slow_start import process_with, refuses_everything_but_probes, stopped
 from tests.e2e.wait_until import eventually
 
 APP = """
@@ -130,3 +132,17 @@ def test_app_that_cannot_be_loaded_is_refused(tmp_path: Path, loaded: LoadedProg
     )
     assert done.returncode == ExitCode.USAGE
     assert "nobody" in done.stderr
+
+
+def test_front_answers_probes_while_a_node_starts(fleet: Fleet) -> None:
+    """Before all nodes serve, HTTP answers /livez and refuses the rest, and no ready line is printed."""
+    http = f"127.0.0.1:{stable_port()}"
+    options = ("--topology", "monolith", "--nodes", "2", "--port", "0", "--data", "data")
+    program = fleet.start("up", *options, "--http-port", http.rpartition(":")[2])
+    with stopped(lambda: process_with(program, b"node", b"--index", b"1")):
+        refuses_everything_but_probes(http)
+        assert program.output == ""
+    assert program.ready()["http"] == http
+    assert ask(http, "/readyz").text == "ready\n"
+    assert program.output.count("\n") == 1
+    assert program.stop() == 0

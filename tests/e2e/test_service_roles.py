@@ -173,13 +173,15 @@ def test_gateway_stays_on_loopback_even_with_a_token(fleet: Fleet) -> None:
 
 
 def test_gateway_alone_serves_http_where_it_is_told_to(fleet: Fleet) -> None:
-    """A gateway serves HTTP only if it has a port for it, and is ready and alive without the owners."""
+    """A gateway serves HTTP only if it has a port for it, and is ready and alive without the owners, with warnings."""
     assert "http" not in service(fleet, "gateway").ready()
     ready = service(fleet, "gateway", GATEWAY_HTTP_PORT="0").ready()
     assert list(ready) == ["event", "service", "grpc", "http", "pid"]
     for path, word in (("livez", b"alive"), ("readyz", b"ready")):
         with urllib.request.urlopen(f"http://{ready['http']}/{path}", timeout=60) as answer:
-            assert answer.read().strip() == word
+            lines = answer.read().splitlines()
+        assert lines[0] == word
+    assert lines[1:] == [f"warning: the {name} service does not answer".encode() for name in ("job", "queue", "result")]
 
 
 def test_port_that_is_taken_is_named(fleet: Fleet) -> None:

@@ -5,6 +5,7 @@ read from all nodes at once and merged. If a node does not answer, they fail wit
 because an incomplete list would look complete. There is no feed over all nodes, because they have no common position.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from typing import Self
@@ -150,6 +151,15 @@ class RoutedJobs:
         )
 
     # -- the backend
+
+    @property
+    def total(self) -> int:
+        """The number of nodes."""
+        return len(self._nodes)
+
+    async def answering(self) -> int:
+        """Returns the number of nodes that answer."""
+        return sum(await asyncio.gather(*(node.is_there() for node in self._nodes)))
 
     async def capabilities(self) -> Capabilities:
         """Returns the capabilities that all nodes have, and their versions, separated by commas if they differ."""

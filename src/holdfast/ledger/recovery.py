@@ -102,7 +102,7 @@ def restore(
     for position in sorted(list_snapshots(disk), reverse=not oldest_first):
         try:
             header = read_snapshot_header(disk, position)
-            chunks = _told(disk, position, progress)
+            chunks = reported_chunks(disk, position, progress)
             # A snapshot with an earlier digest version is hashed in any case, to convert it to the current one.
             proves = proves_digest or header.digest_version != DIGEST_VERSION
             ledger = image.load(chunks, config, header.digest_version, proves_digest=proves)
@@ -115,7 +115,7 @@ def restore(
     return RestoredSnapshot(Ledger(config), None, warnings)
 
 
-def _told(disk: Disk, position: int, progress: Progress) -> Iterator[bytes]:
+def reported_chunks(disk: Disk, position: int, progress: Progress) -> Iterator[bytes]:
     """Yields the chunks of a snapshot, and reports progress before each."""
     done, total = 0, snapshot_bytes(disk, position)
     for chunk in read_snapshot(disk, position):

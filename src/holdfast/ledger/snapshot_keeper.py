@@ -51,7 +51,7 @@ class KeeperConfig(msgspec.Struct, frozen=True, kw_only=True):
 class SnapshotHealth:
     """Counts of made and failed snapshots of this process: for metrics, the readiness page and operators."""
 
-    __slots__ = ("failed", "failed_in_a_row", "made", "problem")
+    __slots__ = ("failed", "failed_in_a_row", "made", "on_change", "problem")
 
     def __init__(self) -> None:
         self.made = 0
@@ -59,6 +59,8 @@ class SnapshotHealth:
         self.failed_in_a_row = 0
         #: The problem of the last snapshot; empty if it succeeded.
         self.problem = ""
+        #: Called after each finished snapshot, on the writer's thread.
+        self.on_change: Callable[[], None] = _ignore
 
     def ended(self, problem: str) -> None:
         """Counts a finished snapshot: a failure if there is a problem."""
@@ -66,6 +68,7 @@ class SnapshotHealth:
         self.made += not problem
         self.failed += bool(problem)
         self.failed_in_a_row = self.failed_in_a_row + 1 if problem else 0
+        self.on_change()
 
     def conditions(self) -> list[Condition]:
         """Returns the conditions for the operator; none while snapshots succeed."""
@@ -74,6 +77,10 @@ class SnapshotHealth:
         times = "once" if self.failed_in_a_row == 1 else f"{self.failed_in_a_row} times in a row"
         summary = f"the journal grows, because making a snapshot failed {times}"
         return [Condition(summary, self.problem.rstrip("."))]
+
+
+def _ignore() -> None:
+    """Does nothing."""
 
 
 class _Snapshots(msgspec.Struct, frozen=True):

@@ -43,17 +43,25 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     #: Variables that receive the ports of the first ready line, so that a restarted child listens on the same ports.
     port_variable: str = ""
     http_port_variable: str = ""
+    #: Arguments of the runs before the first ready line. A process that is restarted later does without them.
+    until_ready: list[str] = []
     #: Whether exit code 0 is an intended end, after which the process is not restarted.
     may_leave: bool = False
 
 
 class SupervisedProcess:
-    """One role. `settled` is set after its first ready line (`line`), or when it refuses to start (`refusal`)."""
+    """One role. `settled` is set after its first ready line (`line`), or when it refuses to start (`refusal`).
+
+    `listening` is set after its first line with addresses (`listening_line`), which may precede the ready line, and
+    whenever `settled` is.
+    """
 
     def __init__(self, role: ProcessSpec) -> None:
         self.role = role
         self.settled = asyncio.Event()
+        self.listening = asyncio.Event()
         self.line: dict[str, Any] | None = None
+        self.listening_line: dict[str, Any] | None = None
         self.refusal: HoldfastError | None = None
         self._environment = {**os.environ, **role.environment}
         self._process: asyncio.SubprocessTransport | None = None
@@ -95,7 +103,7 @@ class SupervisedProcess:
                 return
             if self.role.may_leave and status == 0:
                 get_logger().info("role_left", role=self.role.name, message="it ended on request; it is not restarted")
-                self.settled.set()
+                self._settle()
                 return
             delay_s = _RESTART_S_MIN if was_ready else min(2 * delay_s, _RESTART_S_MAX)
             pid = self._process.get_pid() if self._process is not None else 0
@@ -106,6 +114,10 @@ class SupervisedProcess:
     def _refuse(self, status: int) -> None:
         message = f"the {self.role.name} cannot start; see its message above"
         self.refusal = _REFUSALS[status](message, reason="ROLE_REFUSED", details={"role": self.role.name})
+        self._settle()
+
+    def _settle(self) -> None:
+        self.listening.set()
         self.settled.set()
 
     async def _live(self) -> tuple[bool, int]:
@@ -113,8 +125,9 @@ class SupervisedProcess:
         loop = asyncio.get_running_loop()
         try:
             process, life = await loop.subprocess_exec(
-                lambda: _ProcessRun(self._is_ready),
+                lambda: _ProcessRun(self._is_listening, self._is_ready),
                 *self.role.command,
+                *([] if self.line is not None else self.role.until_ready),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=None,
@@ -137,25 +150,34 @@ class SupervisedProcess:
 
     def _is_ready(self, line: dict[str, Any]) -> None:
         get_logger().info("role_ready", role=self.role.name, pid=line.get("pid", 0), grpc=line.get("grpc", ""))
+        self._is_listening(line)
         if self.line is None:
             self.line = line
+        self._settle()
+
+    def _is_listening(self, line: dict[str, Any]) -> None:
+        if self.listening_line is None:
+            self.listening_line = line
             for variable, protocol in ((self.role.port_variable, "grpc"), (self.role.http_port_variable, "http")):
                 if variable and protocol in line:
                     self._environment[variable] = str(line[protocol]).rpartition(":")[2]
-        self.settled.set()
+        self.listening.set()
 
 
 class _ProcessRun(asyncio.SubprocessProtocol):
-    """One run of a process: passes on its ready line, and signals its end.
+    """One run of a process: passes on its lines up to the ready line, and signals its end.
 
     `exited` may be set long before `silent` if a process that a job forked still holds the pipes.
     """
 
-    def __init__(self, take_line: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, take_listening: Callable[[dict[str, Any]], None], take_ready: Callable[[dict[str, Any]], None]
+    ) -> None:
         self.is_ready = False
         self.exited = asyncio.Event()
         self.silent = asyncio.Event()
-        self._take_line = take_line
+        self._take_listening = take_listening
+        self._take_ready = take_ready
         self._text = b""
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -164,10 +186,13 @@ class _ProcessRun(asyncio.SubprocessProtocol):
             return
         *whole, text = (self._text + data).split(b"\n")
         self._text = text[-_CHUNK_BYTES:]  # an app may print an endless line
-        line = next(filter(None, map(ready_line, whole)), None)
-        if line is not None:
-            self.is_ready = True
-            self._take_line(line)
+        for line in whole:
+            if (listening := _event(line, "listening")) is not None:
+                self._take_listening(listening)
+            elif (ready := ready_line(line)) is not None:
+                self.is_ready = True
+                self._take_ready(ready)
+                return
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Notes the end of standard output."""
@@ -181,8 +206,12 @@ class _ProcessRun(asyncio.SubprocessProtocol):
 
 def ready_line(text: bytes) -> dict[str, Any] | None:
     """Returns the decoded ready line of a program; None for any other text."""
+    return _event(text, "ready")
+
+
+def _event(text: bytes, name: str) -> dict[str, Any] | None:
     try:
         line = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return line if isinstance(line, dict) and line.get("event") == "ready" else None
+    return line if isinstance(line, dict) and line.get("event") == name else None

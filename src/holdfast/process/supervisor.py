@@ -6,13 +6,15 @@ stages that were started earlier. So workers finish or hand back their jobs whil
 
 import asyncio
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from holdfast.errors import HoldfastError
 from holdfast.process.supervised_process import ProcessSpec, SupervisedProcess
 
 Lines = dict[str, dict[str, Any]]
+Stage = list[SupervisedProcess]
+Wait = asyncio.Task[Literal[True]]
 
 #: How long a stage may take to end after a second stop request.
 _HURRY_S = 3.0
@@ -42,19 +44,32 @@ class Supervisor:
     async def add(self, roles: Sequence[ProcessSpec]) -> Lines:
         """Starts another stage, for roles that depend on the earlier ones; returns its ready lines by role name.
 
-        If a role refuses to start, all processes are stopped and its refusal is raised; `StoppedError` after a stop.
+        Raises as `ready` does.
         """
+        return await self.ready(self.begin(roles))
+
+    def begin(self, roles: Sequence[ProcessSpec]) -> Stage:
+        """Starts another stage without waiting for it. Raises `StoppedError` after a stop."""
         if self._stopping.is_set():
             raise StoppedError
         stage = [SupervisedProcess(role) for role in roles]
         self._stages.append(stage)
         for process in stage:
             process.start()
-        await self._until_settled(stage)
-        refusals = [process.refusal for process in stage if process.refusal is not None]
-        if refusals:
-            await self._give_up()
-            raise _together(refusals)
+        return stage
+
+    async def listening(self, stage: Stage) -> Lines:
+        """Waits until all processes of a stage listen; returns the lines with their addresses. Raises as `ready`."""
+        await self._until({process: process.listening for process in stage})
+        lines = {process.role.name: process.listening_line for process in stage}
+        return {name: line for name, line in lines.items() if line is not None}
+
+    async def ready(self, stage: Stage) -> Lines:
+        """Waits until all processes of a stage are ready; returns the ready lines by role name.
+
+        If any role refuses to start, all processes are stopped and its refusal is raised; `StoppedError` after a stop.
+        """
+        await self._until({process: process.settled for process in stage})
         return {process.role.name: process.line for process in stage if process.line is not None}
 
     def stop(self) -> None:
@@ -82,21 +97,38 @@ class Supervisor:
     def _all(self) -> list[SupervisedProcess]:
         return [process for stage in self._stages for process in stage]
 
-    async def _until_settled(self, stage: Sequence[SupervisedProcess]) -> None:
-        """Waits until all are ready or one has refused; on a terminal it prints the roles that are not ready yet."""
+    async def _until(self, awaited: Mapping[SupervisedProcess, asyncio.Event]) -> None:
+        """Waits for an event of each process; raises the refusals of any process, after all have ended."""
         stopping = asyncio.create_task(self._stopping.wait())
-        settling = {asyncio.create_task(process.settled.wait()): process for process in stage}
-        waiting = set(settling)
+        waits = {asyncio.create_task(event.wait()): process for process, event in awaited.items()}
+        # A process of another stage may refuse, too.
+        others = [asyncio.create_task(one.settled.wait()) for one in self._all() if not one.settled.is_set()]
         try:
-            while waiting and not any(process.refusal for process in stage):
-                _tell(f"waiting for {', '.join(settling[task].role.name for task in settling if task in waiting)}")
-                await asyncio.wait({*waiting, stopping}, timeout=_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-                if self._stopping.is_set():
-                    raise StoppedError
-                waiting = {task for task in waiting if not task.done()}
+            await self._wait_for(waits, [stopping, *others])
         finally:
-            for task in (stopping, *settling):
+            for task in (stopping, *waits, *others):
                 task.cancel()
+        if refusals := self._refusals():
+            await self._give_up()
+            raise _together(refusals)
+
+    async def _wait_for(
+        self,
+        waits: Mapping[Wait, SupervisedProcess],
+        others: Sequence[Wait],
+    ) -> None:
+        """Returns when all tasks are done or a role has refused; on a terminal it prints the roles that are awaited."""
+        waiting = set(waits)
+        while waiting and not self._refusals():
+            _tell(f"waiting for {', '.join(process.role.name for task, process in waits.items() if task in waiting)}")
+            pending = [task for task in others if not task.done()]
+            await asyncio.wait({*waiting, *pending}, timeout=_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+            if self._stopping.is_set():
+                raise StoppedError
+            waiting = {task for task in waiting if not task.done()}
+
+    def _refusals(self) -> list[HoldfastError]:
+        return [process.refusal for process in self._all() if process.refusal is not None]
 
     async def _give_up(self) -> None:
         """Stops all processes, because a role has refused to start."""

@@ -1,8 +1,10 @@
-"""The ports of a server during recovery: they answer probes, and refuse all other requests as retryable.
+"""The ports of a server during its start: they answer probes, and refuse all other requests as retryable.
 
 `PublicServer` takes over these listening ports once there is a backend.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from holdfast import limits
@@ -17,14 +19,17 @@ if TYPE_CHECKING:
     from holdfast.server.http.request_handler import RequestHandler
     from holdfast.server.http.server import HttpServer
 
+#: How often a gateway asks whether the processes that store the jobs serve.
+_ASK_S = 0.05
+
 
 class EarlyPorts:
     """The listening ports during a start. `open`, then `close` if the start fails."""
 
-    def __init__(self, settings: Settings, protection: Protection, startup: Startup) -> None:
+    def __init__(self, settings: Settings, protection: Protection, startup: Startup, *, has_grpc: bool = True) -> None:
         self._settings = settings
         self.startup = startup
-        self.rpc = rpc_port(settings, protection, startup)
+        self.rpc = rpc_port(settings, protection, startup) if has_grpc else None
         self.http = http_server(_application(settings, startup), protection, RefusingService(startup.error))
         self.metrics = metrics_server(_application(settings, startup)) if settings.metrics_port else None
         #: The addresses by protocol.
@@ -33,21 +38,35 @@ class EarlyPorts:
     async def open(self) -> None:
         """Listens on every port; `UnavailableError` if one is not available, with none left open."""
         allow_many()
-        settings, metrics = self._settings, ""
+        settings, metrics, rpc = self._settings, "", {}
         try:
             if self.metrics is not None:
                 metrics = await self.metrics.start(settings.host, settings.metrics_port)
             http = await self.http.start(settings.host, settings.wire_port)
-            self.rpc.wire_port = port_of(http)
-            rpc = await self.rpc.listen(settings.host, settings.port)
+            if self.rpc is not None:
+                self.rpc.wire_port = port_of(http)
+                rpc = {self.rpc.name: await self.rpc.listen(settings.host, settings.port)}
         except BaseException:
             await self.close()
             raise
-        self.addresses = addresses_of(settings, {self.rpc.name: rpc, "http": http, "metrics": metrics})
+        self.addresses = addresses_of(settings, {**rpc, "http": http, "metrics": metrics})
+
+    async def open_until(self, ready: Callable[[], Awaitable[int]], total: int) -> None:
+        """Listens, and returns when `total` processes are `ready`. Raises `StartStoppedError`; then nothing is open."""
+        await self.open()
+        try:
+            while (count := await ready()) < total:
+                self.startup.tell("processes", count, total)
+                await asyncio.sleep(_ASK_S)
+            self.startup.tell("processes", total, total)
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Closes all ports at once."""
-        await self.rpc.stop(0)
+        if self.rpc is not None:
+            await self.rpc.stop(0)
         await self.http.stop(0)
         if self.metrics is not None:
             await self.metrics.stop(0)

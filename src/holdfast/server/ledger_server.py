@@ -26,10 +26,11 @@ from holdfast.observe.logging import ByteStream, line_writer
 from holdfast.observe.logs import get_logger
 from holdfast.observe.transitions import TransitionLog
 from holdfast.server.backend import Backend
+from holdfast.server.conditions import local
 from holdfast.server.early_ports import EarlyPorts
 from holdfast.server.protection import Protection, protect
 from holdfast.server.public_server import GRACE_S, PublicServer, is_measured
-from holdfast.server.startup import Startup
+from holdfast.server.startup import Startup, recover_behind_ports
 from holdfast.server.unix_socket import SOCKET_NAME, SocketServer
 from holdfast.settings import Settings
 
@@ -137,7 +138,7 @@ class LedgerServer:
             protection=protection,
             measures=self._metrics,
             terms=self.terms,
-            conditions=core.conditions,
+            conditions=local(core.conditions),
             early=early,
         )
         self._socket = SocketServer(self.public_server.backend, self.terms)
@@ -159,10 +160,7 @@ class LedgerServer:
             self._startup.stop()
 
     async def _recovered(self, protection: Protection) -> EarlyPorts | None:
-        """Recovers in a thread while the ports are open; a failure leaves nothing open.
-
-        The ports are opened after the directory is locked, so that a second server reports the lock and not the ports.
-        """
+        """Recovers in a thread while the ports are open; a failure leaves nothing open."""
         if self._settings.is_in_memory:
             self._core.open()
             return None
@@ -170,26 +168,22 @@ class LedgerServer:
         if self._is_given_up:
             startup.stop()
         early = EarlyPorts(self._settings, protection, startup)
-        recovering = asyncio.create_task(asyncio.to_thread(self._core.open, startup.tell))
-        begun = asyncio.create_task(startup.begun())
-        try:
-            await asyncio.wait([recovering, begun], return_when=asyncio.FIRST_COMPLETED)
-            if not recovering.done():
-                await early.open()
-                self.addresses = early.addresses
-            await asyncio.shield(recovering)
-            if not early.addresses:
-                await early.open()
-        except BaseException:
-            startup.stop()
-            await asyncio.wait([recovering])
-            if not recovering.cancelled() and recovering.exception() is None:
-                self._core.journal.close()
+
+        async def open_ports() -> None:
+            await early.open()
+            self.addresses = early.addresses
+
+        async def close_ports() -> None:
             await early.close()
             self.addresses = {}
-            raise
-        finally:
-            begun.cancel()
+
+        await recover_behind_ports(
+            startup,
+            self._core.open,
+            open_ports=open_ports,
+            close_ports=close_ports,
+            discard=lambda _: self._core.journal.close(),
+        )
         return early
 
     def _observe(self, coordinator: Coordinator) -> None:

@@ -9,7 +9,7 @@ It uses the settings `host`, `port`, `http_port`, `no_http`, `metrics_port`, `al
 `grpc_connections`, and those of the protection (`tokens` or the token file in the `data` directory, `tls_*`, the rate
 limits, `insecure`). Invariants: the protection is loaded before any port listens; a failed start leaves no port open;
 the face is ready from the end of `start` to `drain`, even if the processes behind the backend fail. A ledger server
-listens before it has recovered: the face takes over its `EarlyPorts`.
+listens before it has recovered, a gateway before the processes behind it serve: the face takes over their `EarlyPorts`.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ import msgspec
 
 from holdfast import __version__
 from holdfast.clock import system_clock
-from holdfast.core.condition import Conditions, no_conditions
 from holdfast.ledger.directives import LeaseTerms
 from holdfast.server.backend import Backend
+from holdfast.server.conditions import ReadConditions, no_conditions_here
 from holdfast.server.descriptors import allow_many
 from holdfast.server.early_ports import addresses_of, http_server, metrics_server, port_of
 from holdfast.server.protection import Protection, protect
@@ -51,6 +51,9 @@ holdfast_certificate_reloads_total{{outcome="refused"}} {refused}
 # HELP holdfast_grpc_connections_ended_total Connections closed above the limit of those without an admitted call.
 # TYPE holdfast_grpc_connections_ended_total counter
 holdfast_grpc_connections_ended_total {ended}
+# HELP holdfast_warnings Problems that an operator should check, as in /readyz, of this process and those behind it.
+# TYPE holdfast_warnings gauge
+holdfast_warnings {warnings}
 """
 
 
@@ -79,7 +82,7 @@ class PublicServer:
         measures: MetricsSource | None = None,
         terms: LeaseTerms = NO_TERMS,
         has_grpc: bool = True,
-        conditions: Conditions = no_conditions,
+        conditions: ReadConditions = no_conditions_here,
         early: "EarlyPorts | None" = None,
     ) -> None:
         """Without a `protection` it is loaded; `FailedPreconditionError` if protection is missing or damaged.
@@ -171,7 +174,8 @@ class PublicServer:
             await self._metrics.stop(0)
 
     def _rpc_port(self, terms: LeaseTerms) -> RpcPort:
-        port = self._early.rpc if self._early is not None else rpc_port(self._settings, self.protection)
+        early = self._early.rpc if self._early is not None else None
+        port = early or rpc_port(self._settings, self.protection)
         port.add(self.backend, terms)
         return port
 
@@ -225,6 +229,7 @@ class PublicServer:
             certificates_taken=certificates.reloads if certificates is not None else 0,
             certificates_refused=certificates.failures if certificates is not None else 0,
             connections_ended=rpc.connections_ended if rpc is not None else 0,
+            warnings=len(await self._conditions()),
         )
         return await self._measures.page() + own
 
@@ -234,6 +239,8 @@ def is_measured(settings: Settings) -> bool:
     return bool(settings.metrics_port) or not settings.no_http
 
 
-def _front_page(*, certificates_taken: int, certificates_refused: int, connections_ended: int) -> bytes:
+def _front_page(*, certificates_taken: int, certificates_refused: int, connections_ended: int, warnings: int) -> bytes:
     """Renders the metrics of the network front."""
-    return _FRONT_PAGE.format(taken=certificates_taken, refused=certificates_refused, ended=connections_ended).encode()
+    return _FRONT_PAGE.format(
+        taken=certificates_taken, refused=certificates_refused, ended=connections_ended, warnings=warnings
+    ).encode()

@@ -1,17 +1,28 @@
-"""The progress of a server's recovery, and the replies to clients until it is over.
+"""The progress of a server's start, and the replies to clients until it is over.
 
-The recovery thread writes the progress, and the event loop's thread reads it. They share one tuple,
-which is replaced as a whole.
+Servers that store jobs recover them; a gateway waits for the processes that do. The recovery thread writes the
+progress, and the event loop's thread reads it. They share one tuple, which is replaced as a whole.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from holdfast.errors import UnavailableError
 
-_STAGES = {"": "opening the journal", "snapshot": "reading the snapshot", "journal": "replaying the journal"}
+if TYPE_CHECKING:
+    from holdfast.ledger.recovery import Progress
+
+T = TypeVar("T")
+
+_STAGES = {
+    "": "opening the journal",
+    "snapshot": "reading the snapshot",
+    "journal": "replaying the journal",
+    "processes": "waiting for the processes that store the jobs",
+}
 
 
 class StartStoppedError(Exception):
@@ -64,6 +75,43 @@ class Startup:
             f"the server is starting: {_STAGES[self._told[0]]}, {self.percent} % done; try again in a moment",
             reason="SERVER_STARTING",
         )
+
+
+async def recover_behind_ports(
+    startup: Startup,
+    recover: "Callable[[Progress], T]",
+    *,
+    open_ports: Callable[[], Awaitable[None]],
+    close_ports: Callable[[], Awaitable[None]],
+    discard: Callable[[T], None],
+    is_early: bool = True,
+) -> T:
+    """Recovers in a thread while the ports are open; a failure leaves nothing open, and is raised.
+
+    The ports are opened after the directory is locked, so that a second server reports the lock and not the ports. If
+    they are not opened early, they are opened when the recovery has ended.
+    """
+    recovering = asyncio.create_task(asyncio.to_thread(recover, startup.tell))
+    begun = asyncio.create_task(startup.begun())
+    is_open = False
+    try:
+        await asyncio.wait([recovering, begun] if is_early else [recovering], return_when=asyncio.FIRST_COMPLETED)
+        if not recovering.done():
+            await open_ports()
+            is_open = True
+        recovered = await asyncio.shield(recovering)
+        if not is_open:
+            await open_ports()
+    except BaseException:
+        startup.stop()
+        await asyncio.wait([recovering])
+        if not recovering.cancelled() and recovering.exception() is None:
+            discard(recovering.result())
+        await close_ports()
+        raise
+    finally:
+        begun.cancel()
+    return recovered
 
 
 def _soon(call: Callable[[], None]) -> Callable[[], object]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError, UnavailableError
@@ -43,6 +44,12 @@ FORKING = CALM.replace(
     "if os.fork() == 0:\n    os._exit(open(f'{path}.gate').close() or 0)\nprint(json.dumps(ready)",
 )
 SILENT = "import signal\nsignal.pause()"
+#: Tells its address first; ready when the file `gate` is opened for writing.
+EARLY = CALM.replace(
+    "print(json.dumps(ready)",
+    "print(json.dumps({**ready, 'event': 'listening'}), flush=True)\nopen(f'{path}.gate').close()\n"
+    "print(json.dumps(ready)",
+)
 
 
 @pytest.fixture
@@ -167,3 +174,40 @@ async def test_role_that_does_not_end_is_killed_in_the_end(ends: Path) -> None:
         supervisor.stop()
     await supervisor.wait()
     assert not any(is_there(line["pid"]) for line in lines.values())
+
+
+async def test_address_is_known_before_a_process_is_ready(ends: Path) -> None:
+    """A process may say where it listens before it is ready, and another stage can start meanwhile."""
+    gate = Path(f"{ends}.gate")
+    os.mkfifo(gate)
+    supervisor = Supervisor([])
+    slow = supervisor.begin([role(ends, "slow", EARLY, port_variable="A_PORT")])
+    lines = await supervisor.listening(slow)
+    assert lines["slow"]["grpc"] == "127.0.0.1:40001"
+    assert not slow[0].settled.is_set()
+    assert (await supervisor.add([role(ends, "other")])).keys() == {"other"}
+    await asyncio.to_thread(lambda: gate.open("w").close())
+    assert (await supervisor.ready(slow)).keys() == {"slow"}
+    await end(supervisor)
+    assert order(ends) == ["other", "slow"]
+
+
+async def test_refusal_is_noticed_while_another_stage_is_awaited(ends: Path) -> None:
+    """If any role refuses to start, waiting for another one ends with its refusal, and everything is stopped."""
+    supervisor = Supervisor([])
+    waiting = supervisor.begin([role(ends, "waiting", SILENT)])
+    supervisor.begin([role(ends, "refusing", "import sys; sys.exit(2)")])
+    with pytest.raises(InvalidArgumentError, match="the refusing cannot start"):
+        await supervisor.ready(waiting)
+
+
+async def test_arguments_until_ready_are_left_out_by_a_restart(ends: Path) -> None:
+    """A process that is restarted after its ready line is started without the arguments for a first start."""
+    program = CALM.replace("sys.argv[1:]", "sys.argv[1:3]").replace('"pid":', '"last": sys.argv[-1], "pid":')
+    supervisor = Supervisor([])
+    spec = msgspec.structs.replace(role(ends, "a", program), until_ready=["--early"])
+    await supervisor.add([spec])
+    os.kill(lives(ends, "a")[0]["pid"], signal.SIGKILL)
+    await happens(lambda: len(lives(ends, "a")) == 2)
+    assert [life["last"] for life in lives(ends, "a")] == ["--early", str(ends)]
+    await end(supervisor)

@@ -29,6 +29,7 @@ from holdfast.server.grpc.message_counters import counters
 from holdfast.server.grpc.method_table import table
 from holdfast.server.grpc.public_service import PublicService
 from holdfast.server.grpc.request_decoder import UnknownMethods
+from holdfast.server.grpc.starting_methods import StartingMethods
 from holdfast.server.grpc.status import Context, refuse
 from holdfast.server.grpc.work_service import CoordinatorService, WorkService
 from holdfast.server.startup import Startup
@@ -195,26 +196,5 @@ class _NoWorkHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not g
 
         async def handler(_: object, context: Context) -> None:
             await refuse(context, UnimplementedError(self._where, reason="WORK_ELSEWHERE"), method[:_METHOD_CHARS_MAX])
-
-        return grpc.stream_stream_rpc_method_handler(handler)
-
-
-class StartingMethods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not generic at run time
-    """Refuses every method with UNAVAILABLE until the start is over, before the request is read.
-
-    It is registered before all services except health.
-    """
-
-    def __init__(self, startup: Startup) -> None:
-        self._startup = startup
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401 - grpc has no type
-        """Returns a handler that refuses, whatever the arity of the call; None once the start is over."""
-        if self._startup.is_over:
-            return None
-        method = handler_call_details.method[:_METHOD_CHARS_MAX]
-
-        async def handler(_: object, context: Context) -> None:
-            await refuse(context, self._startup.error(), method)
 
         return grpc.stream_stream_rpc_method_handler(handler)

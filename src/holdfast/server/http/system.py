@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 
 from holdfast.core.capabilities import Capability
-from holdfast.core.condition import Conditions, no_conditions, ready_text
+from holdfast.core.condition import ready_text
 from holdfast.errors import UnimplementedError
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
+from holdfast.server.conditions import ReadConditions, no_conditions_here
 from holdfast.server.http.request import METRICS_TYPE, TEXT_TYPE, AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.routing import EVERYBODY, Route
 from holdfast.server.http.stats_history import Recent, StatsHistory
@@ -67,7 +68,7 @@ class Probes(msgspec.Struct, frozen=True):
     started_at_ms: int = 0
     is_ready: Callable[[], bool] = lambda: True
     #: Problems of a server that is nevertheless ready.
-    conditions: Conditions = no_conditions
+    conditions: ReadConditions = no_conditions_here
     metrics: Callable[[], Awaitable[bytes]] | None = None
     totals: Callable[[], Totals] | None = None
 
@@ -140,7 +141,7 @@ class SystemRoutes:
     async def ready(self, request: AdmittedRequest) -> HttpResponse:
         """Replies whether jobs can be submitted."""
         if self._probes.is_ready():
-            return HttpResponse(200, ready_text(self._probes.conditions()).encode(), TEXT_TYPE)
+            return HttpResponse(200, ready_text(await self._probes.conditions()).encode(), TEXT_TYPE)
         return HttpResponse(503, b"not ready: it is starting, or goes away soon\n", TEXT_TYPE, [(b"retry-after", b"1")])
 
     async def metrics(self, request: AdmittedRequest) -> HttpResponse:

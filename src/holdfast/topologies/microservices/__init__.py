@@ -13,3 +13,6 @@ MICROSERVICES: Final = msgspec.structs.replace(
     ),
     backend="microservices",
 )
+
+#: The name under which an owner reports the health of its snapshots to the gateway: NOT_SERVING while they fail.
+SNAPSHOTS_HEALTH: Final = "snapshots"

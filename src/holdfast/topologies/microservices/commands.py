@@ -53,6 +53,7 @@ _CONCERNS = {
     "data": frozenset({ServiceRole.JOB, ServiceRole.QUEUE, ServiceRole.RESULT}),
     "host": _EVERY - {ServiceRole.WORKER},
     "insecure": _EVERY - {ServiceRole.WORKER},
+    "early": _EVERY - {ServiceRole.WORKER, ServiceRole.COORDINATOR},
     "app": frozenset({ServiceRole.WORKER}),
     "slots": frozenset({ServiceRole.WORKER}),
     "queues": frozenset({ServiceRole.WORKER}),
@@ -84,6 +85,7 @@ def service(
         LogFormat, typer.Option(help="Log format: json, text, or auto (text on a terminal).")
     ] = LogFormat.JSON,
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
+    is_early: Annotated[bool, typer.Option("--early", hidden=True)] = False,
     **gateway: object,
 ) -> None:
     """Start one service of the microservices topology. It runs until TERM or INT."""
@@ -94,6 +96,7 @@ def service(
         "app": app,
         "slots": slots,
         "queues": queues,
+        "early": is_early,
         **gateway,
     }
     _refuse_what_does_not_concern(role, given)
@@ -151,6 +154,7 @@ def _serve(role: ServiceRole, environment: "Environment", stream: "ByteStream", 
         host=given["host"] or "127.0.0.1",
         data=given["data"],
         is_insecure=given["insecure"],
+        is_early=given["early"],
         **({"gateway": _gateway(given)} if role is ServiceRole.GATEWAY else {}),
     )
     uvloop.run(serve(options, environment, stream))

@@ -3,12 +3,16 @@
 import msgspec
 
 from holdfast.server.backend import Backend
+from holdfast.server.conditions import RemoteConditions
+from holdfast.server.early_ports import EarlyPorts
 from holdfast.server.protection import protect
 from holdfast.server.public_server import PublicServer
+from holdfast.server.startup import Startup
 from holdfast.settings import Settings
 from holdfast.topologies.microservices import MICROSERVICES
 from holdfast.topologies.microservices.backend.job_api import ServiceJobs
 from holdfast.topologies.microservices.backend.owner_clients import Owners
+from holdfast.topologies.microservices.backend.owner_health import OwnerHealth
 from holdfast.topologies.microservices.grpc_channel import open_channel
 from holdfast.topologies.microservices.services.callers import credential
 from holdfast.topologies.microservices.services.environment import NO_PORT, GatewayEnvironment
@@ -23,36 +27,57 @@ ELSEWHERE = (
 class Gateway:
     """Serves the frozen contract, the product's own API and HTTP to clients, on top of the owners."""
 
-    def __init__(self, environment: GatewayEnvironment, settings: Settings) -> None:
-        """The environment has the ports and addresses; the settings have the rest."""
-        settings = _placed(settings, environment)
-        protection = protect(settings)
+    def __init__(self, environment: GatewayEnvironment, settings: Settings, *, is_early: bool = False) -> None:
+        """The environment has the ports and addresses; the settings have the rest.
+
+        If it is early, it listens at once and serves when all owners do.
+        """
+        self._settings = settings = _placed(settings, environment)
+        self._protection = protect(settings)
+        self._startup = Startup() if is_early else None
+        channels = {
+            "job": open_channel(environment.job_address),
+            "queue": open_channel(environment.queue_address),
+            "result": open_channel(environment.result_address),
+        }
+        self._health = OwnerHealth(channels)
         self._owners = Owners(
-            job=open_channel(environment.job_address),
-            queue=open_channel(environment.queue_address),
-            result=open_channel(environment.result_address),
+            **channels,
             metadata=credential(environment.token),
             timeout_ms=environment.internal_timeout_ms,
         )
-        self.public_server = PublicServer(
-            Backend(ServiceJobs(self._owners), declared=MICROSERVICES, elsewhere=ELSEWHERE),
-            settings,
-            protection=protection,
-        )
-
-    @property
-    def addresses(self) -> dict[str, str]:
-        """The addresses on which it listens, by protocol."""
-        return self.public_server.addresses
+        #: The addresses on which it listens, by protocol.
+        self.addresses: dict[str, str] = {}
+        self.public_server: PublicServer
 
     async def start(self, host: str) -> str:
-        """Listens, even if the owners are unreachable."""
+        """Listens and serves, even if the owners are unreachable; if it is early, it waits for them first."""
         del host  # the settings have it
         try:
-            return (await self.public_server.start())["grpc"]
+            early = await self._until_owners_serve(self._startup) if self._startup is not None else None
+            self.public_server = PublicServer(
+                Backend(ServiceJobs(self._owners), declared=MICROSERVICES, elsewhere=ELSEWHERE),
+                self._settings,
+                protection=self._protection,
+                conditions=RemoteConditions(self._health.conditions),
+                early=early,
+            )
+            self.addresses = await self.public_server.start()
         except BaseException:
             await self._owners.close()
             raise
+        return self.addresses["grpc"]
+
+    async def _until_owners_serve(self, startup: Startup) -> EarlyPorts:
+        """Listens, and returns the ports when all owners serve; probes and calls are answered meanwhile."""
+        early = EarlyPorts(self._settings, self._protection, startup)
+        await early.open_until(self._health.serving, self._health.total)
+        return early
+
+    def give_up(self) -> None:
+        """Ends a start that waits for the owners."""
+        if self._startup is not None:
+            self._startup.stop()
 
     async def stop(self) -> None:
         """Stops, after calls in flight were answered."""

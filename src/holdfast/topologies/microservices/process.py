@@ -5,6 +5,7 @@ them it logs a warning, and listens on loopback addresses only, unless --insecur
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Mapping
 
@@ -13,6 +14,7 @@ from holdfast.observe.logging import ByteStream
 from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop
+from holdfast.server.startup import StartStoppedError
 from holdfast.settings import is_loopback
 from holdfast.topologies.microservices.role_table import ServiceOptions, open_service
 from holdfast.topologies.microservices.services.environment import Environment
@@ -23,8 +25,13 @@ async def serve(options: ServiceOptions, environment: Environment, log_stream: B
     """Serves until TERM or INT; an error at the start says what to do, and changes nothing."""
     check_protection(options, environment)
     stopping = asyncio.Event()
-    with on_stop(stopping.set):
-        service = open_service(options, environment, _ending(log_stream))
+
+    def stop() -> None:  # signals are handled at the first await, when there is a service
+        stopping.set()
+        service.give_up()
+
+    with on_stop(stop), contextlib.suppress(StartStoppedError):
+        service = open_service(options, environment, _ending(log_stream), lambda address: _listening(options, address))
         address = await service.start(options.host)
         _announce(options, getattr(service, "addresses", {"grpc": address}))
         await stopping.wait()
@@ -46,6 +53,12 @@ def check_protection(options: ServiceOptions, environment: Environment) -> None:
             " without SERVICE_TOKEN_HASHES callers are not authenticated",
             reason="HOST_UNPROTECTED",
         )
+
+
+def _listening(options: ServiceOptions, address: str) -> None:
+    """Tells the supervisor the address before the service is ready."""
+    line = {"event": "listening", "service": options.role, "grpc": address, "pid": os.getpid()}
+    announce(line, f"the {options.role} service listens on {address}, and is not ready yet")
 
 
 def _announce(options: ServiceOptions, addresses: Mapping[str, str]) -> None:

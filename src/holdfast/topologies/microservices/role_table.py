@@ -1,5 +1,6 @@
 """The service of each role; a process imports only the service that it runs."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -27,13 +28,20 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     #: The data directory of owners; None: in memory.
     data: Path | None = None
     is_insecure: bool = False
+    #: Whether a gateway or an owner listens before jobs can be submitted; an owner then says so with `listening`.
+    is_early: bool = False
     #: The settings of the gateway, which stores nothing.
     gateway: Settings = Settings(data=MEMORY)
 
 
-def open_service(options: ServiceOptions, environment: Environment, fatal: Fatal) -> Service:
-    """Opens the service of this environment, not listening yet; it calls `fatal` with an error that ends it."""
-    host = Host(fatal, snapshot_command)
+def open_service(
+    options: ServiceOptions, environment: Environment, fatal: Fatal, listening: Callable[[str], None]
+) -> Service:
+    """Returns the service of this environment, not started yet; it calls `fatal` with an error that ends it.
+
+    `listening` is called with the address of an owner that listens before it has recovered.
+    """
+    host = Host(fatal, snapshot_command, listening if options.is_early else None)
     if isinstance(environment, JobEnvironment):
         from holdfast.topologies.microservices.services.job_service import open_job
 
@@ -53,4 +61,4 @@ def open_service(options: ServiceOptions, environment: Environment, fatal: Fatal
     assert isinstance(environment, GatewayEnvironment)
     from holdfast.topologies.microservices.gateway import Gateway
 
-    return Gateway(environment, options.gateway)
+    return Gateway(environment, options.gateway, is_early=options.is_early)

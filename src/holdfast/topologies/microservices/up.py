@@ -1,7 +1,8 @@
 """`holdfast up --topology microservices`: six services, each in its own process.
 
-The owners start first, then their callers, then the worker; they stop in the reverse order. Service tokens are created
-at every start, and each is passed to one process only. Other machines can reach at most the gateway.
+The owners start first. As soon as they listen, the gateway starts too, and answers probes while they recover. Then the
+coordinator starts, then the worker; they stop in the reverse order. Service tokens are created at every start, and each
+is passed to one process only. Other machines can reach at most the gateway.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
     del log_stream  # the services write their own logs
     check(settings)
     services = ServiceCommands(settings)
-    supervisor = Supervisor([services.owner(name) for name in _OWNERS])
+    supervisor = Supervisor([])
     with on_stop(supervisor.stop):
         with contextlib.suppress(StoppedError):
             lines = await _start(supervisor, services)
@@ -58,9 +59,12 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 async def _start(supervisor: Supervisor, services: "ServiceCommands") -> Lines:
     """Starts everything in order, and returns the ready line of every service except the worker."""
-    lines = await supervisor.start()
-    callers = [services.coordinator(_addresses(lines)), services.gateway(_addresses(lines))]
-    lines |= await supervisor.add(callers)
+    owners = supervisor.begin([services.owner(name) for name in _OWNERS])
+    gateway = supervisor.begin([services.gateway(_addresses(await supervisor.listening(owners)))])
+    lines = await supervisor.ready(owners)
+    # The coordinator would log every call that an owner refuses during its recovery.
+    lines |= await supervisor.add([services.coordinator(_addresses(lines))])
+    lines |= await supervisor.ready(gateway)
     await supervisor.add([services.worker(_addresses(lines))])
     return lines
 
@@ -110,7 +114,7 @@ class ServiceCommands:
         memory = {"MEMORY_BYTES": str(memory_for_jobs(settings))} if name == "job" else {}
         kept = {"RETAIN_MS": settings.retain_ms, "RETAIN_FAILED_MS": settings.failed_retention_ms}
         spans = {} if name == "queue" else {variable: str(value) for variable, value in kept.items()}
-        return self._role(name, place, {"SERVICE_TOKEN_HASHES": self._hashes, **keys, **memory, **spans})
+        return self._role(name, [*place, "--early"], {"SERVICE_TOKEN_HASHES": self._hashes, **keys, **memory, **spans})
 
     def coordinator(self, addresses: Mapping[str, str]) -> ProcessSpec:
         """Returns the role of the coordinator, which workers call and which calls the owners."""
@@ -132,7 +136,10 @@ class ServiceCommands:
             *(["--insecure"] if settings.insecure else []),
             *(["--reflection"] if settings.reflection else []),
         ]
-        role = self._role("gateway", arguments, self._calling("gateway", addresses))
+        # A gateway that is restarted serves at once: the owners that are up need not wait for one that is not.
+        role = msgspec.structs.replace(
+            self._role("gateway", arguments, self._calling("gateway", addresses)), until_ready=["--early"]
+        )
         if settings.no_http:
             return role
         environment = {**role.environment, _HTTP_PORT: str(settings.http_port)}

@@ -7,6 +7,7 @@ UNAVAILABLE. The front does not retry, because its replies tell the caller when 
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +25,11 @@ from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop
 from holdfast.server.backend import Backend
+from holdfast.server.conditions import of_backend
+from holdfast.server.early_ports import EarlyPorts
 from holdfast.server.protection import protect
 from holdfast.server.public_server import PublicServer
+from holdfast.server.startup import StartStoppedError, Startup
 from holdfast.settings import Settings
 
 
@@ -41,24 +45,49 @@ class NodeAddresses(msgspec.Struct, frozen=True):
 class Front:
     """Serves HTTP for several nodes. `start`, then `stop`."""
 
-    def __init__(self, settings: Settings, nodes: NodeAddresses) -> None:
-        """`FailedPreconditionError` names the protection that is missing or damaged."""
-        protection = protect(settings)
+    def __init__(self, settings: Settings, nodes: NodeAddresses, *, is_early: bool = False) -> None:
+        """`FailedPreconditionError` names the protection that is missing or damaged.
+
+        If it is early, it listens at once and serves when all nodes do.
+        """
+        self._settings = settings
+        self._protection = protect(settings)
+        self._startup = Startup() if is_early else None
         places = [str(path) for path in nodes.sockets] or nodes.addresses
         open_transport = _near if nodes.sockets else tcp_transport
         self._jobs = jobs = RoutedJobs(
             places, nodes.access, open_transport=open_transport, retry_policy=NoRetryPolicy()
         )
-        backend = Backend(jobs, admin=jobs, schedules=jobs.schedules, declared=MONOLITH, histories=jobs)
-        self._public_server = PublicServer(backend, settings, protection=protection, has_grpc=False)
+        self._backend = Backend(jobs, admin=jobs, schedules=jobs.schedules, declared=MONOLITH, histories=jobs)
+        self._public_server: PublicServer
 
     async def start(self) -> dict[str, str]:
-        """Listens, even if nodes are unreachable."""
+        """Listens and serves, even if nodes are unreachable; if it is early, it waits for them first."""
         try:
+            early = await self._until_nodes_serve(self._startup) if self._startup is not None else None
+            self._public_server = PublicServer(
+                self._backend,
+                self._settings,
+                protection=self._protection,
+                has_grpc=False,
+                conditions=of_backend(self._jobs),
+                early=early,
+            )
             return await self._public_server.start()
         except BaseException:
             await self._jobs.close()
             raise
+
+    async def _until_nodes_serve(self, startup: Startup) -> EarlyPorts:
+        """Listens, and returns the ports when all nodes serve; probes and requests are answered meanwhile."""
+        early = EarlyPorts(self._settings, self._protection, startup, has_grpc=False)
+        await early.open_until(self._jobs.answering, self._jobs.total)
+        return early
+
+    def give_up(self) -> None:
+        """Ends a start that waits for the nodes."""
+        if self._startup is not None:
+            self._startup.stop()
 
     async def stop(self) -> None:
         """Stops, after requests in flight were answered."""
@@ -71,11 +100,16 @@ def _near(address: str, access: Access) -> PersistentTransport:
     return ReconnectingTransport(UnixEndpoint(Path(address)))
 
 
-async def serve(settings: Settings, nodes: NodeAddresses) -> None:
+async def serve(settings: Settings, nodes: NodeAddresses, *, is_early: bool = False) -> None:
     """Serves until TERM or INT."""
     stopping = asyncio.Event()
-    with on_stop(stopping.set):
-        front = Front(settings, nodes)
+    front = Front(settings, nodes, is_early=is_early)
+
+    def stop() -> None:
+        stopping.set()
+        front.give_up()
+
+    with on_stop(stop), contextlib.suppress(StartStoppedError):
         addresses = await front.start()
         line = {"event": "ready", **addresses, "pid": os.getpid()}
         secure = "s" if settings.tls_cert else ""

@@ -28,6 +28,7 @@ def front(
     connect: Connect = None,
     socket: Annotated[list[Path] | None, typer.Option("--socket", hidden=True)] = None,
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
+    is_early: Annotated[bool, typer.Option("--early", hidden=True)] = False,
     **flags: object,
 ) -> None:
     """Serves HTTP and the dashboard for all nodes, until TERM or INT."""
@@ -42,7 +43,7 @@ def front(
 
     async def program(settings: Settings, log_stream: "ByteStream") -> None:
         del log_stream  # a front logs no transitions
-        await serve(settings, nodes)
+        await serve(settings, nodes, is_early=is_early)
 
     run_program(settings, program)
 

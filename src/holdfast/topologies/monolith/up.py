@@ -21,6 +21,7 @@ from holdfast.process.signals import on_stop
 from holdfast.process.supervised_process import ProcessSpec
 from holdfast.process.supervisor import Lines, StoppedError, Supervisor
 from holdfast.server.protection import protect
+from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.settings import FIELDS, Settings
 from holdfast.topologies.table import OWN_SETTINGS
 
@@ -42,24 +43,28 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
     del log_stream  # the nodes write their own logs
     check(settings)
     with _sockets(settings) as sockets:
-        supervisor = Supervisor([role(settings, index, sockets) for index in range(settings.nodes)])
+        supervisor = Supervisor([])
         with on_stop(supervisor.stop):
             with contextlib.suppress(StoppedError):
-                await _start(supervisor, settings)
+                await _start(supervisor, settings, sockets)
             await supervisor.wait()
 
 
-async def _start(supervisor: Supervisor, settings: Settings) -> None:
-    """Starts the nodes, and then the front."""
-    lines = await supervisor.start()
-    nodes = [str(lines[_name(index)]["grpc"]) for index in range(settings.nodes)]
+async def _start(supervisor: Supervisor, settings: Settings, sockets: Path | None) -> None:
+    """Starts the nodes and the front together; the front answers probes while the nodes recover."""
+    stage = supervisor.begin([role(settings, index, sockets) for index in range(settings.nodes)])
+    front = [] if settings.no_http else supervisor.begin([front_role(settings, sockets)])
+    lines = await supervisor.ready(stage)
     try:
-        front = {} if settings.no_http else (await supervisor.add([front_role(settings, lines)]))["front"]
+        if front:
+            check_sockets(settings, lines)
+        reached = (await supervisor.ready(front)).get("front", {})
     except HoldfastError:
         supervisor.stop()
         await supervisor.wait()
         raise
-    _announce(settings, nodes, {name: str(front[name]) for name in ("http",) if name in front})
+    nodes = [str(lines[_name(index)]["grpc"]) for index in range(settings.nodes)]
+    _announce(settings, nodes, {name: str(reached[name]) for name in ("http",) if name in reached})
 
 
 @contextlib.contextmanager
@@ -103,25 +108,40 @@ def check(settings: Settings) -> None:
 def role(settings: Settings, index: int, sockets: Path | None = None) -> ProcessSpec:
     """Returns the role of one node, with all its settings; after a restart it listens on the same port."""
     port = settings.port and settings.port + index
-    socket = ["--socket", str(sockets / f"{_name(index)}.sock")] if sockets is not None else []
+    socket = ["--socket", str(_socket(settings, index, sockets))] if sockets is not None else []
     return ProcessSpec(_name(index), [*_command(settings, index), *socket], {_PORT: str(port)}, _PORT)
 
 
-def front_role(settings: Settings, lines: Lines) -> ProcessSpec:
-    """Returns the role of the front, which connects to the sockets in the ready lines of the nodes."""
-    sockets = [str(lines[_name(index)].get("socket", "")) for index in range(settings.nodes)]
-    if not all(sockets):
+def check_sockets(settings: Settings, lines: Lines) -> None:
+    """Raises `FailedPreconditionError` unless every node has a socket, by which the front reaches it."""
+    if not all(lines[_name(index)].get("socket") for index in range(settings.nodes)):
         raise FailedPreconditionError(
             f"{settings.data!r} is on a file system without support for sockets, which HTTP over all nodes needs;"
             " choose another directory, or use --no-http",
             reason="SOCKET_UNUSABLE",
         )
+
+
+def front_role(settings: Settings, sockets: Path | None) -> ProcessSpec:
+    """Returns the role of the front, which connects to the sockets of the nodes once they appear.
+
+    A front that is restarted serves at once: the jobs of one node need not wait for another node.
+    """
+    paths = [_socket(settings, index, sockets) for index in range(settings.nodes)]
     command = [
         *child_command("holdfast", "front", "--lifeline", "--metrics-port", "0"),
-        *(part for socket in sockets for part in ("--socket", socket)),
+        *(part for path in paths for part in ("--socket", str(path))),
         *_told(settings, _OF_THE_FRONT),
     ]
-    return ProcessSpec("front", command, {_HTTP_PORT: str(settings.http_port)}, http_port_variable=_HTTP_PORT)
+    port = {_HTTP_PORT: str(settings.http_port)}
+    return ProcessSpec("front", command, port, http_port_variable=_HTTP_PORT, until_ready=["--early"])
+
+
+def _socket(settings: Settings, index: int, sockets: Path | None) -> Path:
+    """Returns the path of a node's socket: in its directory, or among those of nodes in memory."""
+    if sockets is not None:
+        return sockets / f"{_name(index)}.sock"
+    return Path(settings.data).absolute() / _name(index) / SOCKET_NAME
 
 
 def _name(index: int) -> str:

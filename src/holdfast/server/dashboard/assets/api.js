@@ -1,6 +1,7 @@
 // Requests to the public HTTP API.
 
 const BASE = "/api/v1";
+const WARNING = "warning: ";
 // Statuses of temporary errors.
 const BUSY = new Set([429, 503]);
 
@@ -36,6 +37,13 @@ export async function post(path, body, options = {}) {
 /** Ends the session of this browser. */
 export async function leave() {
   return call("DELETE", "/session");
+}
+
+/** The warnings in the readiness page of a server, for one without statistics. */
+export async function warnings({ signal } = {}) {
+  const answer = await fetch("/readyz", { signal, credentials: "same-origin", cache: "no-store", redirect: "error" });
+  const lines = (await answer.text()).split("\n");
+  return answer.ok ? lines.filter((line) => line.startsWith(WARNING)).map((line) => line.slice(WARNING.length)) : [];
 }
 
 async function call(method, path, body, { signal, exact = "", key = "", tries = 3 } = {}) {

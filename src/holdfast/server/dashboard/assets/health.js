@@ -15,7 +15,7 @@ const TYPES_SHOWN = 8;
 export function health({ able, live, stats, queues, workers, series }) {
   if (live.state === "lost") return lost(live);
   if (live.trouble) return troubled(live);
-  if (!able.has("administration")) return without(able);
+  if (!able.has("administration")) return without(able, live);
   if (stats === null || queues === null) return { level: "unknown", word: "Loading", findings: [] };
   const open = queues.filter((queue) => queue.mode !== "PAUSED" && queue.ready > 0);
   const findings = [
@@ -34,9 +34,10 @@ function troubled(live) {
   return { level: "bad", word: "Critical", findings: [{ level: "bad", text, href: "#/jobs" }] };
 }
 
-function without(able) {
-  const text = able.lack("administration");
-  return { level: "unknown", word: "No statistics", findings: [{ level: "warn", text, href: "#/jobs" }] };
+function without(able, live) {
+  const found = [...warned(live)];
+  const findings = [...found, { level: "warn", text: able.lack("administration"), href: "#/jobs" }];
+  return found.length ? { level: "bad", word: "Critical", findings } : { level: "unknown", word: "No statistics", findings };
 }
 
 function lost(live) {
@@ -44,9 +45,9 @@ function lost(live) {
   return { level: "bad", word: "No connection", findings: [{ level: "bad", text, href: "#/" }] };
 }
 
-/** Warnings of the server. */
-function* warned(stats) {
-  for (const text of stats.warnings ?? [])
+/** Warnings of the server, in its statistics or in its readiness page. */
+function* warned({ warnings }) {
+  for (const text of warnings ?? [])
     yield { level: "bad", text: `${text.charAt(0).toUpperCase()}${text.slice(1)}.`, href: "#/" };
 }
 

@@ -1,7 +1,7 @@
 // The event stream of the server: its statistics every second, and the history entries of the job that is shown.
 // Without an event stream, the page polls the statistics if there are any, and tells the view to reload.
 
-import { get } from "./api.js";
+import { get, warnings } from "./api.js";
 
 const AGAIN_MS = 2_000;
 const SILENT_MS = 15_000;
@@ -20,6 +20,7 @@ export class Live extends EventTarget {
     this.heardAt = 0;
     this.isHalted = false;
     this.trouble = ""; // the error message of a server that cannot send its statistics
+    this.warnings = []; // of a server without statistics; those of other servers are in the statistics
     setInterval(() => this.#watch(), SILENT_MS / 3);
   }
 
@@ -94,9 +95,10 @@ export class Live extends EventTarget {
     this.#tell("look");
   }
 
-  /** Checks whether a server without statistics answers. */
+  /** Checks whether a server without statistics answers, and reads its warnings. */
   async #look() {
     await get("/capabilities", {}, once());
+    this.warnings = await warnings(once());
     this.trouble = "";
     this.#become("live");
     this.#tell("look");

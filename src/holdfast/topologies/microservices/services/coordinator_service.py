@@ -289,6 +289,9 @@ class CoordinatorRole:
         self._running.add_done_callback(self._ended)
         return address
 
+    def give_up(self) -> None:
+        """Does nothing: a start takes no time."""
+
     def _ended(self, running: "asyncio.Task[None]") -> None:
         """Calls `fatal` if the ticks have failed: without them leases would never expire."""
         if not running.cancelled() and (error := running.exception()) is not None:

@@ -143,6 +143,8 @@ class WorkerEnvironment(Environment, frozen=True, kw_only=True):
     heartbeat_ms: Milliseconds = msgspec.field(default=limits.HEARTBEAT_MS, name="HEARTBEAT_INTERVAL_MS")
 
 
+OwnerEnvironment = JobEnvironment | QueueEnvironment | ResultEnvironment
+
 #: The variables of each role.
 ROLES: Mapping[str, type[Environment]] = MappingProxyType(
     {

@@ -25,14 +25,14 @@ from holdfast.proto.enums import job_status
 from holdfast.server.grpc.internal_messages import submission_of
 from holdfast.server.grpc.status import Context, answered
 from holdfast.server.request_checks import checked_id, checked_name
-from holdfast.topologies.microservices.services.environment import JobEnvironment, hashes_of
+from holdfast.topologies.microservices.services.environment import JobEnvironment
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.job_log import log_cancel_requested, log_created, log_deleted, log_moved
 from holdfast.topologies.microservices.services.job_retention import RecordCleaner
 from holdfast.topologies.microservices.services.job_search import JobListing
 from holdfast.topologies.microservices.services.job_views import record_message
 from holdfast.topologies.microservices.services.owner import OwnerDecision, StateOwner
-from holdfast.topologies.microservices.services.roles import Host, OwnerService, Service, full_name, opened
+from holdfast.topologies.microservices.services.roles import Host, OwnerDefinition, OwnerService, Service
 from holdfast.topologies.microservices.state.record_events import (
     CreateReply,
     Move,
@@ -199,8 +199,6 @@ def open_job(environment: JobEnvironment, data: Path | None, host: Host) -> Serv
     """Opens the job service: the records of jobs."""
     # On disk, request ids are kept as long as their jobs; their number is limited only in memory.
     machine = Records(0 if data else environment.dedup_keys_max, environment.memory_bytes)
-    state_owner = opened(machine, data and data / "job", host)
-    server = ServiceServer(full_name("JobInternalService"), hashes_of(environment))
     retention = msgspec.structs.replace(
         RETENTION,
         retain_ms=environment.retain_ms,
@@ -208,5 +206,9 @@ def open_job(environment: JobEnvironment, data: Path | None, host: Host) -> Serv
         # Finished jobs take at most half of the memory, so that there is space for new ones.
         retain_bytes=min(RETENTION.retain_bytes, environment.memory_bytes // 2),
     )
-    rpc.add_JobInternalServiceServicer_to_server(JobService(state_owner, machine, retention=retention), server.handlers)
-    return OwnerService(server, environment.port, state_owner)
+
+    def register(state_owner: StateOwner, server: ServiceServer) -> None:
+        service = JobService(state_owner, machine, retention=retention)
+        rpc.add_JobInternalServiceServicer_to_server(service, server.handlers)
+
+    return OwnerService(OwnerDefinition("JobInternalService", "job", machine, register), environment, data, host)

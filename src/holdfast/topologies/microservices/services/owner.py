@@ -20,6 +20,7 @@ import msgspec
 from holdfast.core.commands import Refusal
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import Code
+from holdfast.journal.descriptors import DescriptorReserve
 from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
@@ -30,7 +31,8 @@ from holdfast.ledger.clock_log import log_doubts
 from holdfast.ledger.group_commit import NO_SPACE, CommitConfig, Done, GroupCommit
 from holdfast.ledger.log_clock import LogClock, leave_marks, read_mark
 from holdfast.ledger.ports import Clock, SyncThread
-from holdfast.ledger.snapshot_keeper import Builder, KeeperConfig, SnapshotKeeper
+from holdfast.ledger.recovery import Progress, tell_nobody
+from holdfast.ledger.snapshot_keeper import Builder, KeeperConfig, SnapshotHealth, SnapshotKeeper
 from holdfast.observe.logs import get_logger
 from holdfast.process.helper_process import HelperProcess
 from holdfast.process.private_paths import prepare_directory
@@ -82,6 +84,48 @@ class OwnerPorts(msgspec.Struct, frozen=True):
     fatal: Fatal
 
 
+class OwnerRecovery(msgspec.Struct, frozen=True):
+    """The recovered state of a directory. It needs no event loop, so a thread can make it."""
+
+    disk: Disk
+    recovered: RecoveredOwner
+    #: For helper processes; None on disks that other processes cannot read.
+    descriptors: DescriptorReserve | None = None
+
+    @classmethod
+    def of(
+        cls,
+        machine: StateMachine,
+        data: Path,
+        *,
+        now_ms: int,
+        snapshots: KeeperConfig = SNAPSHOTS,
+        progress: Progress = tell_nobody,
+        open_disk: Callable[[Path], Disk] = OsDisk,
+    ) -> Self:
+        """Recovers the state of the directory into the machine; errors say what to do, and change nothing."""
+        prepare_directory(data)
+        disk = open_disk(data)
+        return cls.on_disk(machine, disk, now_ms=now_ms, snapshots=snapshots, progress=progress)
+
+    @classmethod
+    def on_disk(
+        cls,
+        machine: StateMachine,
+        disk: Disk,
+        *,
+        now_ms: int,
+        snapshots: KeeperConfig = SNAPSHOTS,
+        progress: Progress = tell_nobody,
+    ) -> Self:
+        """Does the same on any disk."""
+        config = JournalConfig(segment_bytes=snapshots.snapshot_bytes, digest_version=DIGEST_VERSION)
+        recovered = RecoveredOwner.of(
+            machine, disk, config, now_ms=now_ms, new_cluster_id=secrets.token_bytes(16), progress=progress
+        )
+        return cls(disk, recovered, getattr(disk, "descriptors", None))
+
+
 class StateOwner:
     """The single writer of one machine. Created by `open`; every method runs on the loop's thread."""
 
@@ -103,6 +147,8 @@ class StateOwner:
         self.queued = 0
         self._is_flush_due = False
         self._helper = helper
+        #: Counts of made and failed snapshots; in memory none is made.
+        self.snapshots = SnapshotHealth()
         self._state = "serving"
         self._idle: asyncio.Event | None = None
 
@@ -122,22 +168,34 @@ class StateOwner:
 
         `command` makes a snapshot in a helper process; without it, a thread of this process makes snapshots.
         """
-        if data is None:
+        recovery = (
+            None if data is None else OwnerRecovery.of(machine, data, now_ms=clock.wall_ms(), snapshots=snapshots)
+        )
+        return cls.over(machine, recovery, clock=clock, loop=loop, fatal=fatal, snapshots=snapshots, command=command)
+
+    @classmethod
+    def over(
+        cls,
+        machine: StateMachine,
+        recovery: "OwnerRecovery | None",
+        *,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        fatal: Fatal,
+        snapshots: KeeperConfig = SNAPSHOTS,
+        command: list[str] | None = None,
+    ) -> Self:
+        """Serves the recovered state (None: in memory). As `open`, whose first part may run on another thread."""
+        if recovery is None:
             nowhere = _InlineThread()
             ports = OwnerPorts(clock, loop, nowhere, nowhere, fatal)
             journal = MemoryJournal(cluster_id=secrets.token_bytes(16), keeps_frames=False)
             return cls(machine, journal, ports, LogClock(clock, 0))
-        prepare_directory(data)
-        disk = OsDisk(data)
-        helper = HelperProcess(loop, lambda: command, disk.descriptors) if command else None
-        return cls.on_disk(
-            machine,
-            disk,
-            ports=lambda: OwnerPorts(clock, loop, SyncingThread(loop), SyncingThread(loop), fatal),
-            now_ms=clock.wall_ms(),
-            snapshots=snapshots,
-            maker=helper,
+        helper = (
+            HelperProcess(loop, lambda: command, recovery.descriptors) if command and recovery.descriptors else None
         )
+        ports = OwnerPorts(clock, loop, SyncingThread(loop), SyncingThread(loop), fatal)
+        return cls._serving(machine, recovery, ports, snapshots, helper)
 
     @classmethod
     def on_disk(
@@ -150,18 +208,29 @@ class StateOwner:
         snapshots: KeeperConfig = SNAPSHOTS,
         maker: Builder | None = None,
     ) -> Self:
-        """Does the same on any disk; `world` is called once the state has been recovered."""
-        config = JournalConfig(segment_bytes=snapshots.snapshot_bytes, digest_version=DIGEST_VERSION)
-        recovered = RecoveredOwner.of(machine, disk, config, now_ms=now_ms, new_cluster_id=secrets.token_bytes(16))
+        """Does the same on any disk; `ports` is called once the state has been recovered."""
+        recovery = OwnerRecovery.on_disk(machine, disk, now_ms=now_ms, snapshots=snapshots)
+        return cls._serving(machine, recovery, ports(), snapshots, maker)
+
+    @classmethod
+    def _serving(
+        cls,
+        machine: StateMachine,
+        recovery: "OwnerRecovery",
+        around: OwnerPorts,
+        snapshots: KeeperConfig,
+        maker: Builder | None,
+    ) -> Self:
+        disk, recovered = recovery.disk, recovery.recovered
         for warning in recovered.warnings:
             get_logger().warning("recovery", message=warning)
-        around = ports()
         log_clock = LogClock(around.clock, recovered.last_ms, previous=read_mark(disk))
         leave_marks(disk, log_clock)
         helper = maker if isinstance(maker, HelperProcess) else None
         state_owner = cls(machine, recovered.journal, around, log_clock, helper)
         maker = maker or ReplayBuilder(machine, disk, around.aside, state_owner.commit.fail)
-        SnapshotKeeper(state_owner.commit, recovered.journal, disk, maker, around.aside, snapshots)
+        keeper = SnapshotKeeper(state_owner.commit, recovered.journal, disk, maker, around.aside, snapshots)
+        state_owner.snapshots = keeper.health
         return state_owner
 
     @property

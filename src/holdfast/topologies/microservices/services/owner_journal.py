@@ -25,7 +25,8 @@ from holdfast.journal.errors import (
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import FRAME_OVERHEAD, Frame, JournalConfig
 from holdfast.journal.reader import JournalReader
-from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snapshot, read_snapshot_header
+from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snapshot_header
+from holdfast.ledger.recovery import Progress, reported_chunks, tell_nobody
 
 _TIME = struct.Struct(">Q")
 _SIZE = struct.Struct(">I")
@@ -110,14 +111,22 @@ class RecoveredOwner(msgspec.Struct):
 
     @classmethod
     def of(
-        cls, machine: StateMachine, disk: Disk, config: JournalConfig, *, now_ms: int, new_cluster_id: bytes
+        cls,
+        machine: StateMachine,
+        disk: Disk,
+        config: JournalConfig,
+        *,
+        now_ms: int,
+        new_cluster_id: bytes,
+        progress: Progress = tell_nobody,
     ) -> Self:
         """Opens the journal and rebuilds the state; a `JournalError` says what to do, and then nothing was changed."""
         restored = RestoredOwner([])
 
         def position_restored() -> int:
             # Called once the directory is locked, so that no process deletes the snapshot while it is read.
-            restored.begin(machine, disk)
+            progress("snapshot", 0, 0)
+            restored.begin(machine, disk, progress)
             return restored.position
 
         journal = FileJournal.open(
@@ -125,7 +134,9 @@ class RecoveredOwner(msgspec.Struct):
         )
         recovered = cls(journal, restored.last_ms, restored.warnings)
         try:
-            for frame in journal.replay(restored.position, link=restored.link):
+            begin = restored.position
+            for frame in journal.replay(begin, link=restored.link):
+                progress("journal", frame.first_position - begin, journal.end_position - begin)
                 recovered.last_ms = max(recovered.last_ms, replay_frame(machine, frame))
         except PositionRemovedError as error:
             journal.close()
@@ -146,18 +157,18 @@ class RestoredOwner(msgspec.Struct):
     link: int | None = None
     last_ms: int = 0
 
-    def begin(self, machine: StateMachine, disk: Disk) -> None:
+    def begin(self, machine: StateMachine, disk: Disk, progress: Progress = tell_nobody) -> None:
         """Loads the newest intact snapshot into the machine."""
         for position in reversed(list_snapshots(disk)):
             try:
                 header = read_snapshot_header(disk, position)
                 # Read twice, so that a damaged snapshot is never loaded in part.
-                for _ in read_snapshot(disk, position):
+                for _ in reported_chunks(disk, position, progress):
                     pass
             except SnapshotDamagedError as error:
                 self.warnings.append(f"snapshot at position {position} was passed over: {error}")
                 continue
-            _restore(machine, disk, header)
+            _restore(machine, disk, header, progress)
             self.position, self.link, self.last_ms = header.position, header.link, header.log_time_ms
             return
 
@@ -173,10 +184,10 @@ def read_into(machine: StateMachine, disk: Disk, reader: JournalReader, progress
     return last_ms
 
 
-def _restore(machine: StateMachine, disk: Disk, header: SnapshotHeader) -> None:
+def _restore(machine: StateMachine, disk: Disk, header: SnapshotHeader, progress: Progress) -> None:
     machine.rehash(header.digest_version)
     try:
-        machine.restore(read_snapshot(disk, header.position))
+        machine.restore(reported_chunks(disk, header.position, progress))
     except msgspec.MsgspecError as error:
         raise UnreadableEventError(
             f"the snapshot at position {header.position} holds data that this version does not know ({error});"

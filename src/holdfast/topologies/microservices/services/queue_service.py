@@ -20,10 +20,10 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.server.grpc.status import Context, answered
 from holdfast.server.request_checks import checked_id, checked_name, checked_new_id
-from holdfast.topologies.microservices.services.environment import QueueEnvironment, hashes_of
+from holdfast.topologies.microservices.services.environment import QueueEnvironment
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.owner import OwnerDecision, StateOwner
-from holdfast.topologies.microservices.services.roles import Host, OwnerService, Service, full_name, opened
+from holdfast.topologies.microservices.services.roles import Host, OwnerDefinition, OwnerService, Service
 from holdfast.topologies.microservices.state.waiting_jobs import WaitingJobs, WaitingTicket
 
 
@@ -126,7 +126,8 @@ def wanted_of(wanted: pb.Wanted) -> RouteFilter:
 def open_queue(environment: QueueEnvironment, data: Path | None, host: Host) -> Service:
     """Opens the queue service: the jobs that wait."""
     machine = WaitingJobs(limits.AGING_MS_DEFAULT)
-    state_owner = opened(machine, data and data / "queue", host)
-    server = ServiceServer(full_name("QueueInternalService"), hashes_of(environment))
-    rpc.add_QueueInternalServiceServicer_to_server(QueueService(state_owner, machine), server.handlers)
-    return OwnerService(server, environment.port, state_owner)
+
+    def register(state_owner: StateOwner, server: ServiceServer) -> None:
+        rpc.add_QueueInternalServiceServicer_to_server(QueueService(state_owner, machine), server.handlers)
+
+    return OwnerService(OwnerDefinition("QueueInternalService", "queue", machine, register), environment, data, host)

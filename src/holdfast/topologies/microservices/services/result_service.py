@@ -17,10 +17,10 @@ from holdfast.proto import taskqueue_internal_pb2_grpc as rpc
 from holdfast.proto.enums import job_status
 from holdfast.server.grpc.status import Context, answered
 from holdfast.server.request_checks import checked_id, checked_new_id
-from holdfast.topologies.microservices.services.environment import ResultEnvironment, hashes_of
+from holdfast.topologies.microservices.services.environment import ResultEnvironment
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
 from holdfast.topologies.microservices.services.owner import OwnerDecision, StateOwner
-from holdfast.topologies.microservices.services.roles import Host, OwnerService, Service, full_name, opened
+from holdfast.topologies.microservices.services.roles import Host, OwnerDefinition, OwnerService, Service
 from holdfast.topologies.microservices.state.envelopes import Envelope, EnvelopeRetention, Envelopes
 
 
@@ -95,8 +95,9 @@ def open_result(environment: ResultEnvironment, data: Path | None, host: Host) -
     """Opens the result service: the results of jobs."""
     retention = EnvelopeRetention.beyond(retain_ms=environment.retain_ms, retain_failed_ms=environment.retain_failed_ms)
     machine = Envelopes(retention)
-    state_owner = opened(machine, data and data / "result", host)
-    service = ResultService(state_owner, machine, output_bytes_max=environment.output_bytes_max)
-    server = ServiceServer(full_name("ResultInternalService"), hashes_of(environment))
-    rpc.add_ResultInternalServiceServicer_to_server(service, server.handlers)
-    return OwnerService(server, environment.port, state_owner)
+
+    def register(state_owner: StateOwner, server: ServiceServer) -> None:
+        service = ResultService(state_owner, machine, output_bytes_max=environment.output_bytes_max)
+        rpc.add_ResultInternalServiceServicer_to_server(service, server.handlers)
+
+    return OwnerService(OwnerDefinition("ResultInternalService", "result", machine, register), environment, data, host)
