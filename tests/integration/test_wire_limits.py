@@ -36,7 +36,7 @@ from holdfast.wire import methods
 from holdfast.wire.frames import framed
 from holdfast.wire.methods import NOTHING, WireMethod
 from tests.integration.conftest import Start
-from tests.integration.raw_wire import RawWire, raw_wire
+from tests.integration.raw_wire import RawWire, raw_socket, raw_wire
 
 IDLE = 3_000
 #: Upper bound of the bytes that the event loop reads from a connection at once.
@@ -289,8 +289,23 @@ async def test_connections_leave_descriptors_for_the_journal(
 ) -> None:
     """Connections use at most nine sixteenths of the process's descriptors, whatever is configured."""
     monkeypatch.setattr(descriptors, "descriptor_limit", lambda: 100)
-    for configured, bound in ((10, 10), (56, 56), (16_384, 56)):
-        assert WireService(server.backend, server.terms, connections_max=configured)._connections_max == bound
+    assert WireService(server.backend, server.terms)._budget.most == 56
+
+
+async def test_socket_and_port_share_their_connections(server: LedgerServer, token: str) -> None:
+    """Connections of the socket and of the port count together, so that they leave descriptors for the journal."""
+    server.public_server.wire_budget.most = FEW
+    async with AsyncExitStack() as stack:
+        for number in range(FEW):
+            raw = raw_wire(server.http_address) if number % 2 else raw_socket(server.socket)
+            line = await stack.enter_async_context(raw)
+            assert (await line.open(token=token)).version == wire.VERSION
+        for raw in (raw_wire(server.http_address), raw_socket(server.socket)):
+            async with raw as refused:
+                assert (await refused.open(token=token)).reason == "TOO_MANY_CONNECTIONS"
+        assert server.public_server.wire_budget.count == FEW
+    while server.public_server.wire_budget.count:  # noqa: ASYNC110 - the ends arrive within a few turns of the loop
+        await asyncio.sleep(0)
 
 
 async def test_server_notices_that_a_machine_is_gone(server: LedgerServer, token: str) -> None:
