@@ -20,6 +20,7 @@ from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.model import Extra, Template
 from holdfast.errors import ResourceExhaustedError, UnavailableError
+from holdfast.ledger.sessions import SessionPush
 from holdfast.ports import Directive, Introduction, JobDraft, JobQuery
 from holdfast.server import descriptors
 from holdfast.server.auth import tokens
@@ -524,6 +525,30 @@ async def test_large_grant_is_sent_in_parts(server: LedgerServer, token: str) ->
         while not (told := directive(await line.message())).is_recalled:
             received += [lease.job_id for lease in told.leases]
     assert received + [lease.job_id for lease in told.leases] == job_ids
+
+
+async def test_leases_that_end_before_they_are_sent_are_not_kept(server: LedgerServer, token: str) -> None:
+    """The payload of a lease that was revoked while its worker did not read is neither kept nor sent."""
+    job_ids = await large_jobs(server, JOBS)
+    async with raw_wire(server.http_address) as line:
+        await greedy_worker(line, token, credit=0)
+        (connection,) = server.public_server._wire._connections
+        handler = connection._handler
+        assert isinstance(handler, ServedWorker)
+        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        line.send(framed(wire.encode(wire.WorkerMessage(credits=JOBS))))
+        while not handler._leases or connection.is_writable:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+        unsent = list(handler._leases)
+        (purged,) = [token for token in unsent if handler._leases[token].job_id == job_ids[-1]]
+        assert handler._session is not None
+        handler._session.push(SessionPush(revoked=[purged]))
+        assert list(handler._leases) == unsent[:-1]
+        line.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        received = list[str]()
+        while len(received) < JOBS - 1:
+            received += [lease.job_id for lease in directive(await line.message()).leases]
+    assert received == job_ids[:-1]
 
 
 async def test_credits_of_a_worker_are_limited(server: LedgerServer, token: str) -> None:
