@@ -114,7 +114,8 @@ JSON_DEPTH_MAX: Final = 100
 # A URL with all its filters; all headers of a request (usually about a dozen).
 URL_BYTES_MAX: Final = 8 * _KIB
 HTTP_HEAD_BYTES_MAX: Final = 32 * _KIB
-# Connections of workers, clients and nodes. Never more than half of the process's descriptors, whatever is configured.
+# Connections of workers, clients and nodes. Whatever is configured, those of the wire take at most nine sixteenths of
+# the process's descriptors, on all ports together, and those of gRPC a quarter.
 GRPC_CONNECTIONS_MAX: Final = 16_384
 WIRE_CONNECTIONS_MAX: Final = 16_384
 # Of these, connections without an admitted call: real clients send a call as soon as they have connected.

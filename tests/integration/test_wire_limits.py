@@ -1,11 +1,15 @@
 """Limits of the wire: data before the admission of a caller, number of connections, and malformed data."""
 
 import asyncio
+import gc
 import socket
-from collections.abc import AsyncIterator, Iterator
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any, Self
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -14,9 +18,10 @@ from holdfast.client.access import Access
 from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
-from holdfast.core.model import Template
+from holdfast.core.model import Extra, Template
 from holdfast.errors import ResourceExhaustedError, UnavailableError
-from holdfast.ports import Introduction, JobDraft
+from holdfast.ledger.sessions import SessionPush
+from holdfast.ports import Directive, Introduction, JobDraft, JobQuery
 from holdfast.server import descriptors
 from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import Scope
@@ -25,12 +30,14 @@ from holdfast.server.http import server as http_server
 from holdfast.server.ledger_server import LedgerServer
 from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.server.wire.connection import WireConnection, WireService
+from holdfast.server.wire.reply_budget import REPLY_BYTES_MAX
+from holdfast.server.wire.worker_session import ServedWorker
 from holdfast.wire import messages as wire
 from holdfast.wire import methods
 from holdfast.wire.frames import framed
-from holdfast.wire.methods import NOTHING
+from holdfast.wire.methods import NOTHING, WireMethod
 from tests.integration.conftest import Start
-from tests.integration.raw_wire import RawWire, raw_wire
+from tests.integration.raw_wire import RawWire, raw_socket, raw_wire
 
 IDLE = 3_000
 #: Upper bound of the bytes that the event loop reads from a connection at once.
@@ -283,8 +290,23 @@ async def test_connections_leave_descriptors_for_the_journal(
 ) -> None:
     """Connections use at most nine sixteenths of the process's descriptors, whatever is configured."""
     monkeypatch.setattr(descriptors, "descriptor_limit", lambda: 100)
-    for configured, bound in ((10, 10), (56, 56), (16_384, 56)):
-        assert WireService(server.backend, server.terms, connections_max=configured)._connections_max == bound
+    assert WireService(server.backend, server.terms)._budget.most == 56
+
+
+async def test_socket_and_port_share_their_connections(server: LedgerServer, token: str) -> None:
+    """Connections of the socket and of the port count together, so that they leave descriptors for the journal."""
+    server.public_server.wire_budget.most = FEW
+    async with AsyncExitStack() as stack:
+        for number in range(FEW):
+            raw = raw_wire(server.http_address) if number % 2 else raw_socket(server.socket)
+            line = await stack.enter_async_context(raw)
+            assert (await line.open(token=token)).version == wire.VERSION
+        for raw in (raw_wire(server.http_address), raw_socket(server.socket)):
+            async with raw as refused:
+                assert (await refused.open(token=token)).reason == "TOO_MANY_CONNECTIONS"
+        assert server.public_server.wire_budget.count == FEW
+    while server.public_server.wire_budget.count:  # noqa: ASYNC110 - the ends arrive within a few turns of the loop
+        await asyncio.sleep(0)
 
 
 async def test_server_notices_that_a_machine_is_gone(server: LedgerServer, token: str) -> None:
@@ -340,6 +362,207 @@ async def test_client_that_does_not_read_can_leave(server: LedgerServer, token: 
             await asyncio.sleep(0)
     while admitted(server) or len(asyncio.all_tasks()) > tasks:  # noqa: ASYNC110 - as above
         await asyncio.sleep(0)
+
+
+#: The largest labels of one job.
+LABELS = tuple((f"{number}", "x" * limits.LABEL_VALUE_CHARS_MAX) for number in range(limits.LABELS_MAX))
+#: The memory for replies to one caller: the budget of the replies, one that is encoded, and requests.
+REPLIES_MAX = REPLY_BYTES_MAX + 3 * limits.MESSAGE_BYTES_MAX
+
+
+class MemoryPeak:
+    """The largest size of all Python objects since the start of a block, beyond those at its start."""
+
+    def __enter__(self) -> Self:
+        gc.collect()
+        tracemalloc.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        tracemalloc.stop()
+
+    @property
+    def bytes(self) -> int:
+        return tracemalloc.get_traced_memory()[1]
+
+
+#: Methods that return much, each with a request for the most.
+LARGE: dict[str, tuple[WireMethod[Any, Any], Callable[[str], Any]]] = {
+    "find": (methods.FIND, lambda _: methods.JobSearch(JobQuery(), "", 50)),
+    "get": (methods.GET, methods.OneJob),
+    "payload": (methods.PAYLOAD, methods.OneJob),
+    "result": (methods.RESULT, methods.OneJob),
+    "settled": (methods.SETTLED, methods.OneJob),
+    "history": (methods.HISTORY, methods.OneJob),
+    "watch": (methods.WATCH, methods.OneJob),
+    "feed": (methods.FEED, lambda _: methods.FeedStart(0)),
+    "submit": (methods.SUBMIT, lambda _: methods.Submission([Template("t")], [JobDraft(1)] * limits.BATCH_JOBS_MAX)),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+async def test_replies_to_a_client_that_does_not_read_take_limited_memory(start: Start, kind: str) -> None:
+    """Hundreds of calls whose replies nobody reads take no more memory than the budget, whatever they return."""
+    server = await start(no_http=False, http_port=0)
+    await fill(server)
+    job_id = await canceled_job(server)
+    method, request_for = LARGE[kind]
+    async with raw_wire(server.http_address) as line, raw_wire(server.http_address) as other:
+        await line.open()
+        await other.open()
+        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        request = framed(wire.encode((1_000, method.name, request_for(job_id))))
+        count = min(400, 8 * limits.MESSAGE_BYTES_MAX // len(request))
+        with MemoryPeak() as peak:
+            for number in range(1_000, 1_000 + count):
+                line.call(number, method, request_for(job_id))
+            for number in range(1, 301):  # many turns of the server's loop
+                other.call(number, methods.STATS, NOTHING)
+                await other.reply()
+            assert peak.bytes <= REPLIES_MAX
+        line.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        answered = {(await line.reply()).id for _ in range(count)}
+    assert answered <= set(range(1_000, 1_000 + count))
+
+
+async def fill(server: LedgerServer) -> None:
+    """Submits 50 jobs whose labels take 3 MiB together."""
+    await server.jobs.submit([Template("echo")], [JobDraft(extra=Extra(labels=LABELS)) for _ in range(50)])
+
+
+async def canceled_job(server: LedgerServer) -> str:
+    """The id of an ended job with the largest payload."""
+    drafts = [JobDraft(payload=bytes(limits.PAYLOAD_BYTES_MAX), extra=Extra(labels=LABELS))]
+    (job_id,) = (await server.jobs.submit([Template("tea")], drafts)).job_ids
+    await server.jobs.cancel(job_id, "r" * limits.REASON_CHARS_MAX)
+    return job_id
+
+
+async def test_all_replies_arrive_once_the_client_reads(start: Start) -> None:
+    """Pages that waited for their client are computed when it reads, and none of them is lost."""
+    server = await start(no_http=False, http_port=0)
+    await fill(server)
+    async with raw_wire(server.http_address) as line:
+        await line.open()
+        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for number in range(1, 41):
+            line.call(number, methods.FIND, methods.JobSearch(JobQuery(), "", 50))
+        (connection,) = server.public_server._wire._connections
+        while connection.is_writable:  # noqa: ASYNC110 - the calls arrive within a few turns of the loop
+            await asyncio.sleep(0)
+        line.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        replies = [await line.reply() for _ in range(40)]
+    assert sorted(reply.id for reply in replies) == list(range(1, 41))
+    assert {len(methods.FIND.decode_response(reply.body).jobs) for reply in replies} == {50}
+
+
+# -- workers that do not read
+
+JOBS = 48
+
+
+async def greedy_worker(line: RawWire, token: str, credit: int = 1_000_000) -> None:
+    """Starts a session of a worker that takes all jobs."""
+    await line.open(wire.WORK, token)
+    worker = Introduction("greedy", frozenset({"echo"}), slots=limits.SLOTS_MAX)
+    line.send(framed(wire.encode(wire.WorkerMessage(worker, credits=credit))))
+    assert wire.decode_push(await line.message()).kind == wire.LAST
+
+
+async def large_jobs(server: LedgerServer, count: int) -> list[str]:
+    """Submits jobs with the largest payload."""
+    job_ids = list[str]()
+    for _ in range(count):
+        drafts = [JobDraft(payload=bytes(limits.PAYLOAD_BYTES_MAX))]
+        job_ids += (await server.jobs.submit([Template("echo")], drafts)).job_ids
+    return job_ids
+
+
+async def test_leases_wait_for_a_worker_that_does_not_read(server: LedgerServer, token: str) -> None:
+    """A worker that does not read gets no more jobs; its leases wait unencoded, and arrive when it reads."""
+    async with raw_wire(server.http_address) as line:
+        await greedy_worker(line, token)
+        (connection,) = server.public_server._wire._connections
+        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        job_ids = await large_jobs(server, JOBS)
+        assert connection._transport is not None
+        assert not connection.is_writable
+        unsent = connection._transport.get_write_buffer_size() + connection._pending_bytes
+        assert unsent <= 2 * limits.MESSAGE_BYTES_MAX
+        assert (await server.admin.stats()).leases < JOBS
+        line.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        received = list[str]()
+        while len(received) < JOBS:
+            received += [lease.job_id for lease in directive(await line.message()).leases]
+    assert received == job_ids
+
+
+def directive(message: bytes) -> Directive:
+    """The directive in a message to a worker."""
+    push = wire.decode_push(message)
+    assert push.kind == wire.LAST
+    return msgspec.msgpack.decode(push.body, type=Directive)
+
+
+async def test_large_grant_is_sent_in_parts(server: LedgerServer, token: str) -> None:
+    """Jobs that are granted together to a worker that does not read are encoded a message at a time."""
+    job_ids = await large_jobs(server, JOBS)
+    async with raw_wire(server.http_address) as line:
+        await line.open(wire.WORK, token)
+        (connection,) = server.public_server._wire._connections
+        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        worker = Introduction("greedy", frozenset({"echo"}), slots=limits.SLOTS_MAX)
+        line.send(framed(wire.encode(wire.WorkerMessage(worker, credits=JOBS))))
+        while (await server.admin.stats()).leases < JOBS or connection.is_writable:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+        assert connection._transport is not None
+        unsent = connection._transport.get_write_buffer_size() + connection._pending_bytes
+        assert unsent <= 2 * limits.MESSAGE_BYTES_MAX
+        # The end of the grants is announced after the last of them, which waits.
+        line.send(framed(wire.encode(wire.WorkerMessage(is_recalling=True))))
+        line.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        received = list[str]()
+        while not (told := directive(await line.message())).is_recalled:
+            received += [lease.job_id for lease in told.leases]
+    assert received + [lease.job_id for lease in told.leases] == job_ids
+
+
+async def test_leases_that_end_before_they_are_sent_are_not_kept(server: LedgerServer, token: str) -> None:
+    """The payload of a lease that was revoked while its worker did not read is neither kept nor sent."""
+    job_ids = await large_jobs(server, JOBS)
+    async with raw_wire(server.http_address) as line:
+        await greedy_worker(line, token, credit=0)
+        (connection,) = server.public_server._wire._connections
+        handler = connection._handler
+        assert isinstance(handler, ServedWorker)
+        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        line.send(framed(wire.encode(wire.WorkerMessage(credits=JOBS))))
+        while not handler._leases or connection.is_writable:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+        unsent = list(handler._leases)
+        (purged,) = [token for token in unsent if handler._leases[token].job_id == job_ids[-1]]
+        assert handler._session is not None
+        handler._session.push(SessionPush(revoked=[purged]))
+        assert list(handler._leases) == unsent[:-1]
+        line.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        received = list[str]()
+        while len(received) < JOBS - 1:
+            received += [lease.job_id for lease in directive(await line.message()).leases]
+    assert received == job_ids[:-1]
+
+
+async def test_credits_of_a_worker_are_limited(server: LedgerServer, token: str) -> None:
+    """A worker cannot add up credits without end, one message at a time."""
+    async with raw_wire(server.http_address) as line:
+        await greedy_worker(line, token)
+        (connection,) = server.public_server._wire._connections
+        handler = connection._handler
+        assert isinstance(handler, ServedWorker)
+        assert handler._session is not None
+        for _ in range(10):
+            line.send(framed(wire.encode(wire.WorkerMessage(credits=1_000_000))))
+            await server.admin.stats()
+            assert handler._session.credits == 10 * limits.LEASES_PER_GRANT_MAX
 
 
 # -- malformed data

@@ -81,6 +81,7 @@ class Session:
         "hello",
         "is_attached",
         "is_draining",
+        "is_paused",
         "push",
         "reports",
         "supersede",
@@ -93,6 +94,8 @@ class Session:
         self.credits = 0
         self.is_attached = False
         self.is_draining = False
+        #: Whether the session is granted nothing, because its worker does not read.
+        self.is_paused = False
         #: Reports that were not acknowledged yet, and whether they are durable.
         self.reports: dict[int, bool] = {}
         self._acknowledged = 0
@@ -286,6 +289,16 @@ class SessionDispatcher:
         self._matcher.leave(session)
         self._push_in_order(session, SessionPush(is_recalled=True))
 
+    def pause(self, session: Session) -> None:
+        """Grants the session no more jobs until `resume`; it keeps its credits."""
+        session.is_paused = True
+        self._matcher.leave(session)
+
+    def resume(self, session: Session) -> None:
+        """Grants the session jobs again."""
+        session.is_paused = False
+        self._feed(session)
+
     def _push_in_order(self, session: Session, push: SessionPush) -> None:
         """Sends a message after the leases that were granted before."""
         self._coordinator.read(CommandLane.WORK, lambda _ledger, _now: None, lambda _reply: session.push(push))
@@ -397,7 +410,8 @@ class SessionDispatcher:
 
     def _feed(self, session: Session) -> None:
         is_current = self._current.get(session.hello.worker_id) is session
-        if is_current and session.is_attached and session.credits and not session.is_draining:
+        is_fed = session.is_attached and not session.is_draining and not session.is_paused
+        if is_current and is_fed and session.credits:
             self._matcher.feed(session)
             self._coordinator.wake()
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from holdfast import limits
-from holdfast.server.descriptors import allow_many
+from holdfast.server.descriptors import METRICS_SHARE, allow_many
 from holdfast.server.protection import Protection
 from holdfast.server.rpc_port import rpc_port
 from holdfast.server.startup import Startup
@@ -107,6 +107,7 @@ def metrics_server(application: "RequestHandler") -> "HttpServer":
     return HttpServer(
         application,
         connections_max=limits.METRICS_CONNECTIONS_MAX,
+        share=METRICS_SHARE,
         content="metrics",
         advice="choose another port with --metrics-port",
     )

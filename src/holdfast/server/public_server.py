@@ -23,7 +23,7 @@ from holdfast.clock import system_clock
 from holdfast.ledger.directives import LeaseTerms
 from holdfast.server.backend import Backend
 from holdfast.server.conditions import ReadConditions, no_conditions_here
-from holdfast.server.descriptors import allow_many
+from holdfast.server.descriptors import ConnectionBudget, allow_many
 from holdfast.server.early_ports import addresses_of, http_server, metrics_server, port_of
 from holdfast.server.protection import Protection, protect
 from holdfast.server.rpc_port import RpcPort, rpc_port
@@ -108,8 +108,14 @@ class PublicServer:
         self.backend = msgspec.structs.replace(backend, declared=declared)
         self.addresses: dict[str, str] = {}
         self.is_ready = False
+        #: The connections of the wire on all ports of this process.
+        self.wire_budget = ConnectionBudget()
         self._wire = WireService(
-            self.backend, terms, guard=self.protection.guard, connections_max=settings.grpc_connections
+            self.backend,
+            terms,
+            guard=self.protection.guard,
+            connections_max=settings.grpc_connections,
+            budget=self.wire_budget,
         )
         self._rpc = self._rpc_port(terms) if has_grpc else None
         self._application = self._http_application()
@@ -176,7 +182,7 @@ class PublicServer:
     def _rpc_port(self, terms: LeaseTerms) -> RpcPort:
         early = self._early.rpc if self._early is not None else None
         port = early or rpc_port(self._settings, self.protection)
-        port.add(self.backend, terms)
+        port.add(self.backend, terms, self._wire)
         return port
 
     def _http_server(self, application: "RequestHandler") -> "HttpServer":

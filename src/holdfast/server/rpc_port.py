@@ -11,6 +11,7 @@ from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast.ledger.directives import LeaseTerms
 from holdfast.observe.logs import get_logger
 from holdfast.server.backend import Backend
+from holdfast.server.descriptors import CALLS_SHARE
 from holdfast.server.http.browser_security import BrowserShield
 from holdfast.server.http.request_handler import RequestHandler
 from holdfast.server.http.server import HttpServer
@@ -28,8 +29,8 @@ class RpcPort(Protocol):
     #: The port of the wire, which the gRPC port names to our own clients.
     wire_port: int
 
-    def add(self, backend: Backend, terms: LeaseTerms) -> None:
-        """Serves the backend from the next `start` on."""
+    def add(self, backend: Backend, terms: LeaseTerms, wire: WireService) -> None:
+        """Serves the backend from the next `start` on; `wire` is the service of our own clients."""
         ...
 
     async def listen(self, host: str, port: int) -> str:
@@ -95,13 +96,12 @@ class WirePort:
         shield = BrowserShield(settings.host, settings.allowed_hosts.split(","))
         hint = f"this port is for Holdfast's own clients; HTTP is on port {settings.http_port}"
         self._application = RequestHandler([], hint, protection.guard, shield)
-        self._protection = protection
-        self._connections_max = settings.grpc_connections
         self._wire: WireService = RefusingService(startup.error if startup is not None else _not_ready)
         self._server = HttpServer(
             self._application,
             tls=protection.certificates,
             wire=self._connection,
+            share=CALLS_SHARE,
             content="the wire",
             advice="choose another port with --port",
         )
@@ -112,10 +112,10 @@ class WirePort:
     def _connection(self, peer: str) -> WireConnection:
         return self._wire.connection(peer)
 
-    def add(self, backend: Backend, terms: LeaseTerms) -> None:
-        """Serves the backend."""
-        guard = self._protection.guard
-        self._wire = WireService(backend, terms, guard=guard, connections_max=self._connections_max)
+    def add(self, backend: Backend, terms: LeaseTerms, wire: WireService) -> None:
+        """Serves the wire, with the connections of both ports in one service."""
+        del backend, terms
+        self._wire = wire
 
     async def listen(self, host: str, port: int) -> str:
         """Listens."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast.ledger.directives import LeaseTerms
 from holdfast.server.backend import Backend
+from holdfast.server.descriptors import ConnectionBudget
 from holdfast.server.wire.connection import WireConnection, WireService
 
 #: The socket's file in a data directory.
@@ -26,9 +27,9 @@ _BACKLOG = 1_024
 class SocketServer:
     """Serves one backend on one path. `start`, then `stop`."""
 
-    def __init__(self, backend: Backend, terms: LeaseTerms) -> None:
-        """`terms` are what workers are told."""
-        self._service = WireService(backend, terms)
+    def __init__(self, backend: Backend, terms: LeaseTerms, budget: ConnectionBudget | None = None) -> None:
+        """`terms` are sent to workers; `budget` is that of the process, if it has other ports."""
+        self._service = WireService(backend, terms, budget=budget)
         self._server: asyncio.AbstractServer | None = None
         self._path = Path()
 

@@ -5,11 +5,13 @@ from typing import cast
 
 import msgspec
 
+from holdfast import limits
+from holdfast.core.commands import Submitted
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import State
 from holdfast.core.model import Extra, Template
 from holdfast.limits import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX
-from holdfast.ports import FeedPart, JobApi, JobQuery, JobView, SearchPage
+from holdfast.ports import FeedPart, JobApi, JobDraft, JobQuery, JobView, ResultView, SearchPage
 from holdfast.server.backend import Backend
 from holdfast.server.wire.calls import _pieces, table
 from holdfast.wire import methods
@@ -48,6 +50,51 @@ def test_table_has_every_method_of_the_wire() -> None:
     assert len(expected) > 20
 
 
+def test_every_method_has_a_bound_for_its_reply() -> None:
+    """A reply is reserved in full before its call starts, except those of streams and of calls that wait for a job."""
+    rows = table(backend(Anything()))
+    submission = methods.Submission([], [JobDraft()] * 7)
+    reserved = {name: row.reply_bytes(submission) for name, row in rows.items() if row.reply_bytes is not None}
+    assert {name for name, row in rows.items() if row.is_stream} == {methods.WATCH.name, methods.FEED.name}
+    assert {name for name, row in rows.items() if row.repeated_bytes} == {methods.SETTLED.name}
+    assert rows.keys() - reserved.keys() == {methods.WATCH.name, methods.FEED.name, methods.SETTLED.name}
+    large = {name: size for name, size in reserved.items() if size != SMALL_BYTES}
+    assert large == {
+        methods.SUBMIT.name: 7 * 512,
+        methods.GET.name: VIEW_BYTES,
+        methods.RESULT.name: RESULT_BYTES,
+        methods.PAYLOAD.name: limits.PAYLOAD_BYTES_MAX,
+        **dict.fromkeys((one.name for one in LISTS), BATCH_BYTES_MAX),
+        **dict.fromkeys((one.name for one in ONE_SCHEDULE), limits.PAYLOAD_BYTES_MAX),
+    }
+    assert rows[methods.SETTLED.name].repeated_bytes == VIEW_BYTES + RESULT_BYTES
+
+
+SMALL_BYTES, VIEW_BYTES, RESULT_BYTES = 4_096, 598_016, 270_336
+LISTS = (methods.FIND, methods.HISTORY, methods.QUEUES, methods.WORKERS, methods.SCHEDULES)
+ONE_SCHEDULE = (methods.SET_SCHEDULE, methods.GET_SCHEDULE, methods.PAUSE_SCHEDULE)
+
+
+def test_bounds_hold_for_the_largest_jobs() -> None:
+    """The largest view of a job, the largest result and the largest submission take no more than is reserved."""
+    pairs = tuple(
+        (f"{number:04}".rjust(limits.LABEL_KEY_CHARS_MAX, WIDE), WIDE * limits.LABEL_VALUE_CHARS_MAX)
+        for number in range(limits.LABELS_MAX)
+    )
+    template = Template("t" * limits.TYPE_CHARS_MAX, "q" * limits.NAME_CHARS_MAX)
+    extra = Extra(request_id=WIDE * limits.REQUEST_ID_CHARS_MAX, labels=pairs, headers=pairs)
+    view = JobView("i" * 128, template, State.FAILED, 1, 1, 1, 1, True, WIDE * limits.REASON_CHARS_MAX, 1, extra)
+    assert len(encode(view)) < VIEW_BYTES
+    result = ResultView(State.DONE, bytes(limits.OUTPUT_BYTES_MAX), WIDE * limits.SUMMARY_CHARS_MAX)
+    assert len(encode(result)) < RESULT_BYTES
+    submitted = Submitted(["i" * limits.JOB_ID_CHARS_MAX] * limits.BATCH_JOBS_MAX, 1, {})
+    assert len(encode(submitted)) < limits.BATCH_JOBS_MAX * 512
+
+
+#: A character of four bytes.
+WIDE = "\U0001f600"
+
+
 def test_names_and_orders_of_the_wire_never_change() -> None:
     """A request has the fields of version 1 in their order; new ones come after them and have defaults."""
     assert {name: list(kind.__struct_fields__) for name, kind in requests().items()} == VERSION_1
@@ -82,11 +129,13 @@ async def test_found_jobs_that_do_not_fit_into_a_message_come_in_smaller_parts()
     """If found jobs do not fit into a message, the server searches for fewer, and the cursor continues after them."""
     jobs = Labelled()
     method = table(backend(_With(jobs)))[FIND.name]
-    encoded = await method.handler(JobSearch(JobQuery(), "", 200))
-    found = FIND.decode_response(encoded)
-    assert jobs.sizes == [200, 50]
-    assert (len(found.jobs), found.cursor) == (50, "more")
-    assert len(encode(encoded)) <= BATCH_BYTES_MAX
+    found = await method.handler(JobSearch(JobQuery(), "", 200))
+    job_bytes = len(encode(found.jobs[0]))
+    fitting = BATCH_BYTES_MAX // job_bytes
+    assert jobs.sizes == [200, fitting]
+    assert FIND.decode_response(encode(found)) == found
+    assert (len(found.jobs), found.cursor) == (fitting, "more")
+    assert BATCH_BYTES_MAX - job_bytes < len(encode(found)) < MESSAGE_BYTES_MAX
 
 
 class _With(Anything):

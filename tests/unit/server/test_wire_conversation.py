@@ -1,6 +1,7 @@
 """The server's side of a conversation over the wire, with a method table of the test."""
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -11,11 +12,13 @@ from structlog.testing import capture_logs
 from holdfast import limits
 from holdfast.core.commands import Refusal
 from holdfast.errors import Code, HoldfastError, InvalidArgumentError, NotFoundError, PermissionDeniedError
+from holdfast.limits import BATCH_BYTES_MAX
 from holdfast.server.auth.permissions import ALL_SCOPES, Caller, Scope
 from holdfast.server.wire import conversation as module
 from holdfast.server.wire.calls import ServedMethod
-from holdfast.server.wire.conversation import PENDING_BYTES_MAX, Conversation
-from holdfast.server.wire.direct_calls import Begin, Done
+from holdfast.server.wire.conversation import PENDING_BYTES_MAX, STREAMS_MAX, Conversation
+from holdfast.server.wire.direct_calls import Done
+from holdfast.server.wire.reply_budget import REPLY_BYTES_MAX
 from holdfast.wire.messages import ERROR, LAST, MORE, Reply, WireFailure, decode_failure, decode_reply, encode
 from holdfast.wire.methods import OneJob
 
@@ -72,6 +75,9 @@ class Handlers:
         self.go = asyncio.Event()
         self.given_up = 0
         self.begun: list[Done] = []
+        #: The calls of "page" that were computed.
+        self.pages: list[int] = []
+        self.large = bytes(limits.PAYLOAD_BYTES_MAX)
         self.table = {
             method.name: method
             for method in (
@@ -83,6 +89,9 @@ class Handlers:
                 _method("begin", self.wait, begin=self.begin),
                 _method("begin_broken", self.wait, begin=self.begin_broken),
                 _method("begin_refused", self.wait, begin=self.begin_refused),
+                _method("page", self.page, int, reply_bytes=_page_bytes),
+                _method("settle", self.wait, begin=self.begin, reply_bytes=None, repeated_bytes=BATCH_BYTES_MAX),
+                _method("list", self.list, int),
             )
         }
 
@@ -102,6 +111,13 @@ class Handlers:
 
     async def huge(self, _: object) -> bytes:
         return b"x" * limits.MESSAGE_BYTES_MAX
+
+    async def page(self, number: int) -> bytes:
+        self.pages.append(number)
+        return bytes(BATCH_BYTES_MAX)
+
+    async def list(self, count: int) -> list[bytes]:
+        return [self.large] * count
 
     async def count(self, last: int) -> AsyncIterator[int]:
         try:
@@ -125,15 +141,17 @@ class Handlers:
         raise InvalidArgumentError("no", reason="NO")
 
 
+def _page_bytes(_: object) -> int:
+    return BATCH_BYTES_MAX
+
+
 def _method(
     name: str,
     handler: Callable[[Any], Any],
     request: Any = Any,  # noqa: ANN401 - a type expression
-    *,
-    is_stream: bool = False,
-    begin: Begin | None = None,
+    **terms: Any,  # noqa: ANN401 - those of a row
 ) -> ServedMethod:
-    return ServedMethod(name, Scope.READ, msgspec.msgpack.Decoder(request).decode, handler, is_stream, begin)
+    return ServedMethod(name, Scope.READ, msgspec.msgpack.Decoder(request).decode, handler, **terms)
 
 
 class Visitor:
@@ -321,3 +339,161 @@ async def test_no_more_is_read_while_too_much_is_under_way() -> None:
         await line.reply()
     assert (line.holds.count(False), line.holds[-1]) == (1, False)
     assert count < module.CALLS_MAX
+
+
+# -- the memory for replies
+
+#: The pages that may be in progress together.
+PAGES = REPLY_BYTES_MAX // BATCH_BYTES_MAX
+
+
+async def turns() -> None:
+    """Lets the calls in progress go on as far as they can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_pages_are_not_computed_for_a_client_that_does_not_read() -> None:
+    """Of a hundred pages, only those that the budget has room for are computed before the client reads."""
+    conversation, line, handlers = talk()
+    line.block()
+    for number in range(1, 101):
+        conversation.take(call(number, "page", number))
+    await turns()
+    assert handlers.pages == list(range(1, PAGES + 1))
+    assert line.is_empty
+    assert line.holds == [True]
+    line.unblock()
+    assert [(await line.reply()).id for _ in range(100)] == list(range(1, 101))
+    assert line.holds == [True, False]
+
+
+async def test_pages_in_progress_are_limited_while_the_client_reads() -> None:
+    """The budget also limits the calls that are computed at the same time."""
+    conversation, line, handlers = talk()
+    for number in range(1, 101):
+        conversation.take(call(number, "page", number))
+    await asyncio.sleep(0)
+    assert len(handlers.pages) == PAGES
+    assert [(await line.reply()).id for _ in range(100)] == list(range(1, 101))
+    assert not conversation._budget.reserved_bytes
+
+
+async def test_canceled_calls_make_room_for_others() -> None:
+    """A canceled call, computed or not, leaves neither its reply nor its reservation, and gets no reply."""
+    conversation, line, handlers = talk()
+    line.block()
+    for number in range(1, 11):
+        conversation.take(call(number, "page", number))
+    await turns()
+    for number in range(1, 10):
+        conversation.take(encode((number, "")))
+    await turns()
+    assert handlers.pages == [1, 2, 3, 4, 10]
+    assert line.holds == [True, False]
+    line.unblock()
+    assert (await line.reply()).id == 10
+    assert line.is_empty
+    assert not conversation._budget.reserved_bytes
+
+
+async def test_calls_that_wait_for_a_job_need_no_room() -> None:
+    """Many calls may wait for the end of a job, also while other calls wait for room."""
+    conversation, line, handlers = talk()
+    line.block()
+    for number in range(1, 11):
+        conversation.take(call(number, "page", number))
+    for number in range(11, 1_011):
+        conversation.take(call(number, "settle"))
+    assert len(handlers.begun) == 1_000
+
+
+async def test_replies_of_ended_jobs_are_computed_again_if_the_client_does_not_read() -> None:
+    """Replies that come while the client does not read are kept up to the budget; others are computed again later."""
+    conversation, line, handlers = talk()
+    count = 3 * PAGES
+    for number in range(1, count + 1):
+        conversation.take(call(number, "settle"))
+    line.block()
+    for done in tuple(handlers.begun):
+        done(bytes(BATCH_BYTES_MAX // 2))
+    await turns()
+    assert len(conversation._unsent) == 2 * PAGES - 1  # each has a few bytes more than its half
+    assert conversation._budget.reserved_bytes <= REPLY_BYTES_MAX
+    assert len(handlers.begun) == count
+    line.unblock()
+    received = [(await line.reply()).id for _ in range(2 * PAGES - 1)]
+    await turns()
+    while len(received) < count:
+        for done in handlers.begun[count:]:
+            done("again")
+        received.append((await line.reply()).id)
+    assert received == list(range(1, count + 1))
+    assert len(handlers.begun) == 2 * count - (2 * PAGES - 1)
+    assert not conversation._budget.reserved_bytes
+
+
+async def test_reply_that_cannot_be_measured_is_an_error_of_its_call() -> None:
+    """A reply that cannot be encoded becomes INTERNAL, also if it had to wait."""
+    conversation, line, handlers = talk()
+    conversation.take(call(1, "settle"))
+    line.block()
+    handlers.begun[0](1 << 64)
+    await turns()
+    line.unblock()
+    assert (await line.failure())[1].code == "INTERNAL"
+
+
+async def test_list_that_fits_into_no_message_is_refused_before_it_is_encoded() -> None:
+    """A long list is refused after as many of its items were encoded as a message holds."""
+    conversation, line, _ = talk()
+    tracemalloc.start()
+    try:
+        conversation.take(call(1, "list", 64))
+        assert (await line.failure())[1].reason == "ANSWER_TOO_LARGE"
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2 * limits.MESSAGE_BYTES_MAX
+    conversation.take(call(2, "list", 4))
+    assert (await line.reply()).kind == LAST
+
+
+async def test_streams_of_a_connection_are_limited() -> None:
+    """A connection has few streams, because each may have computed an item; one that ends makes room for another."""
+    conversation, line, handlers = talk()
+    line.block()
+    for number in range(1, STREAMS_MAX + 2):
+        conversation.take(call(number, "count", 3))
+    assert await line.failure() == (
+        STREAMS_MAX + 1,
+        WireFailure(
+            "RESOURCE_EXHAUSTED",
+            "TOO_MANY_STREAMS",
+            f"more than {STREAMS_MAX} streams are open on this connection; open another connection",
+        ),
+    )
+    await turns()
+    conversation.take(encode((1, "")))
+    conversation.take(call(1, "count", 0))
+    line.unblock()
+    ended = [(await line.reply()).kind for _ in range(1 + 4 * (STREAMS_MAX - 1))].count(LAST)
+    assert ended == STREAMS_MAX
+    assert handlers.given_up == STREAMS_MAX + 1
+
+
+async def test_end_of_a_conversation_drops_its_replies() -> None:
+    """The end of a client that does not read drops kept replies and waiting calls, and leaves no task."""
+    conversation, line, handlers = talk()
+    before = asyncio.all_tasks()
+    line.block()
+    for number in range(1, 101):
+        conversation.take(call(number, "page", number))
+    await turns()
+    conversation.close()
+    await turns()
+    assert asyncio.all_tasks() == before
+    assert len(handlers.pages) == PAGES
+    assert not conversation._unsent
+    assert not conversation._queue
+    assert not conversation._budget.reserved_bytes

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from holdfast import limits
 from holdfast.observe.logs import get_logger
 from holdfast.server.auth.permissions import Caller, CallerSession, Ended, Guard, Right, Scope
-from holdfast.server.descriptors import GRPC_SHARE, connections_allowed
+from holdfast.server.descriptors import CALLS_SHARE, connections_allowed
 
 _LOOK_S = 0.5
 #: Every this many ticks, all connections are scanned even if the estimate finds few strangers.
@@ -41,7 +41,7 @@ class ConnectionTable:
 
     def __init__(self, connections_max: int = limits.GRPC_CONNECTIONS_MAX) -> None:
         #: The limit that gRPC itself enforces.
-        self.connections_max = connections_allowed(connections_max, GRPC_SHARE)
+        self.connections_max = connections_allowed(connections_max, CALLS_SHARE)
         self.strangers_max = max(1, min(limits.GRPC_STRANGERS_MAX, self.connections_max // _STRANGERS_SHARE))
         #: Peers, in gRPC's notation, that made an admitted call.
         self._admitted: set[str] = set()

@@ -33,6 +33,7 @@ from holdfast.server.grpc.starting_methods import StartingMethods
 from holdfast.server.grpc.status import Context, refuse
 from holdfast.server.grpc.work_service import CoordinatorService, WorkService
 from holdfast.server.startup import Startup
+from holdfast.server.wire.connection import WireService
 
 #: The services for clients, and those for workers.
 _JOB_SERVICES = (
@@ -88,8 +89,9 @@ class GrpcServer:
         if startup is not None:
             self._server.add_generic_rpc_handlers((StartingMethods(startup),))
 
-    def add(self, backend: Backend, terms: LeaseTerms) -> None:
-        """Registers the services of the backend."""
+    def add(self, backend: Backend, terms: LeaseTerms, wire: WireService) -> None:
+        """Registers the services of the backend; the wire has a port of its own."""
+        del wire
         if backend.work is None:
             self._services = _JOB_SERVICES
         methods = table(backend)

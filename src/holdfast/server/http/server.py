@@ -28,15 +28,18 @@ class HttpServer:
         tls: Certificates | None = None,
         wire: MakeWire | None = None,
         connections_max: int | None = None,
+        share: float = HTTP_SHARE,
         content: str = "HTTP",
         advice: str = "choose another port with --http-port, or none with --no-http",
     ) -> None:
         """`wire` makes the end of a connection that speaks the wire instead of HTTP.
 
-        `content` and `advice` are for the error message if the port is not available.
+        `share` is the part of the process's descriptors for this port. `content` and `advice` are
+        for the error message if the port is not available.
         """
         self._application = application
         self._connections_max = limits.HTTP_CONNECTIONS_MAX if connections_max is None else connections_max
+        self._share = share
         self._content, self._advice = content, advice
         self._tls = tls
         self._shared = SharedServerState(application, wire)
@@ -58,7 +61,9 @@ class HttpServer:
                 reason="PORT_IN_USE",
             ) from error
         address = f"{shown}:{listening.getsockname()[1]}"
-        most = self._shared.connections_max = connections_allowed(self._connections_max, HTTP_SHARE)
+        # With TLS, there may be as many handshakes as connections.
+        share = self._share if self._tls is None else self._share / 2
+        most = self._shared.connections_max = connections_allowed(self._connections_max, share)
         if self._tls is None:
             self._server = await loop.create_server(self._connection, sock=listening, backlog=_BACKLOG)
         else:

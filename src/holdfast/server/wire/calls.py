@@ -1,4 +1,4 @@
-"""The table of the wire's methods: the scope that each needs, and its handler over the ports of a backend.
+"""The table of the wire's methods: the scope and the memory that each needs, and its handler over a backend's ports.
 
 A handler takes the request and returns the response or, for a stream, an asynchronous iterator of responses. It raises
 `HoldfastError` to refuse a request.
@@ -13,7 +13,7 @@ from holdfast import limits
 from holdfast.core.capabilities import Capabilities, Capability
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
-from holdfast.ports import AdminApi, FeedPart, JobView, ScheduleApi, ScheduleView
+from holdfast.ports import AdminApi, FeedPart, JobView, ScheduleApi, ScheduleView, SearchPage
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
 from holdfast.server.request_checks import checked_id, checked_name, checked_size
@@ -24,6 +24,25 @@ from holdfast.wire.methods import WireMethod
 
 R = TypeVar("R")
 Handler = Callable[[Any], Any]
+
+#: Returns the largest memory that the reply to a request may take. The backends share payloads, outputs and labels with
+#: their replies or copy them, so these are counted in full.
+ReplyBytes = Callable[[Any], int]
+
+#: The labels and headers of a job, in UTF-8, and everything else in its view.
+_VIEW_BYTES = 8 * limits.LABELS_MAX * (limits.LABEL_KEY_CHARS_MAX + limits.LABEL_VALUE_CHARS_MAX) + 8_192
+#: An output, its summary and its numbers.
+_RESULT_BYTES = limits.OUTPUT_BYTES_MAX + 8_192
+#: An id, or a refusal that quotes a key of the job.
+_SUBMITTED_JOB_BYTES = 512
+
+
+def _up_to(size: int) -> ReplyBytes:
+    return lambda _: size
+
+
+_SMALL, _VIEW, _RESULT = _up_to(4_096), _up_to(_VIEW_BYTES), _up_to(_RESULT_BYTES)
+_PAYLOAD, _LIST = _up_to(limits.PAYLOAD_BYTES_MAX), _up_to(limits.BATCH_BYTES_MAX)
 
 #: Entries in one part of the feed, so that it stays below the size limit of a message.
 _ENTRIES_MAX = 1_000
@@ -40,10 +59,16 @@ class ServedMethod(msgspec.Struct, frozen=True):
     is_stream: bool = False
     #: Starts the call without a task, if the backend can.
     begin: Begin | None = None
+    #: The memory to reserve before a call starts; None for streams, and for calls that wait for the end of a job.
+    reply_bytes: ReplyBytes | None = _SMALL
+    #: Not 0: the call waits for the end of a job, and may start again when the job has ended; it then reserves this.
+    repeated_bytes: int = 0
 
 
 Table = Mapping[str, ServedMethod]
-_Rows = dict[WireMethod[Any, Any], tuple[Scope, Handler]]
+_Rows = dict[WireMethod[Any, Any], tuple[Scope, Handler, ReplyBytes | None]]
+#: The methods that wait for the end of a job.
+_REPEATED_BYTES = {methods.SETTLED: _VIEW_BYTES + _RESULT_BYTES}
 
 
 def table(backend: Backend) -> Table:
@@ -52,9 +77,16 @@ def table(backend: Backend) -> Table:
     rows = {**_JobMethods(backend).rows(), **_AdminMethods(backend).rows(), **_ScheduleMethods(backend).rows()}
     return {
         method.name: ServedMethod(
-            method.name, scope, method.decode_request, handler, method.is_stream, direct.get(method)
+            method.name,
+            scope,
+            method.decode_request,
+            handler,
+            method.is_stream,
+            direct.get(method),
+            reply_bytes,
+            _REPEATED_BYTES.get(method, 0),
         )
-        for method, (scope, handler) in rows.items()
+        for method, (scope, handler, reply_bytes) in rows.items()
     }
 
 
@@ -68,32 +100,33 @@ class _JobMethods:
     def rows(self) -> _Rows:
         jobs = self._jobs
         return {
-            methods.SUBMIT: (Scope.SUBMIT, self._submit),
-            methods.GET: (Scope.READ, _by_id(jobs.get)),
-            methods.RESULT: (Scope.READ, _by_id(jobs.result)),
-            methods.PAYLOAD: (Scope.READ, _by_id(jobs.payload)),
-            methods.EXPLAIN: (Scope.READ, _by_id(jobs.explain)),
-            methods.FIND: (Scope.READ, self._find),
-            methods.SETTLED: (Scope.READ, _by_id(jobs.settled)),
-            methods.WATCH: (Scope.READ, self._watch),
-            methods.CANCEL: (Scope.SUBMIT, self._cancel),
-            methods.RETRY: (Scope.SUBMIT, self._retry),
-            methods.HISTORY: (Scope.READ, self._history),
-            methods.FEED: (Scope.READ, self._feed),
+            methods.SUBMIT: (Scope.SUBMIT, self._submit, _submission_bytes),
+            methods.GET: (Scope.READ, _by_id(jobs.get), _VIEW),
+            methods.RESULT: (Scope.READ, _by_id(jobs.result), _RESULT),
+            methods.PAYLOAD: (Scope.READ, _by_id(jobs.payload), _PAYLOAD),
+            methods.EXPLAIN: (Scope.READ, _by_id(jobs.explain), _SMALL),
+            methods.FIND: (Scope.READ, self._find, _LIST),
+            methods.SETTLED: (Scope.READ, _by_id(jobs.settled), None),
+            methods.WATCH: (Scope.READ, self._watch, None),
+            methods.CANCEL: (Scope.SUBMIT, self._cancel, _SMALL),
+            methods.RETRY: (Scope.SUBMIT, self._retry, _SMALL),
+            methods.HISTORY: (Scope.READ, self._history, _LIST),
+            methods.FEED: (Scope.READ, self._feed, None),
         }
 
     async def _submit(self, request: methods.Submission) -> Submitted:
         checked_submission(request)
         return await self._jobs.submit(request.templates, request.drafts)
 
-    async def _find(self, request: methods.JobSearch) -> msgspec.Raw:
+    async def _find(self, request: methods.JobSearch) -> SearchPage:
         """Returns matching jobs; fewer than requested if their labels would not fit into one message."""
         size = checked_size(request.size)
         while True:
-            encoded = encode(await self._jobs.find(request.query, request.cursor, size))
-            if size == 1 or len(encoded) <= limits.BATCH_BYTES_MAX:
-                return msgspec.Raw(encoded)
-            size = max(1, size // 4)
+            page = await self._jobs.find(request.query, request.cursor, size)
+            fitting = _fitting(page.jobs)
+            if fitting == len(page.jobs):
+                return page
+            size = max(1, fitting)
 
     def _watch(self, request: methods.OneJob) -> AsyncIterator[JobView]:
         return self._jobs.watch(checked_id(request.job_id))
@@ -121,6 +154,20 @@ def _by_id(call: Callable[[str], Awaitable[R]]) -> Callable[[methods.OneJob], Aw
     return handler
 
 
+def _submission_bytes(request: methods.Submission) -> int:
+    return _SUBMITTED_JOB_BYTES * len(request.drafts)
+
+
+def _fitting(jobs: list[JobView]) -> int:
+    """Returns how many of the jobs, at least one, fit into a message; keeps none of them encoded."""
+    size = 0
+    for count, job in enumerate(jobs):
+        size += len(encode(job))
+        if count and size > limits.BATCH_BYTES_MAX:
+            return count
+    return len(jobs)
+
+
 def _pieces(part: FeedPart) -> list[FeedPart]:
     """Splits a part of the feed; each piece has the position up to which the feed is complete."""
     entries, pieces = part.entries, list[FeedPart]()
@@ -138,13 +185,13 @@ class _AdminMethods:
 
     def rows(self) -> _Rows:
         return {
-            methods.CAPABILITIES: (Scope.READ, self._capabilities),
-            methods.STATS: (Scope.READ, lambda _: self._admin.stats()),
-            methods.QUEUES: (Scope.READ, lambda _: self._admin.queues()),
-            methods.SET_QUEUE_MODE: (Scope.ADMIN, self._set_mode),
-            methods.PURGE: (Scope.ADMIN, self._purge),
-            methods.WORKERS: (Scope.READ, lambda _: self._admin.workers()),
-            methods.DRAIN_WORKER: (Scope.ADMIN, self._drain),
+            methods.CAPABILITIES: (Scope.READ, self._capabilities, _SMALL),
+            methods.STATS: (Scope.READ, lambda _: self._admin.stats(), _SMALL),
+            methods.QUEUES: (Scope.READ, lambda _: self._admin.queues(), _LIST),
+            methods.SET_QUEUE_MODE: (Scope.ADMIN, self._set_mode, _SMALL),
+            methods.PURGE: (Scope.ADMIN, self._purge, _SMALL),
+            methods.WORKERS: (Scope.READ, lambda _: self._admin.workers(), _LIST),
+            methods.DRAIN_WORKER: (Scope.ADMIN, self._drain, _SMALL),
         }
 
     @property
@@ -173,13 +220,17 @@ class _ScheduleMethods:
 
     def rows(self) -> _Rows:
         return {
-            methods.SET_SCHEDULE: (Scope.ADMIN, lambda request: self._schedules.set(request.spec)),
-            methods.GET_SCHEDULE: (Scope.READ, lambda request: self._schedules.get(_name(request.name))),
-            methods.SCHEDULES: (Scope.READ, lambda _: self._schedules.all()),
-            methods.DELETE_SCHEDULE: (Scope.ADMIN, lambda request: self._schedules.delete(_name(request.name))),
-            methods.PAUSE_SCHEDULE: (Scope.ADMIN, self._pause),
-            methods.TRIGGER_SCHEDULE: (Scope.ADMIN, lambda request: self._schedules.trigger(_name(request.name))),
-            methods.PREVIEW_SCHEDULE: (Scope.READ, self._preview),
+            methods.SET_SCHEDULE: (Scope.ADMIN, lambda request: self._schedules.set(request.spec), _PAYLOAD),
+            methods.GET_SCHEDULE: (Scope.READ, lambda request: self._schedules.get(_name(request.name)), _PAYLOAD),
+            methods.SCHEDULES: (Scope.READ, lambda _: self._schedules.all(), _LIST),
+            methods.DELETE_SCHEDULE: (Scope.ADMIN, lambda request: self._schedules.delete(_name(request.name)), _SMALL),
+            methods.PAUSE_SCHEDULE: (Scope.ADMIN, self._pause, _PAYLOAD),
+            methods.TRIGGER_SCHEDULE: (
+                Scope.ADMIN,
+                lambda request: self._schedules.trigger(_name(request.name)),
+                _SMALL,
+            ),
+            methods.PREVIEW_SCHEDULE: (Scope.READ, self._preview, _SMALL),
         }
 
     @property

@@ -25,7 +25,7 @@ from holdfast.ledger.directives import LeaseTerms
 from holdfast.observe.logs import get_logger
 from holdfast.server.auth.permissions import CallerSession, Guard, OpenAccess, Scope
 from holdfast.server.backend import Backend
-from holdfast.server.descriptors import WIRE_SHARE, connections_allowed
+from holdfast.server.descriptors import ConnectionBudget
 from holdfast.server.message_counts import MessageCounts, counted, message_counts
 from holdfast.server.refusal_log import SOCKET_PEER, log_refusal
 from holdfast.server.wire.calls import Table, table
@@ -82,13 +82,18 @@ class WireService:
         *,
         guard: Guard | None = None,
         connections_max: int = limits.WIRE_CONNECTIONS_MAX,
+        budget: ConnectionBudget | None = None,
     ) -> None:
-        """Without a `guard` every caller is admitted: only for sockets that other users cannot open."""
+        """Without a `guard` every caller is admitted: only for sockets that other users cannot open.
+
+        `budget` is the one of the process, if it serves the wire on several ports.
+        """
         self._backend = backend
         self._terms = terms
         self._table: Table = table(backend)
         self._guard = guard
-        self._connections_max = connections_allowed(connections_max, WIRE_SHARE)
+        self._connections_max = connections_max
+        self._budget = budget or ConnectionBudget()
         self._connections: dict[WireConnection, None] = {}
         #: Connections whose opening has not arrived.
         self._fresh: set[WireConnection] = set()
@@ -131,13 +136,16 @@ class WireService:
         """Registers a connection whose caller was admitted."""
         self._fresh.discard(connection)
         self._connections[connection] = None
+        self._budget.count += 1
         self._empty.clear()
 
     def left(self, connection: "WireConnection") -> None:
         """Removes a connection that has ended."""
         self._fresh.discard(connection)
-        if self._connections.pop(connection, connection) is None and not self._connections:
-            self._empty.set()
+        if self._connections.pop(connection, connection) is None:
+            self._budget.count -= 1
+            if not self._connections:
+                self._empty.set()
 
     def admitted(
         self, connection: "WireConnection", opening: Opening, ended: Callable[[HoldfastError], None]
@@ -160,7 +168,7 @@ class WireService:
             right = Scope.WORK if opening.purpose == WORK else OpenAccess.CALLERS
             session = self._guard.enter(opening.token, connection.peer, right, ended)
         try:
-            if len(self._connections) >= self._connections_max:
+            if len(self._connections) >= self._connections_max or self._budget.is_full:
                 message = "the server has too many connections; try again in a moment"
                 raise ResourceExhaustedError(message, reason="TOO_MANY_CONNECTIONS")
             return Admitted(session, self._handler(opening.purpose, connection, session))

@@ -2,26 +2,27 @@
 
 A session ends because the worker leaves, the connection is lost, the session is refused, or the server stops. In the
 last case the worker keeps its leases, reconnects, and names those it still holds.
+
+Invariant: the memory for a worker that does not read is limited. Messages are encoded only while it reads, it is
+granted no more jobs until it reads again, and a lease that ends meanwhile is not kept.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
 from typing import Protocol
 
-import msgspec
-
 from holdfast import limits
-from holdfast.core.commands import ReportRow
+from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
 from holdfast.ledger.directives import LeaseTerms, directive_of, hello_of
 from holdfast.ledger.sessions import Session, SessionPush
 from holdfast.ledger.work_api import LedgerWork
-from holdfast.ports import Assignment, Directive
+from holdfast.ports import Directive
 from holdfast.server.refusal_log import hidden, log_refusal
 from holdfast.wire.messages import ERROR, LAST, WireFailure, WorkerMessage, decode_worker_message, encode
 
-#: The maximum of credits that one message may add.
+#: The maximum of credits of a session: several times as many as a worker has slots and backlog.
 _CREDITS_MAX = limits.LEASES_PER_GRANT_MAX * 10
 #: So few leases are sent at once: a lone job should not wait. Others wait for the end of the loop's iteration.
 _AT_ONCE_LEASES = 2
@@ -34,6 +35,15 @@ class WorkerLine(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether messages can still be sent."""
+        ...
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the worker reads its messages."""
+        ...
+
+    async def writable(self) -> None:
+        """Waits until the worker reads its messages, or the connection has ended."""
         ...
 
     def send(self, message: bytes) -> None:
@@ -55,7 +65,11 @@ class ServedWorker:
         self._peer = peer
         self._loop = asyncio.get_running_loop()
         self._session: Session | None = None
-        self._outbox: list[SessionPush] = []
+        #: Leases to send, by token, and everything else to send.
+        self._leases: OrderedDict[int, GrantedLease] = OrderedDict()
+        self._notices: list[SessionPush] = []
+        #: Waits until the worker reads; None while it does.
+        self._waiting: asyncio.Task[None] | None = None
         self._is_due = False
         self._is_leaving = self._is_stopping = False
         self._ending: HoldfastError | None = None
@@ -88,6 +102,8 @@ class ServedWorker:
         if self._session is not None and not self._is_stopping:
             self._dispatcher.detach(self._session, is_leaving=self._is_leaving)
         self._session = None
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     def _attached(self, first: WorkerMessage) -> Session:
         if first.introduction is None:
@@ -100,7 +116,13 @@ class ServedWorker:
         return session
 
     def _push(self, push: SessionPush) -> None:
-        self._outbox.append(push)
+        for token in push.revoked:
+            self._leases.pop(token, None)
+        for lease in push.leases:
+            self._leases[lease.token] = lease
+        # A worker may send many heartbeats before it reads, and gets the same cancels for each.
+        if not push.leases and not (self._notices and self._notices[-1] == push):
+            self._notices.append(push)
         if not self._is_due and 0 < len(push.leases) <= _AT_ONCE_LEASES:
             self._write()
         else:
@@ -127,7 +149,7 @@ class ServedWorker:
         if message.is_recalling:
             dispatcher.recall(session)
         if message.credits > 0:
-            dispatcher.grant_credits(session, min(message.credits, _CREDITS_MAX))
+            dispatcher.grant_credits(session, min(message.credits, _CREDITS_MAX - session.credits))
         if message.is_leaving:
             self._is_leaving = True
             self._line.close()  # over TLS, a worker cannot close its own direction alone
@@ -147,51 +169,55 @@ class ServedWorker:
         if error is not None:
             log_refusal(error, "work", self._peer)
             line.send(encode((ERROR, WireFailure.of(error))))
-        else:
-            for directive in self._directives():
-                line.send(encode((LAST, directive)))
-        if error is not None or self._is_stopping:
             line.close()
-
-    def _directives(self) -> Iterator[Directive]:
-        """Yields the messages to send now, as few as their size limit allows."""
-        outbox, self._outbox = self._outbox, []
-        if outbox:
-            yield from _packed(directive_of(outbox, self._terms))
+            return
+        while (self._leases or self._notices) and line.is_writable:
+            line.send(encode((LAST, self._next_directive())))
         if self._is_stopping:
-            yield Directive(is_stopping=True)
+            line.send(encode((LAST, Directive(is_stopping=True))))
+            line.close()
+        elif self._waiting is None and self._session is not None and not line.is_writable:
+            self._dispatcher.pause(self._session)
+            self._waiting = self._loop.create_task(self._wait_for_reader(self._session))
 
+    async def _wait_for_reader(self, session: Session) -> None:
+        await self._line.writable()
+        self._waiting = None
+        self._dispatcher.resume(session)
+        self._write()
 
-def _packed(directive: Directive) -> Iterator[Directive]:
-    """Splits the leases of a directive into messages of limited size; the first one has everything else."""
-    first, *others = _parts(directive.leases)
-    yield directive if not others else msgspec.structs.replace(directive, leases=first)
-    for part in others:
-        yield Directive(leases=part)
+    def _next_directive(self) -> Directive:
+        """Returns the next message; its size is limited."""
+        leases = self._next_leases()
+        notices, self._notices = self._notices, []
+        if self._leases:  # these announce that no lease follows
+            self._notices = [notice for notice in notices if notice.is_drained or notice.is_recalled]
+            notices = [notice for notice in notices if not (notice.is_drained or notice.is_recalled)]
+        return directive_of([*notices, SessionPush(leases=leases)], self._terms)
 
-
-def _parts(leases: Sequence[Assignment]) -> Iterator[list[Assignment]]:
-    part, size = list[Assignment](), 0
-    for lease in leases:
-        weight = _weight(lease)
-        size += weight
-        if part and size > limits.BATCH_BYTES_MAX:
-            yield part
-            part, size = [], weight
-        part.append(lease)
-    yield part
+    def _next_leases(self) -> list[GrantedLease]:
+        leases, size = list[GrantedLease](), 0
+        while self._leases:
+            token, lease = self._leases.popitem(last=False)
+            size += _weight(lease)
+            if leases and size > limits.BATCH_BYTES_MAX:
+                self._leases[token] = lease
+                self._leases.move_to_end(token, last=False)
+                break
+            leases.append(lease)
+        return leases
 
 
 #: An upper bound for the names, the id and the numbers of a lease, and for one character of a label.
 _LEASE_BYTES, _CHAR_BYTES = 2_048, 4
 
 
-def _weight(lease: Assignment) -> int:
+def _weight(lease: GrantedLease) -> int:
     """Returns an upper bound for the encoded size of a lease."""
     weight = len(lease.payload) + _LEASE_BYTES
-    for pairs in (lease.labels, lease.headers):
-        if pairs:
-            weight += sum((len(key) + len(value)) * _CHAR_BYTES + _LEASE_BYTES // 64 for key, value in pairs.items())
+    if lease.extra is not None:
+        for pairs in (lease.extra.labels, lease.extra.headers):
+            weight += sum((len(key) + len(value)) * _CHAR_BYTES + _LEASE_BYTES // 64 for key, value in pairs)
     return weight
 
 
