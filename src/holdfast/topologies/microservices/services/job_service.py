@@ -199,7 +199,7 @@ def open_job(environment: JobEnvironment, data: Path | None, host: Host) -> Serv
     """Opens the job service: the records of jobs."""
     # On disk, request ids are kept as long as their jobs; their number is limited only in memory.
     machine = Records(0 if data else environment.dedup_keys_max, environment.memory_bytes)
-    state_owner = opened(machine, data and data / "job", host)
+    state_owner = opened(machine, data and data / "job", host, environment)
     server = ServiceServer(full_name("JobInternalService"), hashes_of(environment))
     retention = msgspec.structs.replace(
         RETENTION,

@@ -126,7 +126,7 @@ def wanted_of(wanted: pb.Wanted) -> RouteFilter:
 def open_queue(environment: QueueEnvironment, data: Path | None, host: Host) -> Service:
     """Opens the queue service: the jobs that wait."""
     machine = WaitingJobs(limits.AGING_MS_DEFAULT)
-    state_owner = opened(machine, data and data / "queue", host)
+    state_owner = opened(machine, data and data / "queue", host, environment)
     server = ServiceServer(full_name("QueueInternalService"), hashes_of(environment))
     rpc.add_QueueInternalServiceServicer_to_server(QueueService(state_owner, machine), server.handlers)
     return OwnerService(server, environment.port, state_owner)

@@ -95,7 +95,7 @@ def open_result(environment: ResultEnvironment, data: Path | None, host: Host) -
     """Opens the result service: the results of jobs."""
     retention = EnvelopeRetention.beyond(retain_ms=environment.retain_ms, retain_failed_ms=environment.retain_failed_ms)
     machine = Envelopes(retention)
-    state_owner = opened(machine, data and data / "result", host)
+    state_owner = opened(machine, data and data / "result", host, environment)
     service = ResultService(state_owner, machine, output_bytes_max=environment.output_bytes_max)
     server = ServiceServer(full_name("ResultInternalService"), hashes_of(environment))
     rpc.add_ResultInternalServiceServicer_to_server(service, server.handlers)

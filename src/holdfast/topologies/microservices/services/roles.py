@@ -14,8 +14,9 @@ import msgspec
 from holdfast.clock import system_clock
 from holdfast.errors import FailedPreconditionError
 from holdfast.proto import taskqueue_internal_pb2 as pb
+from holdfast.topologies.microservices.services.environment import OwnerEnvironment
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
-from holdfast.topologies.microservices.services.owner import StateOwner
+from holdfast.topologies.microservices.services.owner import SNAPSHOTS, StateOwner
 from holdfast.topologies.microservices.services.owner_journal import StateMachine
 
 #: How long calls in progress may take when a service stops.
@@ -72,7 +73,7 @@ def full_name(service: str) -> str:
     return pb.DESCRIPTOR.services_by_name[service].full_name
 
 
-def opened(machine: StateMachine, data: Path | None, host: Host) -> StateOwner:
+def opened(machine: StateMachine, data: Path | None, host: Host, environment: OwnerEnvironment) -> StateOwner:
     """Opens the keeper of a directory (None: in memory); errors say what to do, and change nothing."""
     loop = asyncio.get_running_loop()
     try:
@@ -82,6 +83,7 @@ def opened(machine: StateMachine, data: Path | None, host: Host) -> StateOwner:
             clock=system_clock(),
             loop=loop,
             fatal=host.fatal,
+            snapshots=msgspec.structs.replace(SNAPSHOTS, snapshot_bytes=environment.snapshot_bytes),
             command=host.snapshot_command(data) if data is not None and host.snapshot_command is not None else None,
         )
     except OSError as error:
