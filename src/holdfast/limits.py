@@ -188,6 +188,8 @@ RETAIN_JOBS_DEFAULT: Final = 1_000_000
 RETAIN_BYTES_DEFAULT: Final = _GIB
 # The journal's history: about ten million jobs, and a small part of a server's disk.
 HISTORY_BYTES_DEFAULT: Final = 10 * _GIB
+# An owner of the microservices topology keeps no history: a restart reads at most about this much of its journal.
+OWNER_SNAPSHOT_BYTES_DEFAULT: Final = 64 * _MIB
 # Waiting this long raises the priority by one, so that no job waits for ever.
 AGING_MS_DEFAULT: Final = 60 * _SECOND_MS
 # Part of the frozen contract, for storage in memory; on disk a request id is kept as long as its job.

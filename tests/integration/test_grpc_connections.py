@@ -1,7 +1,10 @@
 """Idle gRPC connections: a bounded number stays, the oldest are closed first, and those with calls are kept."""
 
 import asyncio
+import errno
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -9,6 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from structlog.testing import capture_logs
 
 from holdfast import limits
 from holdfast.client.access import Access
@@ -17,6 +21,7 @@ from holdfast.errors import UnavailableError
 from holdfast.ports import Introduction, JobDraft
 from holdfast.server.auth import tokens
 from holdfast.server.auth.permissions import Scope
+from holdfast.server.grpc import connections
 from holdfast.server.grpc.connections import ConnectionTable, grpc_peer
 from holdfast.server.ledger_server import LedgerServer
 from holdfast_lab.faults.http2 import Http2Attacker
@@ -240,3 +245,89 @@ async def test_connections_of_other_ports_cause_no_scan() -> None:
         assert table._is_due()
         assert await table.look() == 0
         assert [table._is_due() for _ in range(19)].count(True) == 1
+
+
+#: Scans while the process has no free descriptor, and again later; prints how many connections it closes, and the log.
+EXHAUSTED = """
+import asyncio, os, resource, socket
+from structlog.testing import capture_logs
+from holdfast.server.grpc import connections
+
+connections._LOOK_S = 0.02
+
+async def ticks(table, count):
+    before = table._ticks
+    while table._ticks < before + count:
+        await asyncio.sleep(0.01)
+
+async def main():
+    listening = socket.create_server(("127.0.0.1", 0), backlog=200)
+    place = listening.getsockname()
+    table = connections.ConnectionTable(connections_max=60)
+    table.start(place[1])
+    held = [(socket.create_connection(place), listening.accept()) for _ in range(5)]
+    await ticks(table, 2)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    await ticks(table, 5)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    held += [(socket.create_connection(place), listening.accept()) for _ in range(100)]
+    async with asyncio.timeout(20):
+        while not table.ended:
+            await asyncio.sleep(0.01)
+    print(table.ended)
+    await table.stop()
+
+with capture_logs() as lines:
+    asyncio.run(main())
+print(*(line["event"] for line in lines))
+"""
+
+
+def test_moment_without_descriptors_does_not_end_the_limit() -> None:
+    """After scans that found no free descriptor, strangers above the limit are closed, and the error is logged once."""
+    done = subprocess.run([sys.executable, "-c", EXHAUSTED], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    ended, events = done.stdout.splitlines()
+    assert int(ended) == 105 - STRANGERS_MAX
+    assert events.split() == ["connections_not_counted", "connections_ended"]
+
+
+async def test_error_of_a_scan_does_not_end_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected error of a scan is logged as a bug, once, and the next scan is made."""
+    scans = asyncio.Semaphore(0)
+
+    def fail() -> list[str]:
+        scans.release()
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(connections, "_LOOK_S", 0.0)
+    monkeypatch.setattr(connections, "_descriptors", fail)
+    table = ConnectionTable(CONNECTIONS_MAX)
+    with capture_logs() as lines:
+        table.start(1)
+        async with asyncio.timeout(20):
+            for _ in range(3):
+                await scans.acquire()
+        await table.stop()
+    assert [line["event"] for line in lines] == ["bug"]
+
+
+async def test_connection_that_could_not_be_examined_is_examined_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection for which a scan had no descriptor counts as a stranger in the next scan."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        table = ConnectionTable(CONNECTIONS_MAX)
+        table.watch(listening.getsockname()[1])
+        with socket.create_connection(listening.getsockname()) as one, listening.accept()[0]:
+            with monkeypatch.context() as patch:
+                patch.setattr(connections, "_duplicate", no_descriptor)
+                with pytest.raises(OSError, match="Too many open files"):
+                    await table.look()
+            await table.look()
+            assert grpc_peer(*one.getsockname()) in table.peers
+
+
+def no_descriptor(fd: int) -> socket.socket:
+    raise OSError(errno.EMFILE, f"Too many open files for {fd}")

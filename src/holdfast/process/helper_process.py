@@ -9,7 +9,7 @@ import contextlib
 import subprocess
 from collections.abc import Callable
 
-from holdfast.journal.descriptors import DescriptorReserve, is_no_descriptor
+from holdfast.journal.descriptors import DescriptorReserve
 from holdfast.observe.logs import get_logger
 
 #: How long a killed helper may take to exit.
@@ -80,13 +80,14 @@ class HelperProcess:
         return lines[-1] if status else ""
 
     async def _started(self, command: list[str]) -> asyncio.subprocess.Process:
-        """Starts the helper; if no descriptor is free, with those that are held for the journal."""
+        """Starts the helper; if that fails, tries once more with the descriptors that are held for the journal.
+
+        Any error of the system counts: uvloop reports a missing descriptor as "Unknown error -1".
+        """
         try:
             return await _start(command)
-        except OSError as error:
-            if not is_no_descriptor(error):
-                raise
-        self._descriptors.lend()
+        except OSError:
+            self._descriptors.lend()
         return await _start(command)
 
 

@@ -1,6 +1,7 @@
 """Memory of the machine, limit of the container, share of it for jobs, and resident size of this process."""
 
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ if TYPE_CHECKING:  # child processes read their memory, and need no settings
     from holdfast.settings import Settings
 
 _STATM = Path("/proc/self/statm")
+#: Linux reports the peak of the resident size in KiB.
+_PEAK_UNIT = 1_024
 _CGROUPS, _CGROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
@@ -57,8 +60,13 @@ def _limit(file: Path) -> Iterator[int]:
 
 
 def resident_bytes() -> int:
-    """Returns the resident size of this process; 0 if the system does not provide it."""
+    """Returns the resident size of this process; 0 if the system does not provide it.
+
+    Without a free descriptor it returns the peak: a limit that is enforced too early is better than none.
+    """
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
+    except FileNotFoundError:
         return 0
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT

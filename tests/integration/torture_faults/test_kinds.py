@@ -6,17 +6,18 @@ import resource
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from holdfast_lab.torture.faults import FAULTS, network_faults, wait_until
+from holdfast_lab.torture.faults import FAULTS, descriptor_exhaustion, network_faults, wait_until
 from holdfast_lab.torture.faults.disks import SmallDisk
 from holdfast_lab.torture.faults.kinds import fault_of
 from holdfast_lab.torture.faults.proxy import TcpProxy
 from holdfast_lab.torture.faults.targets import state
-from holdfast_lab.torture.ports import NotNowError
+from holdfast_lab.torture.ports import NotNowError, UnrecoveredError
 from scripts.engines import MOUNT, STRACE
 from tests.engines import require
 from tests.integration.torture_faults.fake_arena import (
@@ -189,46 +190,67 @@ async def test_clock_is_set_while_the_keeper_of_a_journal_is_stopped(arena: Full
     assert clock.steps[1] == 0
 
 
-#: Accepts connections until it has no descriptors left.
+#: Accepts connections, and waits while it has no free descriptor. It closes idle connections above 20 if told so.
 ACCEPTING = """
-import socket
+import socket, sys, time
 listening = socket.create_server(("127.0.0.1", 0), backlog=1000)
 print(listening.getsockname()[1], flush=True)
 held = []
 while True:
     try:
-        held.append(listening.accept())
+        held.append(listening.accept()[0])
     except OSError:
-        input()
+        time.sleep(0.01)
+    if len(held) > 20 and sys.argv[1] == "bounded":
+        held.pop(0).close()
 """
 
 
-async def test_crowd_uses_up_the_descriptors_of_a_process(tmp_path: Path) -> None:
-    """The fault holds idle connections until the server has no descriptors left, and then closes all of them."""
-    few = ("prlimit", "--nofile=64", sys.executable, "-c", ACCEPTING)
-    server = await asyncio.create_subprocess_exec(*few, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+@asynccontextmanager
+async def accepting(folder: Path, how: str) -> AsyncIterator[tuple[FullArena, int]]:
+    """An arena of one server that accepts connections, and its pid."""
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", ACCEPTING, how, stdout=subprocess.PIPE)
     try:
         assert server.stdout is not None
-        port = int(await server.stdout.readline())
-        arena = FullArena(tmp_path, [])
-        arena.grpc = arena.http = f"127.0.0.1:{port}"
-        seat = Seated(server.pid)
+        await server.stdout.readline()
+        arena, seat = FullArena(folder, []), Seated(server.pid)
         arena.processes = lambda: [seat]  # type: ignore[method-assign]
         assert FAULTS["descriptors"].lacking(arena) == ""
-        assert "128 idle connections" in await FAULTS["descriptors"].fire(arena, Hasty(5))
-        await until(lambda: not [task for task in asyncio.all_tasks() if "_idle" in str(task.get_coro())])
+        yield arena, server.pid
+        await until(lambda: not [task for task in asyncio.all_tasks() if "_IdleConnections" in str(task.get_coro())])
     finally:
         server.kill()
         await server.wait()
 
 
-async def test_processes_with_many_descriptors_are_left_alone(tmp_path: Path) -> None:
-    """The fault is not fired at processes with more descriptors than the lab can use, and says so."""
-    async with seated(tmp_path, "server") as bare:
-        bare.grpc = "127.0.0.1:1"
-        await until(lambda: all(seat.is_ready() for seat in bare.seats))
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        assert limit <= 4_096 or "more descriptors" in FAULTS["descriptors"].lacking(bare)
+async def test_server_has_no_free_descriptor_for_a_while(tmp_path: Path) -> None:
+    """The fault uses up the last descriptor of a server, and restores its limit."""
+    async with accepting(tmp_path, "bounded") as (arena, pid):
+        limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        told = await FAULTS["descriptors"].fire(arena, Hasty(5))
+        assert "of 24 connections" in told
+        assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == limit
+
+
+async def test_server_that_keeps_idle_connections_afterwards_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that has been without descriptors and then closes no idle connection has not recovered."""
+    monkeypatch.setattr(descriptor_exhaustion, "_CLOSED_S", 0.2)
+    async with accepting(tmp_path, "unbounded") as (arena, _):
+        with pytest.raises(UnrecoveredError, match="closed only 0 of 128 idle connections"):
+            await FAULTS["descriptors"].fire(arena, Hasty(5))
+
+
+async def test_server_that_uses_no_descriptor_is_not_exhausted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault that did not use up the last descriptor does not count as fired."""
+    monkeypatch.setattr(descriptor_exhaustion, "FELT_S", 0.1)
+    monkeypatch.setattr(descriptor_exhaustion, "_EXHAUSTING", 0)
+    async with accepting(tmp_path, "bounded") as (arena, pid):
+        limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        with pytest.raises(NotNowError, match="free descriptors"):
+            await FAULTS["descriptors"].fire(arena, Hasty(5))
+        assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == limit
 
 
 async def test_sessions_of_workers_are_not_duplicated(arena: FullArena) -> None:

@@ -1,5 +1,7 @@
 """Available memory: that of the machine, or of the container if that is less."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,25 @@ def test_machine_without_control_groups_has_its_memory(tmp_path: Path) -> None:
     """Without control groups, all memory of the machine is available."""
     assert available_bytes(tmp_path / "nothing", tmp_path) == physical_bytes()
     assert 0 < resident_bytes() < available_bytes()
+
+
+EXHAUSTED = """
+import resource
+from holdfast.process.memory import resident_bytes
+held = bytes(range(256)) * 200_000
+before = resident_bytes()
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+try:
+    open("/dev/null")
+except OSError:
+    print(before, resident_bytes())
+"""
+
+
+def test_resident_size_is_known_without_a_free_descriptor() -> None:
+    """A process without a free descriptor still reports a size that is not smaller than before."""
+    done = subprocess.run([sys.executable, "-c", EXHAUSTED], capture_output=True, text=True, timeout=60, check=True)
+    before, without = map(int, done.stdout.split())
+    assert before > 256 * 200_000
+    assert before <= without < 2 * before

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.client.node_tokens import NodeTokens
 from holdfast.ports import Assignment
 from holdfast.worker.handlers import AttemptFailedError, Handler
 from holdfast_lab.history.files import Writer, now_us
@@ -23,6 +24,8 @@ from holdfast_lab.history.records import BY_REQUEST, Began, Ended
 
 #: The environment variable with the folder of the records.
 RECORDS = "HOLDFAST_TORTURE_RECORDS"
+#: The number of nodes of a worker, whose tokens then contain the index of the node; without it, one.
+NODES = "TORTURE_NODES"
 #: The types of the jobs.
 WORK, POISON, TICK = "torture.work", "torture.poison", "torture.tick"
 #: The route of jobs of the frozen contract, which does not depend on their type.
@@ -99,7 +102,7 @@ class _Attempt:
             at_us=now_us(),
             run=self.run,
             job_id=assignment.job_id,
-            token=assignment.token,
+            token=NodeTokens(int(os.environ.get(NODES, "1"))).inner(assignment.token),
             worker=str(os.getpid()),
             attempt=assignment.attempt,
             wall_ms=time.time_ns() // 1_000_000,
@@ -131,7 +134,7 @@ def _attempt(assignment: Assignment) -> Iterator[_Attempt]:
 
 @functools.cache
 def _writer() -> Writer:
-    """The file of this process, created at its first attempt."""
+    """The file of this process."""
     folder = Path(os.environ[RECORDS])
     folder.mkdir(parents=True, exist_ok=True)
     return Writer(folder / f"worker-{os.getpid()}-{uuid.uuid4().hex[:8]}.jsonl")
@@ -141,7 +144,9 @@ class App:
     """The app for `holdfast worker -A holdfast_lab.torture.jobs:app`."""
 
     def handlers(self) -> Mapping[str, Handler]:
-        """Returns the handlers by type."""
+        """Returns the handlers by type; opens the records, because a server may have no free descriptor later."""
+        if RECORDS in os.environ:
+            _writer()
         return {WORK: Handler(work), POISON: Handler(poison), TICK: Handler(tick), SIMULATED: Handler(sim)}
 
 

@@ -213,3 +213,7 @@ class Fault(Protocol):
 
 class NotNowError(Exception):
     """The fault had no target or no effect: it was not fired, and may be tried again."""
+
+
+class UnrecoveredError(Exception):
+    """The fault was fired and repaired, and the product did not recover from it, which is a finding."""

@@ -20,7 +20,7 @@ from holdfast_lab.torture.faults.machine_faults import ClockStep
 from holdfast_lab.torture.faults.restarts import ClockRestart
 from holdfast_lab.torture.load.client_group import LoadConfig, TortureLoad
 from holdfast_lab.torture.plan import PlannedFault, campaign, drawer, strikes
-from holdfast_lab.torture.ports import Arena, Fault, NotNowError
+from holdfast_lab.torture.ports import Arena, Fault, NotNowError, UnrecoveredError
 from holdfast_lab.torture.task_group import together
 
 #: All jobs must have ended within this time after the last fault.
@@ -209,6 +209,9 @@ class Torture:
             except NotNowError:
                 await asyncio.sleep(_AGAIN_S)
                 continue
+            except UnrecoveredError as error:
+                target = str(error)
+                self.findings.append(f"{kind}: {error}")
             except BaseException as error:
                 self._writer.write(Broken(at_us, now_us(), kind, note=GIVEN_UP))
                 if isinstance(error, TimeoutError):

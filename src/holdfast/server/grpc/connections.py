@@ -4,7 +4,7 @@ gRPC accepts connections in its own threads and does not expose them. It enforce
 the process's descriptors enforces the lower limit. Invariants: after a scan, at most `strangers_max` connections have
 never made a call that the guard admitted; the oldest of them are shut down first. A descriptor is shut down only
 through a duplicate that was verified to be the same socket, because gRPC may close it at any moment, and the system may
-reuse its number.
+reuse its number. A scan needs a free descriptor; without one it changes nothing and is repeated.
 """
 
 import asyncio
@@ -12,9 +12,11 @@ import contextlib
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast import limits
+from holdfast.journal.descriptors import is_no_descriptor
 from holdfast.observe.logs import get_logger
 from holdfast.server.auth.permissions import Caller, CallerSession, Ended, Guard, Right, Scope
 from holdfast.server.descriptors import CALLS_SHARE, connections_allowed
@@ -52,6 +54,8 @@ class ConnectionTable:
         #: The number of connections that were shut down.
         self.ended = 0
         self._port = 0
+        #: The error of the last scan, so that it is logged once; empty if the scan succeeded.
+        self._problem = ""
         self._watching: asyncio.Task[None] | None = None
 
     def admit(self, peer: str) -> None:
@@ -81,8 +85,27 @@ class ConnectionTable:
     async def _look_again(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
-            if self._is_due():
-                await self.look()
+            try:
+                if self._is_due():
+                    await self.look()
+            except Exception as error:  # noqa: BLE001 - the task would end for good, and with it the limit
+                self._note(error)
+            else:
+                self._problem = ""
+
+    def _note(self, error: Exception) -> None:
+        """Logs the error of a scan, unless the previous scan failed with the same one."""
+        problem = repr(error)
+        is_new, self._problem = problem != self._problem, problem
+        if not is_new:
+            return
+        if isinstance(error, OSError):
+            get_logger().warning(
+                "connections_not_counted",
+                message=f"the connections could not be counted, and are counted again in {_LOOK_S:g} s: {error}",
+            )
+        else:
+            get_logger().error("bug", message="the connections could not be counted", exc_info=error)
 
     def _is_due(self) -> bool:
         """Whether there may be too many strangers; an estimate, because descriptors were closed since the last scan."""
@@ -127,18 +150,26 @@ class ConnectionTable:
         for index, fd in enumerate(map(int, _descriptors())):
             if index % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
-            with contextlib.suppress(OSError):  # it was closed meanwhile
-                status = os.fstat(fd)
-                known = self._known.get(fd)
-                if known is None or known.inode != status.st_ino:
-                    peer = self._peer_of(fd) if stat.S_ISSOCK(status.st_mode) else ""
-                    known = _Descriptor(status.st_ino, peer, self._looks)
-                found[fd] = known
+            try:
+                found[fd] = self._seen(fd)
+            except OSError as error:
+                if is_no_descriptor(error):
+                    # A connection of this server would pass for one of another port.
+                    raise
+                # It was closed meanwhile.
         return found
+
+    def _seen(self, fd: int) -> _Descriptor:
+        status = os.fstat(fd)
+        known = self._known.get(fd)
+        if known is not None and known.inode == status.st_ino:
+            return known
+        peer = self._peer_of(fd) if stat.S_ISSOCK(status.st_mode) else ""
+        return _Descriptor(status.st_ino, peer, self._looks)
 
     def _peer_of(self, fd: int) -> str:
         """Returns the peer of a connection to this server, in gRPC's notation; empty for any other socket."""
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as duplicate:
+        with _duplicate(fd) as duplicate, contextlib.suppress(OSError):
             if duplicate.family not in {socket.AF_INET, socket.AF_INET6} or duplicate.getsockname()[1] != self._port:
                 return ""
             return grpc_peer(*duplicate.getpeername()[:2])
@@ -176,6 +207,19 @@ def _descriptors() -> list[str]:
     return os.listdir("/dev/fd")  # noqa: PTH208 - ten times as fast as paths, which matters for many
 
 
+@contextlib.contextmanager
+def _duplicate(fd: int) -> Iterator[socket.socket]:
+    """Yields a socket with a duplicate of the descriptor; raises OSError if it is no socket any more."""
+    number = os.dup(fd)
+    try:
+        duplicate = socket.socket(fileno=number)
+    except OSError:
+        os.close(number)
+        raise
+    with duplicate:
+        yield duplicate
+
+
 def grpc_peer(host: str, port: int) -> str:
     """Formats an address in gRPC's notation."""
     host = host.removeprefix("::ffff:")
@@ -184,7 +228,7 @@ def grpc_peer(host: str, port: int) -> str:
 
 def _is_shut_down(fd: int, inode: int) -> bool:
     """Shuts the descriptor down if it is still that socket, and returns whether it was; gRPC then closes it."""
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as duplicate:
+    with contextlib.suppress(OSError), _duplicate(fd) as duplicate:
         if os.fstat(duplicate.fileno()).st_ino == inode:
             duplicate.shutdown(socket.SHUT_RDWR)
             return True

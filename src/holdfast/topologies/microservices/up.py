@@ -35,7 +35,7 @@ _OWNERS = ("job", "queue", "result")
 #: Settings that only a ledger uses.
 _UNHEEDED = (
     *("lease_ms", "reconnect_grace_ms", "aging_ms", "retain_jobs", "retain_bytes"),
-    *("history_ms", "history_bytes", "segment_bytes", "snapshot_bytes", "work_rate_limit"),
+    *("history_ms", "history_bytes", "segment_bytes", "work_rate_limit"),
 )
 #: Settings that are passed to the gateway unchanged.
 _OF_THE_GATEWAY = (
@@ -114,7 +114,11 @@ class ServiceCommands:
         memory = {"MEMORY_BYTES": str(memory_for_jobs(settings))} if name == "job" else {}
         kept = {"RETAIN_MS": settings.retain_ms, "RETAIN_FAILED_MS": settings.failed_retention_ms}
         spans = {} if name == "queue" else {variable: str(value) for variable, value in kept.items()}
-        return self._role(name, [*place, "--early"], {"SERVICE_TOKEN_HASHES": self._hashes, **keys, **memory, **spans})
+        # The default is that of a ledger; owners have one of their own.
+        is_given = settings.snapshot_bytes != FIELDS["snapshot_bytes"].default
+        snapshots = {"SNAPSHOT_BYTES": str(settings.snapshot_bytes)} if is_given else {}
+        hashes = {"SERVICE_TOKEN_HASHES": self._hashes}
+        return self._role(name, [*place, "--early"], {**hashes, **keys, **memory, **spans, **snapshots})
 
     def coordinator(self, addresses: Mapping[str, str]) -> ProcessSpec:
         """Returns the role of the coordinator, which workers call and which calls the owners."""

@@ -29,7 +29,7 @@ ADDRESSES: dict[str, Any] = {
 
 DEFAULTS = {
     "gateway": GatewayEnvironment(port=50_051, log_level="INFO", internal_timeout_ms=1_000, **ADDRESSES),
-    "job": JobEnvironment(port=50_052, dedup_keys_max=10_000),
+    "job": JobEnvironment(port=50_052, dedup_keys_max=10_000, snapshot_bytes=67_108_864),
     "queue": QueueEnvironment(port=50_053),
     "coordinator": CoordinatorEnvironment(port=50_054, heartbeat_ms=1_000, worker_timeout_ms=4_000, **ADDRESSES),
     "result": ResultEnvironment(port=50_055, output_bytes_max=262_144),
@@ -59,6 +59,7 @@ WRONG = [
     ("gateway", "JOB_SERVICE_ADDR", "http://job:50052"),
     ("gateway", "QUEUE_SERVICE_ADDR", "queue:50053/path"),
     ("gateway", "RESULT_SERVICE_ADDR", "result:port"),
+    ("queue", "SNAPSHOT_BYTES", "65535"),
     ("result", "MAX_OUTPUT_BYTES", "256KiB"),
     ("result", "MAX_OUTPUT_BYTES", "262145"),
     ("worker", "COORDINATOR_ADDR", "50054"),

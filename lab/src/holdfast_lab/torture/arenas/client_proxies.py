@@ -5,10 +5,11 @@ The addresses are known before the proxies are opened, and do not change.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
-from holdfast_lab.torture.faults.proxy import TcpProxy
+from holdfast_lab.torture.faults.proxy import TcpProxy, Upstream
 from holdfast_lab.torture.ports import ProxyEffects
 
 
@@ -23,10 +24,13 @@ class ClientProxies:
 
     async def open(self, targets: Sequence[str]) -> None:
         """Forwards to these targets, in the order of the places; the targets need not listen yet."""
-        for place, target in zip(self.places, targets, strict=True):
-            host, _, port = place.rpartition(":")
-            target_host, _, target_port = target.rpartition(":")
-            self._proxies.append(await TcpProxy.open(target_host, int(target_port), int(port), host))
+        await self.open_to([partial(_address, target) for target in targets])
+
+    async def open_to(self, upstreams: Sequence[Upstream]) -> None:
+        """Forwards to targets whose addresses may change."""
+        for place, upstream in zip(self.places, upstreams, strict=True):
+            host, port = _address(place)
+            self._proxies.append(await TcpProxy.open_to(upstream, port, host))
 
     async def close(self) -> None:
         """Stops listening, and resets the remaining connections."""
@@ -65,3 +69,8 @@ class ClientProxies:
         """The sum of the effects of all proxies so far."""
         counts = [msgspec.structs.astuple(proxy.effects()) for proxy in self._proxies]
         return ProxyEffects(*map(sum, zip(*counts, strict=True)))
+
+
+def _address(place: str) -> tuple[str, int]:
+    host, _, port = place.rpartition(":")
+    return host, int(port)

@@ -35,6 +35,8 @@ def microservices(folder: Path, app: str) -> UpArena:
         "slots": str(SLOTS),
         "heartbeat-ms": str(HEARTBEAT_MS),
         "worker-timeout-ms": str(WORKER_TIMEOUT_MS),
+        # The least that is allowed: owners make a snapshot, and trim, as often as possible.
+        "snapshot-bytes": str(64 << 10),
     }
     return UpArena(
         folder,

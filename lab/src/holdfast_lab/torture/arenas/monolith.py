@@ -1,4 +1,4 @@
-"""The monolith topology: three equal nodes, each with its own slots, and one HTTP front."""
+"""The monolith topology: three equal nodes, each with its own slots, one HTTP front, and a worker of all nodes."""
 
 from pathlib import Path
 
@@ -28,6 +28,7 @@ def monolith(folder: Path, app: str) -> UpArena:
             seat_of=_seat_of,
             read=_read,
             journals=[f"node-{index}" for index in range(NODES)],
+            employers=[f"node-{index}" for index in range(NODES)],
         ),
     )
 

@@ -23,7 +23,8 @@ from holdfast_lab.torture.arenas.expected_exits import ExpectedExits
 HOLDFAST = (sys.executable, "-P", "-m", "holdfast")
 #: Makes the program end with its parent.
 _MORTAL = (setpriv, "--pdeathsig", "KILL") if (setpriv := shutil.which("setpriv")) else ()
-#: Few descriptors, so that idle connections can use them up, but more than any program needs.
+#: Few descriptors, so that few connections reach the limits that the product derives from them, but more than any
+#: program needs.
 DESCRIPTORS = 512
 _LIMITED = ("/bin/sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "limited")
 START_S = 90.0

@@ -1,5 +1,7 @@
 """Topologies that `holdfast up` supervises: `up` replaces killed processes, and the arena only observes them.
 
+If processes of the topology take workers from elsewhere, the arena starts one, which reaches them through proxies.
+
 `up` itself is not a target of faults: no process would replace it, and all its children end with it. So killing it
 would test no more than killing them does.
 """
@@ -7,17 +9,20 @@ would test no more than killing them does.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from holdfast_lab.history.records import Record
 from holdfast_lab.measure.process_tree import argv
-from holdfast_lab.measure.reserved_ports import Ports, port_of
+from holdfast_lab.measure.reserved_ports import HOST, Ports, port_of
 from holdfast_lab.torture.arenas.archive import Archives
 from holdfast_lab.torture.arenas.arena_folder import ArenaFolder
 from holdfast_lab.torture.arenas.client_proxies import ClientProxies
-from holdfast_lab.torture.arenas.options import LOGGING, UNLIMITED, options_of
+from holdfast_lab.torture.arenas.options import LOGGING, UNLIMITED, WORKER, options_of
 from holdfast_lab.torture.arenas.programs import ArenaPrograms
 from holdfast_lab.torture.arenas.restarted_program import RestartedProgram
+from holdfast_lab.torture.faults.listening_ports import listening_ports
+from holdfast_lab.torture.jobs import NODES
 from holdfast_lab.torture.ports import ArenaClock, ArenaProcess, Disk, Engine, Proxy
 
 #: Maps the words after `holdfast` to a role and a name; None for other processes.
@@ -43,6 +48,8 @@ class ArenaPlan:
     journals: Sequence[str]
     #: Whether the reserved disk space outlasts a full-disk fault, so that the fault would have no effect.
     is_thrifty: bool = False
+    #: The names of the processes that a worker connects to, in the order of their gRPC ports.
+    employers: Sequence[str] = ()
     results_apart: bool = False
 
 
@@ -73,12 +80,16 @@ class UpArena:
         self.results_apart = plan.results_apart
         self._arena_folder = ArenaFolder(folder, app, has_small_disk=not plan.is_thrifty)
         self.folder = self._arena_folder.folder
-        self._ports = Ports(plan.ports + plan.doors + 2)
+        self._ports = Ports(plan.ports + plan.doors + 2 + len(plan.employers))
         served, proxies = self._ports.addresses[: plan.ports + 1], self._ports.addresses[plan.ports + 1 :]
+        roads = [proxies.pop() for _ in plan.employers]
         self._doors = [*served[: plan.doors], served[-1]]
         self._proxies = ClientProxies(proxies)
         self.grpc, self.http = ",".join(self._proxies.places[:-1]), self._proxies.places[-1]
         self.proxies: Mapping[str, Proxy] = {"clients": self._proxies}
+        self._employees = ClientProxies(roads)
+        if roads:
+            self.proxies = {**self.proxies, "workers": self._employees}
         self.engines: Sequence[Engine] = ()
         self.clock: ArenaClock | None = self._arena_folder.clock
         self.disk: Disk | None = self._arena_folder.disk
@@ -89,20 +100,38 @@ class UpArena:
             *options_of(UNLIMITED, LOGGING),
         ]
         self._up: RestartedProgram = self._arena_folder.program("supervisor", "up", arguments)
-        self._programs = ArenaPrograms(self._arena_folder.expected_exits, [self._up])
+        self._workers = [self._worker(roads)] if roads else []
+        self._programs = ArenaPrograms(self._arena_folder.expected_exits, [self._up], self._workers)
         self._seats: list[ArenaProcess] = [UpProcess(self, role, name) for role, name in plan.seats]
         self._archives = Archives(self._arena_folder.archive)
 
     async def start(self) -> None:
         """Returns once jobs can be submitted and are run."""
         await self._proxies.open(self._doors)
+        await self._employees.open_to(
+            [partial(self._wire_of, name, door) for name, door in zip(self._plan.employers, self._doors, strict=False)]
+        )
         await self._programs.start()
         self._archives.open({name: self._arena_folder.data / name for name in self._plan.journals})
         assert self.seated().keys() == set(self._plan.seats), "the children of `up` are not the expected ones"
 
+    def _worker(self, roads: Sequence[str]) -> RestartedProgram:
+        arguments = ["worker", "-A", self._arena_folder.app, "--connect", ",".join(roads)]
+        program = self._arena_folder.program("worker", "worker", [*arguments, *options_of(WORKER, LOGGING)])
+        program.tell(**{NODES: str(len(roads))})
+        return program
+
+    def _wire_of(self, name: str, door: str) -> tuple[str, int]:
+        """Returns the port for workers: the one beside that of gRPC, and another one after each start."""
+        pids = [pid for (_, seat), pid in self.seated().items() if seat == name]
+        ports = [port for pid in pids for port in listening_ports(pid) if port != int(port_of(door))]
+        if not ports:
+            raise ConnectionRefusedError(f"{name} does not listen")
+        return HOST, ports[0]
+
     def processes(self) -> list[ArenaProcess]:
-        """Returns all processes that `up` supervises."""
-        return self._seats
+        """Returns all processes that `up` supervises, and the workers of the arena."""
+        return [*self._seats, *self._workers]
 
     def seated(self) -> dict[tuple[str, str], int]:
         """Returns the current pid of each role and name."""
@@ -137,6 +166,7 @@ class UpArena:
         async with AsyncExitStack() as ends:  # run every step, even if others fail
             ends.callback(self._arena_folder.close)
             ends.callback(self._ports.close)
+            ends.push_async_callback(self._employees.close)
             ends.push_async_callback(self._proxies.close)
             ends.push_async_callback(self._archives.close)
             await self._programs.stop()

@@ -19,8 +19,9 @@ _ALL: tuple[Fault, ...] = (
     *(EngineCrash(), EngineStop(), EngineAway()),
 )
 
-#: Faults that are fired alone: a server that starts twice in a row under a clock far ahead accepts it, as documented.
-ALONE = frozenset({ClockStep.kind, ClockRestart.kind})
+#: Faults that are fired alone: a server that starts twice in a row under a clock far ahead accepts it, as documented;
+#: and a server that another fault stops cannot show that it recovers from having no descriptors.
+ALONE = frozenset({ClockStep.kind, ClockRestart.kind, Descriptors.kind})
 
 #: By name. Faults keep no state, so runs do not affect each other.
 FAULTS: Mapping[str, Fault] = {fault.kind: fault for fault in _ALL}

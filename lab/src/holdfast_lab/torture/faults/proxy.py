@@ -1,6 +1,7 @@
 """A TCP proxy on loopback whose connections can be disturbed."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
@@ -9,16 +10,18 @@ from holdfast_lab.torture.faults.proxy_connection import Ends, ProxyConnection
 from holdfast_lab.torture.ports import ProxyEffects
 
 _LIMIT_BYTES = 1 << 16
+#: Returns the address to forward to, for every new connection; an OSError means that nothing listens at the moment.
+Upstream = Callable[[], tuple[str, int]]
 
 
 class TcpProxy:
     """Forwards connections to `address`; implements the port `Proxy`. Lives in one event loop."""
 
-    def __init__(self, upstream_host: str, upstream_port: int) -> None:
+    def __init__(self, upstream: Upstream) -> None:
         """Use `open` to create one that listens."""
         self.address = ""
         self.traffic = Traffic()
-        self._upstream = (upstream_host, upstream_port)
+        self._upstream = upstream
         self._condition = LinkCondition()
         self._connections: set[ProxyConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -27,7 +30,12 @@ class TcpProxy:
     @classmethod
     async def open(cls, upstream_host: str, upstream_port: int, port: int = 0, host: str = "127.0.0.1") -> Self:
         """Starts to listen; the target need not listen yet."""
-        made = cls(upstream_host, upstream_port)
+        return await cls.open_to(lambda: (upstream_host, upstream_port), port, host)
+
+    @classmethod
+    async def open_to(cls, upstream: Upstream, port: int = 0, host: str = "127.0.0.1") -> Self:
+        """Starts to listen, for a target whose address may change."""
+        made = cls(upstream)
         made._server = await asyncio.start_server(made._accept, host, port, limit=_LIMIT_BYTES)
         bound_host, bound_port = made._server.sockets[0].getsockname()[:2]
         made.address = f"{bound_host}:{bound_port}"
@@ -128,4 +136,4 @@ class TcpProxy:
             self._connections.discard(connection)
 
     async def _reach(self) -> Ends:
-        return await asyncio.open_connection(*self._upstream, limit=_LIMIT_BYTES)
+        return await asyncio.open_connection(*self._upstream(), limit=_LIMIT_BYTES)

@@ -36,6 +36,7 @@ SpanMs = Annotated[int, _whole(0, 3_660 * _DAY_MS, "milliseconds")]
 Keys = Annotated[int, _whole(1, 1_000_000_000, "keys")]
 OutputBytes = Annotated[int, _whole(1, limits.OUTPUT_BYTES_MAX, "bytes")]
 Bytes = Annotated[int, _whole(1, 1 << 50, "bytes")]
+FileBytes = Annotated[int, _whole(65_536, 1 << 40, "bytes")]
 Slots = Annotated[int, _whole(1, limits.SLOTS_MAX, "jobs")]
 Address = Annotated[
     str,
@@ -78,8 +79,15 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     token_hashes: TokenHashes = msgspec.field(default="", name=service_tokens.KNOWN)
 
 
-class RetainingEnvironment(Environment, frozen=True, kw_only=True):
-    """Variables of a service that removes data of ended jobs after a time."""
+class JournalEnvironment(Environment, frozen=True, kw_only=True):
+    """Variables of a service that keeps a journal."""
+
+    #: A snapshot is written after this much new journal, and the journal that it covers is removed.
+    snapshot_bytes: FileBytes = msgspec.field(default=limits.OWNER_SNAPSHOT_BYTES_DEFAULT, name="SNAPSHOT_BYTES")
+
+
+class RetainingEnvironment(JournalEnvironment, frozen=True, kw_only=True):
+    """Variables of an owner that removes data of ended jobs after a time."""
 
     retain_ms: SpanMs = msgspec.field(default=limits.RETAIN_MS_DEFAULT, name="RETAIN_MS")
     #: The same for FAILED jobs.
@@ -95,7 +103,7 @@ class JobEnvironment(RetainingEnvironment, frozen=True, kw_only=True):
     memory_bytes: Bytes = msgspec.field(default=limits.BYTES_HELD_MAX, name="MEMORY_BYTES")
 
 
-class QueueEnvironment(Environment, frozen=True, kw_only=True):
+class QueueEnvironment(JournalEnvironment, frozen=True, kw_only=True):
     """Variables of the queue service."""
 
     port: Port = msgspec.field(default=50_053, name="QUEUE_PORT")

@@ -12,11 +12,13 @@ Invariants:
 import asyncio
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import msgspec
 
+from holdfast import limits
 from holdfast.core.commands import Refusal
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import Code
@@ -55,7 +57,7 @@ FAILED = Refusal(Code.UNAVAILABLE, "JOURNAL_FAILED", "the journal failed; it is 
 #: Maximum size of the events that wait for a slow sync.
 OPEN_FRAME_BYTES_MAX = 64 << 20
 #: Owners keep no history. A snapshot has the whole state, so it is made after an amount of events in proportion.
-SNAPSHOTS = KeeperConfig(snapshot_bytes=64 << 20, least_growth=1.0, history_bytes=0)
+SNAPSHOTS = KeeperConfig(snapshot_bytes=limits.OWNER_SNAPSHOT_BYTES_DEFAULT, least_growth=1.0, history_bytes=0)
 
 
 class OwnerDecision(msgspec.Struct, frozen=True):
@@ -119,7 +121,7 @@ class OwnerRecovery(msgspec.Struct, frozen=True):
         progress: Progress = tell_nobody,
     ) -> Self:
         """Does the same on any disk."""
-        config = JournalConfig(segment_bytes=snapshots.snapshot_bytes, digest_version=DIGEST_VERSION)
+        config = _journal_config(snapshots.snapshot_bytes)
         recovered = RecoveredOwner.of(
             machine, disk, config, now_ms=now_ms, new_cluster_id=secrets.token_bytes(16), progress=progress
         )
@@ -371,6 +373,12 @@ class StateOwner:
     def _note_idle(self) -> None:
         if self._idle is not None and (self._state == "failed" or self.commit.is_idle):
             self._idle.set()
+
+
+def _journal_config(segment_bytes: int) -> JournalConfig:
+    """Returns the configuration; reserves at most the size of one segment in advance."""
+    config = JournalConfig(segment_bytes=segment_bytes, digest_version=DIGEST_VERSION)
+    return replace(config, extent_bytes=min(config.extent_bytes, segment_bytes))
 
 
 class _InlineThread:

@@ -22,7 +22,7 @@ from holdfast.server.startup import Startup, recover_behind_ports
 from holdfast.topologies.microservices import SNAPSHOTS_HEALTH
 from holdfast.topologies.microservices.services.environment import OwnerEnvironment, hashes_of
 from holdfast.topologies.microservices.services.internal_server import ServiceServer
-from holdfast.topologies.microservices.services.owner import OwnerRecovery, StateOwner
+from holdfast.topologies.microservices.services.owner import SNAPSHOTS, OwnerRecovery, StateOwner
 from holdfast.topologies.microservices.services.owner_journal import StateMachine
 
 #: How long calls in progress may take when a service stops.
@@ -82,6 +82,7 @@ class OwnerService:
         self._port = environment.port
         self._data = data and data / definition.folder
         self._host = host
+        self._snapshots = msgspec.structs.replace(SNAPSHOTS, snapshot_bytes=environment.snapshot_bytes)
         self._startup = Startup()
         self._server = ServiceServer(full_name(definition.service), hashes_of(environment), self._startup)
         self._reports: set[asyncio.Task[None]] = set()
@@ -109,7 +110,14 @@ class OwnerService:
 
         def recover(progress: Progress) -> OwnerRecovery:
             with _explained(data):
-                return OwnerRecovery.of(machine, data, now_ms=now_ms, progress=progress, open_disk=self._host.open_disk)
+                return OwnerRecovery.of(
+                    machine,
+                    data,
+                    now_ms=now_ms,
+                    snapshots=self._snapshots,
+                    progress=progress,
+                    open_disk=self._host.open_disk,
+                )
 
         async def listen() -> None:
             address = await self._server.listen(host, self._port)
@@ -135,6 +143,7 @@ class OwnerService:
                     clock=system_clock(),
                     loop=asyncio.get_running_loop(),
                     fatal=self._host.fatal,
+                    snapshots=self._snapshots,
                     command=command(data) if data is not None and command is not None else None,
                 )
         except BaseException:
