@@ -60,12 +60,21 @@ _CONCERNS = {
 
 
 def service(
-    role: Annotated[ServiceRole, typer.Argument(help="Service to start.", show_default=False)],
+    role: Annotated[
+        ServiceRole,
+        typer.Argument(
+            metavar="ROLE",
+            help="Service to start: gateway, job, queue, coordinator, result or worker.",
+            show_default=False,
+        ),
+    ],
     data: Annotated[
         Path | None,
         typer.Option(help="Data directory of job, queue or result (default: in memory).", metavar="DIRECTORY"),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on (default: 127.0.0.1).")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on (default: 127.0.0.1).")
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen on a non-loopback address without TLS and tokens.")
     ] = False,
@@ -81,7 +90,7 @@ def service(
         typer.Option("--queues", "-Q", metavar="A,B", help="Queues that the worker serves (default: all)."),
     ] = None,
     log_format: Annotated[
-        LogFormat, typer.Option(help="Log format: json, text, or auto (text on a terminal).")
+        LogFormat, typer.Option(metavar="FORMAT", help="Log format: json, text, or auto (text on a terminal).")
     ] = LogFormat.JSON,
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
     **gateway: object,

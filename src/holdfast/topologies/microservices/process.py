@@ -42,7 +42,7 @@ def check_protection(options: ServiceOptions, environment: Environment) -> None:
     # `protect` checks the access of clients to a gateway, before it listens.
     if not (is_gateway or options.is_insecure or is_loopback(options.host)):
         raise InvalidArgumentError(
-            f"host must be a loopback address unless --insecure is given, got {options.host!r};"
+            f"--host must be a loopback address unless --insecure is given, got {options.host!r};"
             " without SERVICE_TOKEN_HASHES callers are not authenticated",
             reason="HOST_UNPROTECTED",
         )

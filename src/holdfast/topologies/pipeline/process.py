@@ -66,7 +66,7 @@ def check_protection(settings: Settings, credentials: Credentials) -> None:
         get_logger().warning("unprotected", message=message)
     if not (settings.insecure or is_loopback(settings.host)):
         raise InvalidArgumentError(
-            f"host must be a loopback address unless --insecure is given, got {settings.host!r};"
+            f"--host must be a loopback address unless --insecure is given, got {settings.host!r};"
             " only the gateway of the pipeline has TLS",
             reason="HOST_UNPROTECTED",
         )

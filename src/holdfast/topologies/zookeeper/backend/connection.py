@@ -179,7 +179,11 @@ class EnsembleConnection:
             async with asyncio.timeout(_CALL_S):
                 await self._connected.wait()
         except TimeoutError:
-            raise UnavailableError(f"no ZooKeeper server answers at {self.hosts}", reason="ENSEMBLE_AWAY") from None
+            message = (
+                f"no ZooKeeper server answers at {self.hosts}; start the ensemble, or check the addresses (--ensemble,"
+                " HOLDFAST_ENSEMBLE, or the zk:// URL)"
+            )
+            raise UnavailableError(message, reason="ENSEMBLE_AWAY") from None
 
     async def back(self) -> None:
         """Waits without a limit until a server is connected again; `UnavailableError` once it is closed."""
