@@ -34,7 +34,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Access {'with' if self.token else 'without'} a token{', over TLS' if self.is_secure else ''}>"
 
 
-ANYBODY = Access()
+#: Access without a token and without TLS.
+NO_CREDENTIALS = Access()
 
 
 def access_of(url: str, *, token: str = "", fallback: str = "") -> Access:

@@ -36,7 +36,7 @@ from holdfast.ledger.log_clock import leave_marks, read_mark
 from holdfast.ledger.node_identity import claim
 from holdfast.ledger.owned_jobs import OwnedJobs
 from holdfast.ledger.ports import Clock, Storage
-from holdfast.ledger.recovery import Progress, recover, tell_nobody
+from holdfast.ledger.recovery import Progress, ignore_progress, recover
 from holdfast.ledger.schedule_api import LedgerSchedules
 from holdfast.ledger.sessions import SessionConfig
 from holdfast.ledger.snapshot_keeper import KeeperConfig, SnapshotHealth, SnapshotKeeper
@@ -92,7 +92,7 @@ class LedgerCore:
         self.admin: LedgerAdmin
         self.work: LedgerWork
 
-    def open(self, progress: Progress = tell_nobody) -> None:
+    def open(self, progress: Progress = ignore_progress) -> None:
         """Recovers the ledger from its directory; on failure, raises an error that says what to do. Changes no job."""
         settings = self.settings
         if settings.is_in_memory:

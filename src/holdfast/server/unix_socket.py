@@ -27,7 +27,7 @@ class SocketServer:
     """Serves one backend on one path. `start`, then `stop`."""
 
     def __init__(self, backend: Backend, terms: LeaseTerms) -> None:
-        """`terms` are what workers are told."""
+        """`terms` are the intervals that the server sends to workers."""
         self._service = WireService(backend, terms)
         self._server: asyncio.AbstractServer | None = None
         self._path = Path()

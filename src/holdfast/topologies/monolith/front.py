@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.retry_policy import NoRetryPolicy
 from holdfast.client.routed import RoutedJobs
@@ -35,7 +35,7 @@ class NodeAddresses(msgspec.Struct, frozen=True):
     sockets: Sequence[Path] = ()
     addresses: Sequence[str] = ()
     #: Used for the addresses only.
-    access: Access = ANYBODY
+    access: Access = NO_CREDENTIALS
 
 
 class Front:
