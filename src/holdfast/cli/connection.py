@@ -121,7 +121,7 @@ class ServerConnection:
             return None
         if not isinstance(self._place, list):
             return await self._place.client()
-        from holdfast.client.routed import UnnamedJobs
+        from holdfast.client.routed_jobs import UnnamedJobs
 
         return UnnamedJobs(self._place, self._access)
 

@@ -13,7 +13,7 @@ from holdfast.settings import FIELDS, MEMORY, ClientSettings, Settings, purpose
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
-    from holdfast.observe.logging import ByteStream
+    from holdfast.observe.log_setup import ByteStream
     from holdfast.topologies.dashboard import Place
 
 #: The settings that it uses besides the port; those of retention apply while it serves a directory.

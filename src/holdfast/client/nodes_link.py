@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.link import ClientLink
-from holdfast.client.routed import UnnamedJobs
+from holdfast.client.routed_jobs import UnnamedJobs
 from holdfast.client.routed_work import RoutedWork
 from holdfast.errors import HoldfastError
 from holdfast.observe.logs import get_logger

@@ -27,7 +27,6 @@ from holdfast.ledger.admin_api import LedgerAdmin
 from holdfast.ledger.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.ledger.clock_log import log_doubts
 from holdfast.ledger.coordinator import Coordinator, CoordinatorPorts, LoopConfig
-from holdfast.ledger.directives import LeaseTerms
 from holdfast.ledger.event_window import JournalHistory
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_api import LedgerJobs
@@ -38,6 +37,7 @@ from holdfast.ledger.owned_jobs import OwnedJobs
 from holdfast.ledger.ports import Clock, Storage
 from holdfast.ledger.recovery import Progress, ignore_progress, recover
 from holdfast.ledger.schedule_api import LedgerSchedules
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.ledger.sessions import SessionConfig
 from holdfast.ledger.snapshot_keeper import KeeperConfig, SnapshotHealth, SnapshotKeeper
 from holdfast.ledger.snapshot_process import index_command, maker_command

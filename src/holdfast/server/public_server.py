@@ -21,7 +21,7 @@ import msgspec
 from holdfast import __version__
 from holdfast.clock import system_clock
 from holdfast.core.condition import Conditions, no_conditions
-from holdfast.ledger.directives import LeaseTerms
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.server.backend import Backend
 from holdfast.server.descriptors import allow_many
 from holdfast.server.early_ports import addresses_of, http_server, metrics_server, port_of

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.observe.logging import ByteStream
+from holdfast.observe.log_setup import ByteStream
 from holdfast.process.garbage_collector import tune_collector
 from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop

@@ -16,7 +16,7 @@ from holdfast.settings import MEMORY, Settings
 from holdfast.settings_sources import load, secret_of
 
 if TYPE_CHECKING:
-    from holdfast.observe.logging import ByteStream
+    from holdfast.observe.log_setup import ByteStream
     from holdfast.topologies.microservices.services.environment import Environment
 
 
@@ -111,12 +111,12 @@ def service(
 
         lifeline()
     environment = _environment(role, slots)
-    from holdfast.observe import logging
+    from holdfast.observe import log_setup
     from holdfast.observe.log_stream import BackgroundStream
 
     stream = BackgroundStream(sys.stderr.fileno())
     level = environment.log_level.lower()
-    logging.configure(service=role.value, level=level, log_format=log_format.value, stream=stream)
+    log_setup.configure(service=role.value, level=level, log_format=log_format.value, stream=stream)
     try:
         if role is ServiceRole.WORKER:
             _work(environment, app or "", queues or "")

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.observe.logging import ByteStream
+from holdfast.observe.log_setup import ByteStream
 from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop

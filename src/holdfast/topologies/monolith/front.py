@@ -16,7 +16,7 @@ import msgspec
 from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.retry_policy import NoRetryPolicy
-from holdfast.client.routed import RoutedJobs
+from holdfast.client.routed_jobs import RoutedJobs
 from holdfast.client.transport import PersistentTransport
 from holdfast.client.wire_transport import ReconnectingTransport, tcp_transport
 from holdfast.core.capabilities import MONOLITH

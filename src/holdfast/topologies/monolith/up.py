@@ -13,7 +13,7 @@ from pathlib import Path
 
 from holdfast import limits
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError
-from holdfast.observe.logging import ByteStream
+from holdfast.observe.log_setup import ByteStream
 from holdfast.process.child_command import child_command
 from holdfast.process.memory import memory_for_jobs
 from holdfast.process.ready_line import announce, places

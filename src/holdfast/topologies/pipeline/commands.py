@@ -17,7 +17,7 @@ from holdfast.settings import MEMORY, Settings, masked
 from holdfast.settings_sources import load, secret_of
 
 if TYPE_CHECKING:
-    from holdfast.observe.logging import ByteStream
+    from holdfast.observe.log_setup import ByteStream
     from holdfast.topologies.pipeline.roles.callers import Credentials
     from holdfast.topologies.pipeline.worker import WorkerAddresses
 
@@ -335,7 +335,7 @@ def worker(
 def _work(settings: Settings, place: "WorkerAddresses", queues: str, *, has_lifeline: bool) -> None:
     """Runs a worker to its end."""
     from holdfast.cli.worker import end_process_of, load_handlers, queue_names, run_to_the_end
-    from holdfast.observe import logging
+    from holdfast.observe import log_setup
     from holdfast.observe.log_stream import BackgroundStream
     from holdfast.process.lifeline import lifeline
     from holdfast.topologies.pipeline.worker import work
@@ -349,7 +349,7 @@ def _work(settings: Settings, place: "WorkerAddresses", queues: str, *, has_life
     app, handlers = load_handlers(settings.app)
     declared = declared_by(app, settings.app, handlers.keys())
     stream = BackgroundStream(sys.stderr.fileno())
-    logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
+    log_setup.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         ended = run_to_the_end(work(settings, place, handlers, names, declared, stream))
     finally:
@@ -379,7 +379,7 @@ def _run(
     """Runs the program; its argument is the log stream."""
     import uvloop
 
-    from holdfast.observe import logging
+    from holdfast.observe import log_setup
     from holdfast.observe.log_stream import BackgroundStream
 
     if has_lifeline:
@@ -387,7 +387,7 @@ def _run(
 
         lifeline()
     stream = BackgroundStream(sys.stderr.fileno())
-    logging.configure(service=role, level=settings.log_level, log_format=settings.log_format, stream=stream)
+    log_setup.configure(service=role, level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         uvloop.run(program(stream))
     finally:

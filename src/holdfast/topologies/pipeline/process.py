@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.observe.logging import ByteStream, line_writer
+from holdfast.observe.log_setup import ByteStream, line_writer
 from holdfast.observe.logs import get_logger
 from holdfast.observe.transitions import transition_lines
 from holdfast.process.ready_line import announce

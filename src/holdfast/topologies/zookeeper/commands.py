@@ -14,7 +14,7 @@ from holdfast.settings import MEMORY, Settings
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
-    from holdfast.observe.logging import ByteStream
+    from holdfast.observe.log_setup import ByteStream
     from holdfast.topologies.zookeeper.ensemble_url import Ensemble
 
 app = typer.Typer(
