@@ -118,7 +118,7 @@ HTTP_HEAD_BYTES_MAX: Final = 32 * _KIB
 # the process's descriptors, on all ports together, and those of gRPC a quarter.
 GRPC_CONNECTIONS_MAX: Final = 16_384
 WIRE_CONNECTIONS_MAX: Final = 16_384
-# Of these, connections without an admitted call: real clients send a call as soon as they have connected.
+# Maximum number of these connections without an admitted call: real clients send a call once they have connected.
 GRPC_STRANGERS_MAX: Final = 1_000
 # Time limit of the HTTP/2 handshake, after the TLS handshake if there is one; and time after which a connection
 # without calls is closed (its client opens another).
@@ -138,7 +138,7 @@ OPEN_STREAMS_MAX: Final = 1_000
 HTTP_CONNECTIONS_MAX: Final = 1_000
 # The metrics port has no tokens: a few scrapers and probes connect to it.
 METRICS_CONNECTIONS_MAX: Final = 32
-# Of these, open event streams: each open dashboard has one.
+# Maximum number of these that are event streams: each open dashboard has one.
 HTTP_FEEDS_MAX: Final = 500
 # Time limits for receiving a request and for the client to read the response; after them the connection is closed.
 HTTP_HEAD_MS_MAX: Final = 10 * _SECOND_MS

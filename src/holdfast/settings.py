@@ -5,7 +5,7 @@
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, get_args, get_origin
 
 import msgspec
@@ -207,9 +207,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ensemble: Annotated[EnsembleHosts, _purpose("ZooKeeper of the zookeeper topology; if empty, it starts its own")] = (
         ""
     )
-    retries: Annotated[Retries, _purpose("Pipeline: number of retries of a job from a short endpoint")] = 3
+    retries: Annotated[Retries, _purpose("Pipeline: number of retries of a job from POST /api/jobs")] = 3
     retry_ms: Annotated[
-        RetryMs, _purpose("Pipeline: back-off of these retries; retry n waits n squared times this long")
+        RetryMs, _purpose("Pipeline: back-off of these jobs; retry n waits n squared times this long")
     ] = 10_000
 
     @property
@@ -332,63 +332,74 @@ _CREDENTIALS = re.compile(r"(://)[^/@\s]*@")
 _PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&\s]*")
 
 
+def option_of(name: str) -> str:
+    """Returns the command line option of a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
 def unheeded(settings: Settings, topology: str, names: Collection[str]) -> Iterator[str]:
     """Yields a problem for each of these settings that was given although the topology ignores it."""
     for name in names:
         if getattr(settings, name) != FIELDS[name].default:
-            yield f"{name} must not be set, because the {topology} topology ignores it, got {getattr(settings, name)}"
+            yield (
+                f"{option_of(name)} (also HOLDFAST_{name.upper()}, or {name} in a file) must not be set, because the"
+                f" {topology} topology ignores it, got {getattr(settings, name)}"
+            )
 
 
-def contradictions(settings: Settings) -> Iterator[str]:
-    """Yields the problems that the check of single values does not find."""
+def contradictions(settings: Settings, written: Callable[[str], str]) -> Iterator[str]:
+    """Yields the problems that the check of single values does not find.
+
+    `written` returns the name of a setting as the user wrote it, or would write it.
+    """
     if settings.worker_timeout_ms <= settings.heartbeat_ms:
         yield (
-            f"worker_timeout_ms must be more than heartbeat_ms ({settings.heartbeat_ms}), "
+            f"{written('worker_timeout_ms')} must be more than {written('heartbeat_ms')} ({settings.heartbeat_ms}), "
             f"got {settings.worker_timeout_ms}"
         )
     # A default that exceeds a shorter lease is not an error: the lease expires first.
     if settings.reconnect_grace_ms > settings.lease_ms and settings.reconnect_grace_ms != limits.RECONNECT_GRACE_MS:
         yield (
-            f"reconnect_grace_ms must be at most lease_ms ({settings.lease_ms}), because the lease of a"
-            f" silent worker expires after that, got {settings.reconnect_grace_ms}"
+            f"{written('reconnect_grace_ms')} must be at most {written('lease_ms')} ({settings.lease_ms}), because the"
+            f" lease of a silent worker expires after that, got {settings.reconnect_grace_ms}"
         )
     if 0 < settings.memory_bytes < limits.MEMORY_BYTES_MIN:
         yield (
-            f"memory_bytes must be at least {limits.MEMORY_BYTES_MIN} (16 MiB), or 0 for half of the memory of"
-            f" the machine or container, got {settings.memory_bytes}"
+            f"{written('memory_bytes')} must be at least {limits.MEMORY_BYTES_MIN} (16 MiB), or 0 for half of the"
+            f" memory of the machine or container, got {settings.memory_bytes}"
         )
-    yield from _shared_ports(settings)
-    yield from _half_certificates(settings)
+    yield from _shared_ports(settings, written)
+    yield from _half_certificates(settings, written)
     if settings.insecure or is_loopback(settings.host):
         return
     if not settings.tls_cert:
         yield (
-            f"host must be a loopback address unless --insecure is given, got {settings.host!r}; "
+            f"{written('host')} must be a loopback address unless --insecure is given, got {settings.host!r}; "
             "set --tls-cert and --tls-key, and create tokens with `holdfast token create`"
         )
     if settings.metrics_port:
         yield (
-            "metrics_port must be 0 on a non-loopback address unless --insecure is given, because it has "
+            f"{written('metrics_port')} must be 0 on a non-loopback address unless --insecure is given, because it has "
             f"neither TLS nor tokens, got {settings.metrics_port}; use /metrics of the HTTP port, which needs a token"
         )
 
 
-def _half_certificates(settings: Settings) -> Iterator[str]:
+def _half_certificates(settings: Settings, written: Callable[[str], str]) -> Iterator[str]:
     """Yields problems of incomplete TLS settings."""
+    certificate, key = written("tls_cert"), written("tls_key")
     if bool(settings.tls_cert) != bool(settings.tls_key):
-        given = "tls_cert" if settings.tls_cert else "tls_key"
-        yield f"tls_cert and tls_key must be given together, got {given} alone"
+        yield f"{certificate} and {key} must be given together, got only {certificate if settings.tls_cert else key}"
     if settings.tls_client_ca and not settings.tls_cert:
-        yield "tls_client_ca must come with tls_cert and tls_key, got it alone"
+        yield f"{written('tls_client_ca')} must be given with {certificate} and {key}, got it without them"
 
 
-def _shared_ports(settings: Settings) -> Iterator[str]:
+def _shared_ports(settings: Settings, written: Callable[[str], str]) -> Iterator[str]:
     """Yields a problem for each port number that is used twice."""
     taken = {settings.port: "port"}
     for name in ("metrics_port",) if settings.no_http else ("http_port", "metrics_port"):
         port = getattr(settings, name)
         if port and port in taken:
-            yield f"{name} must differ from {taken[port]}, got {port} for both"
+            yield f"{written(name)} must differ from {written(taken[port])}, got {port} for both"
         taken.setdefault(port, name)
 
 

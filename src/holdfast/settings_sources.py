@@ -8,9 +8,10 @@ an error. A program that embeds a ledger passes its settings as arguments.
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ from holdfast.settings import (
     choices,
     contradictions,
     fields_of,
+    option_of,
     shown,
     wanted,
 )
@@ -35,6 +37,8 @@ TOKEN = f"{ENVIRONMENT_PREFIX}TOKEN"
 _TOKEN_FILE = f"{TOKEN}_FILE"
 #: Variables with this prefix that are not settings; `holdfast lab torture` sets them.
 NO_SETTINGS = frozenset({"HOLDFAST_CLOCK_FILE", "HOLDFAST_TORTURE_RECORDS"})
+
+_OF_THE_SAME_NAMES: Mapping[str, str] = MappingProxyType({})
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -57,11 +61,17 @@ class GivenValue(NamedTuple):
 
 
 def load(
-    kind: type[S], *, flags: Mapping[str, object | None], environment: Mapping[str, str], folder: Path | None
+    kind: type[S],
+    *,
+    flags: Mapping[str, object | None],
+    environment: Mapping[str, str],
+    folder: Path | None,
+    options: Mapping[str, str] = _OF_THE_SAME_NAMES,
 ) -> LoadedSettings[S]:
     """Returns the settings of one kind for a command. Raises SettingsError with all problems.
 
-    A flag that is None was not given. Without a folder no file is read.
+    A flag that is None was not given. Without a folder no file is read. `options` has the options of the command whose
+    names differ from those of their settings, for error messages.
     """
     problems: list[str] = []
     # In ascending precedence: later values replace earlier ones.
@@ -70,27 +80,31 @@ def load(
         *_from_environment(environment, problems),
         *_from_flags(flags, fields_of(kind)),
     ]
-    return _validated(kind, given, problems)
+    return _validated(kind, given, problems, lambda name: options.get(name) or option_of(name))
 
 
 def of_program(data: str, values: Mapping[str, object]) -> Settings:
     """Returns the settings of a ledger that a program embeds. Raises SettingsError with all problems."""
     problems: list[str] = []
     given = [GivenValue("data", data, "URL", is_text=False), *_from_program(values, problems)]
-    return _validated(Settings, given, problems).settings
+    return _validated(Settings, given, problems, str).settings
 
 
-def _validated(kind: type[S], given: Iterable[GivenValue], problems: list[str]) -> LoadedSettings[S]:
+def _validated(
+    kind: type[S], given: Iterable[GivenValue], problems: list[str], option: Callable[[str], str]
+) -> LoadedSettings[S]:
     fields = fields_of(kind)
     values: dict[str, Any] = {}
     origins = dict.fromkeys(fields, "default")
+    written = {name: option(name) for name in fields}
     for one in given:
         if one.name in fields:
-            values[one.name] = _convert(one, fields, problems)
             origins[one.name] = one.origin
+            written[one.name] = _as_written(one, written[one.name])
+            values[one.name] = _convert(one, written[one.name], fields, problems)
     if not problems:
         settings = kind(**values)
-        problems.extend(contradictions(settings) if isinstance(settings, Settings) else ())
+        problems.extend(contradictions(settings, written.__getitem__) if isinstance(settings, Settings) else ())
     if problems:
         raise SettingsError(problems)
     return LoadedSettings(settings, origins)
@@ -109,7 +123,7 @@ def _from_flags(flags: Mapping[str, object | None], fields: Fields) -> Iterator[
     for name, value in flags.items():
         assert name in fields, f"a flag for an unknown setting: {name}"
         if value is not None:
-            yield GivenValue(name, value, f"flag --{name.replace('_', '-')}", is_text=True)
+            yield GivenValue(name, value, f"flag {option_of(name)}", is_text=True)
 
 
 def _from_environment(environment: Mapping[str, str], problems: list[str]) -> Iterator[GivenValue]:
@@ -180,10 +194,10 @@ def _read_toml(path: Path, problems: list[str]) -> dict[str, Any]:
         return {}
 
 
-def _as_written(given: GivenValue) -> str:
-    """Returns the name of a setting as the user wrote it: a flag, a variable, or a key and its file."""
+def _as_written(given: GivenValue, option: str) -> str:
+    """Returns the name of a setting as the user wrote it: an option, a variable, or a key and its file."""
     kind, _, name = given.origin.partition(" ")
-    return {"flag": name, "environment": name, "file": f"{given.name} in {name}"}.get(kind, given.name)
+    return {"flag": option, "environment": name, "file": f"{given.name} in {name}"}.get(kind, given.name)
 
 
 def _unknown(what: str, name: str, known: list[str]) -> str:
@@ -192,7 +206,7 @@ def _unknown(what: str, name: str, known: list[str]) -> str:
     return f"unknown {what}: {name}{hint}"
 
 
-def _convert(given: GivenValue, fields: Fields, problems: list[str]) -> object:
+def _convert(given: GivenValue, written: str, fields: Fields, problems: list[str]) -> object:
     field = fields[given.name]
     value = given.value
     if isinstance(value, str) and choices(given.name, fields):
@@ -201,5 +215,5 @@ def _convert(given: GivenValue, fields: Fields, problems: list[str]) -> object:
         return msgspec.convert(value, field.type, strict=not given.is_text)
     except (msgspec.ValidationError, UnicodeEncodeError):
         got = shown(field, given.value)
-        problems.append(f"{_as_written(given)} must be {wanted(given.name, fields)}, got {got!r}")
+        problems.append(f"{written} must be {wanted(given.name, fields)}, got {got!r}")
         return field.default

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast.client.routed import RoutedJobs
+from holdfast.client.routed_jobs import RoutedJobs
 from holdfast.client.routed_work import RoutedWork
 from holdfast.core.capabilities import MONOLITH, Capabilities
 from holdfast.ports import (

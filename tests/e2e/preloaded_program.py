@@ -21,7 +21,7 @@ from holdfast.cli import main
 #: Modules that commands import at run time; none of them starts a thread, because a fork does not copy threads.
 MODULES = (
     *("asyncio", "rich.console", "rich.live", "rich.progress", "rich.text", "uuid", "tempfile"),
-    *("rich.cells", "holdfast.client.blocking_client", "holdfast.client.remote", "holdfast.client.routed"),
+    *("rich.cells", "holdfast.client.blocking_client", "holdfast.client.remote", "holdfast.client.routed_jobs"),
     *("holdfast.client.wire_transport", "holdfast.server.auth.tokens", "holdfast.topologies.backup"),
     *("holdfast.topologies.backup_restore", "holdfast.topologies.embedded.served_ledger", "holdfast.worker.failures"),
     *("holdfast.client.routed_work", "holdfast.client.wire_work", "holdfast.observe.log_stream"),

@@ -82,7 +82,7 @@ def test_port_is_the_one_that_was_asked_for(fleet: Fleet) -> None:
     assert program.ready()["http"] == f"127.0.0.1:{port}"
     same = fleet.start("server", "--data", "other", "--port", str(port), "--http-port", str(port))
     assert same.wait() == 2
-    assert "http_port must differ from port" in same.log
+    assert "--http-port must differ from --port" in same.log
 
 
 @pytest.mark.parametrize("is_listening", [False, True])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.client.reconnect_policy import patiently
-from holdfast.client.routed import RoutedJobs
+from holdfast.client.routed_jobs import RoutedJobs
 from holdfast.core.lifecycle import DONE, QUEUED
 from holdfast.core.model import Extra, QueueMode, Template
 from holdfast.core.owner import owner_index

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.remote import RemoteJobs
-from holdfast.client.routed import RoutedJobs
+from holdfast.client.routed_jobs import RoutedJobs
 from holdfast.client.routed_work import RoutedWork
 from holdfast.client.wire_transport import tcp_transport
 from holdfast.client.wire_work import WireWork

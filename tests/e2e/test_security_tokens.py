@@ -151,7 +151,7 @@ def test_beyond_loopback_a_server_wants_tls_and_tokens(fleet: Fleet, tmp_path: P
     assert (open_to_all.returncode, "holdfast token create" in open_to_all.stderr) == (4, True)
     token = token_of(fleet, "submit,read", "app")
     measured = run(fleet, "server", *everywhere, *tls, "--metrics-port", "9")
-    assert (measured.returncode, "metrics_port" in measured.stderr) == (2, True)
+    assert (measured.returncode, "--metrics-port" in measured.stderr) == (2, True)
     up = fleet.start("up", *everywhere, *tls)
     port = up.ready()["grpc"].rpartition(":")[2]
     with Holdfast(f"holdfasts://{token}@localhost:{port}?ca={ours.path}") as app:

@@ -141,7 +141,7 @@ def test_unprotected_service_stays_on_loopback(fleet: Fleet) -> None:
         service(fleet, "queue", *everywhere, SERVICE_TOKEN_HASHES=f"gateway:{hash_of('x' * 32)}"),
     )
     assert bare.wait() == ExitCode.USAGE
-    assert "host must be a loopback address unless --insecure is given, got '0.0.0.0'" in bare.log
+    assert "--host must be a loopback address unless --insecure is given, got '0.0.0.0'" in bare.log
     assert told.ready()["grpc"].startswith("0.0.0.0:")
     assert [line["level"] for line in eventually(lambda: told.lines("unprotected"))] == ["warning"]
     assert guarded.ready()["grpc"].startswith("0.0.0.0:")
@@ -169,7 +169,7 @@ def test_gateway_stays_on_loopback_even_with_a_token(fleet: Fleet) -> None:
     """A gateway refuses a non-loopback address even with a service token, which does not protect its clients."""
     program = service(fleet, "gateway", "--host", "0.0.0.0", SERVICE_TOKEN="x" * 32)  # noqa: S104 - refused
     (line,) = refused(program)
-    assert "host must be a loopback address unless --insecure is given, got '0.0.0.0'" in line
+    assert "--host must be a loopback address unless --insecure is given, got '0.0.0.0'" in line
 
 
 def test_gateway_alone_serves_http_where_it_is_told_to(fleet: Fleet) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.errors import HoldfastError, UnavailableError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.proto import holdfast_pb2_grpc as rpc
@@ -29,7 +29,7 @@ def metadata_of(access: Access) -> Metadata:
 class GrpcCarrier:
     """A channel to `host:port`, opened by the first call."""
 
-    def __init__(self, target: str, access: Access = ANYBODY) -> None:
+    def __init__(self, target: str, access: Access = NO_CREDENTIALS) -> None:
         self._target = target
         self._metadata = metadata_of(access)
         self._channel = open_channel(target, access)

@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.errors import FINAL, HoldfastError, UnavailableError
 from holdfast.ports import Introduction
 from holdfast.proto import holdfast_pb2 as pb
@@ -19,7 +19,7 @@ from tests.grpc_v1.work_session import StreamSession
 class StreamWork:
     """Opens sessions with one server."""
 
-    def __init__(self, target: str, access: Access = ANYBODY, *, advice: str = "") -> None:
+    def __init__(self, target: str, access: Access = NO_CREDENTIALS, *, advice: str = "") -> None:
         """`advice` is the part of the error message that says what to do if no server answers."""
         self._target = target
         self._access = access

@@ -278,7 +278,7 @@ async def world(
 ) -> AsyncIterator[World]:
     """A world that serves until the block ends; the clock of its job service may differ from the others."""
     clock = ManualClock()
-    book, waiting, ends = (
+    jobs, waiting, ends = (
         records.Records(),
         waiting_jobs.WaitingJobs(60_000),
         envelopes.Envelopes(envelopes.EnvelopeRetention.beyond()),
@@ -288,8 +288,8 @@ async def world(
         stack.enter_context(patient())
         owners = {
             "job": served(
-                book,
-                lambda state_owner, to: rpc.add_JobInternalServiceServicer_to_server(JobService(state_owner, book), to),
+                jobs,
+                lambda state_owner, to: rpc.add_JobInternalServiceServicer_to_server(JobService(state_owner, jobs), to),
                 None,
                 clock=OffsetClock(clock, job_clock_offset_ms),
             ),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.access import ANYBODY
+from holdfast.client.access import NO_CREDENTIALS
 from holdfast.core.condition import Condition, parsed
 from holdfast.core.owner import Ownership
 from holdfast.server.conditions import RemoteConditions
@@ -80,7 +80,7 @@ async def test_dashboard_command_shows_the_warnings_of_a_directory(
     announced: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
     monkeypatch.setattr(dashboard, "announce", lambda line, _: announced.set_result(line))
     settings = Settings(data=str(tmp_path / "data"), http_port=0, log_level="error")
-    serving = asyncio.create_task(dashboard.serve(settings, tmp_path / "data", ANYBODY))
+    serving = asyncio.create_task(dashboard.serve(settings, tmp_path / "data", NO_CREDENTIALS))
     address = str((await announced)["http"])
     assert await shown(address) == (f"ready\nwarning: {GROWS}\n", "holdfast_warnings 1")
     serving.cancel()

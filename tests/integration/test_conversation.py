@@ -24,7 +24,7 @@ from holdfast.errors import (
     UnavailableError,
     UnimplementedError,
 )
-from holdfast.ledger.directives import LeaseTerms
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.ports import Introduction, JobDraft, JobQuery
 from holdfast.server.backend import Backend
 from holdfast.server.unix_socket import SocketServer

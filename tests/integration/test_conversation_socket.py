@@ -20,7 +20,7 @@ from holdfast.client.wire_transport import WireTransport
 from holdfast.client.wire_work import WireWork
 from holdfast.core.model import Template
 from holdfast.errors import Code, FailedPreconditionError, ResourceExhaustedError, UnavailableError
-from holdfast.ledger.directives import LeaseTerms
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.ports import Introduction, JobDraft
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server import ledger_server

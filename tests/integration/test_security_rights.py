@@ -23,7 +23,7 @@ from holdfast.server.grpc.guard import GuardedServer, rights
 from holdfast.server.grpc.method_table import table
 from holdfast.server.grpc.server import SERVICES
 from holdfast.server.http.application import Application
-from holdfast.server.http.routing import EVERYBODY, Route
+from holdfast.server.http.routing import PUBLIC, Route
 from holdfast.server.public_server import PublicServer
 from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.server.wire.calls import table as wire_table
@@ -64,7 +64,7 @@ class Shown(Enum):
 
     def may(self, right: Right) -> bool:
         """Whether a caller with this token has the right."""
-        if right is OpenAccess.EVERYBODY:
+        if right is OpenAccess.PUBLIC:
             return True
         if self.scope is None:
             return False
@@ -244,7 +244,7 @@ async def test_every_route_asks_for_its_scope(guarded: Guarded) -> None:
         if shown.may(route.scope):
             reply = await guarded.ask(route, shown)
             assert reply.status not in {401, 403}, (route.path, shown)
-            assert route.scope is EVERYBODY or reply.headers["cache-control"] == "no-store", route.path
+            assert route.scope is PUBLIC or reply.headers["cache-control"] == "no-store", route.path
 
 
 def _check_refusal(reply: Reply, shown: Shown) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.endpoints import Endpoint, TcpEndpoint, UnixEndpoint
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import RetryPolicy
@@ -185,7 +185,7 @@ def address_of(server: LedgerServer, kind: str) -> str:
 
 
 def lasting_remote(
-    server: LedgerServer, kind: str, access: Access = ANYBODY, retry_policy: RetryPolicy | None = None
+    server: LedgerServer, kind: str, access: Access = NO_CREDENTIALS, retry_policy: RetryPolicy | None = None
 ) -> Remote:
     """A client over the network, which connects at its first call and again after a loss."""
     address = address_of(server, kind)
@@ -203,7 +203,7 @@ async def remote_to(server: LedgerServer, kind: str) -> AsyncIterator[Remote]:
         await remote.close()
 
 
-def work_of(server: LedgerServer, kind: str, access: Access = ANYBODY) -> WorkApi:
+def work_of(server: LedgerServer, kind: str, access: Access = NO_CREDENTIALS) -> WorkApi:
     if kind == "converse":
         return StreamWork(server.address, access)
     return WireWork(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import structlog
 
-from holdfast.observe.logging import FIELDS_FIRST, JsonLines, RepeatedLine, TextLines, configure, is_text, line_writer
+from holdfast.observe.log_setup import FIELDS_FIRST, JsonLines, RepeatedLine, TextLines, configure, is_text, line_writer
 from holdfast.observe.transitions import TransitionLine
 
 

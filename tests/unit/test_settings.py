@@ -138,7 +138,7 @@ def test_files_have_types_of_their_own(tmp_path: Path, line: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])  # noqa: S104
 def test_listening_beyond_loopback_must_be_said(tmp_path: Path, host: str) -> None:
     """A host that is not loopback is refused, unless `insecure` is set."""
-    assert problems_of(tmp_path, flags={"host": host})[0].startswith("host must be a loopback")
+    assert problems_of(tmp_path, flags={"host": host})[0].startswith("--host must be a loopback")
     assert load_from(tmp_path, flags={"host": host, "insecure": True}).settings.host == host
 
 
@@ -151,13 +151,15 @@ def test_loopback_needs_no_switch(tmp_path: Path, host: str) -> None:
 def test_worker_timeout_must_outlast_a_heartbeat(tmp_path: Path) -> None:
     """A worker timeout that is not longer than the heartbeat interval is refused."""
     flags = {"heartbeat_ms": 1000, "worker_timeout_ms": 1000}
-    assert problems_of(tmp_path, flags=flags) == ("worker_timeout_ms must be more than heartbeat_ms (1000), got 1000",)
+    assert problems_of(tmp_path, flags=flags) == (
+        "--worker-timeout-ms must be more than --heartbeat-ms (1000), got 1000",
+    )
 
 
 def test_reconnect_grace_is_at_most_the_lease(tmp_path: Path) -> None:
     """A reconnect grace above the lease is refused, but its default is accepted with a shorter lease."""
     (problem,) = problems_of(tmp_path, flags={"lease_ms": 5_000, "reconnect_grace_ms": 5_001})
-    assert problem.startswith("reconnect_grace_ms must be at most lease_ms (5000), because")
+    assert problem.startswith("--reconnect-grace-ms must be at most --lease-ms (5000), because")
     assert problem.endswith("got 5001")
     load_from(tmp_path, flags={"lease_ms": 5_000, "reconnect_grace_ms": 5_000})
     load_from(tmp_path, flags={"lease_ms": 100})
@@ -166,7 +168,7 @@ def test_reconnect_grace_is_at_most_the_lease(tmp_path: Path) -> None:
 def test_memory_has_a_least_size(tmp_path: Path) -> None:
     """A memory limit below 16 MiB is refused as a wrong unit, and 0 means half of the memory."""
     (problem,) = problems_of(tmp_path, flags={"memory_bytes": (16 << 20) - 1})
-    assert problem.startswith("memory_bytes must be at least 16777216 (16 MiB), or 0 for half")
+    assert problem.startswith("--memory-bytes must be at least 16777216 (16 MiB), or 0 for half")
     for accepted in (0, 16 << 20):
         assert load_from(tmp_path, flags={"memory_bytes": accepted}).settings.memory_bytes == accepted
 
@@ -208,7 +210,7 @@ def test_queues_of_a_worker_must_be_names(tmp_path: Path, queues: str) -> None:
 def test_metrics_need_a_port_of_their_own(tmp_path: Path) -> None:
     """The metrics port must differ from the server's port."""
     problems = problems_of(tmp_path, flags={"port": 9000, "metrics_port": 9000})
-    assert problems == ("metrics_port must differ from port, got 9000 for both",)
+    assert problems == ("--metrics-port must differ from --port, got 9000 for both",)
 
 
 class Keeper(msgspec.Struct, frozen=True):

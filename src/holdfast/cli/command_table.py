@@ -60,7 +60,7 @@ COMMANDS = (
     CommandEntry(
         "dashboard",
         "holdfast.cli.dashboard:dashboard",
-        help="Serve the dashboard, HTTP and metrics for a server or data directory.",
+        help="Serve the dashboard for a server or directory.",
         epilog=(
             "It authenticates to a server with the token of the URL or HOLDFAST_TOKEN, and uses it for every caller;"
             " callers authenticate with a token of --tokens or of tokens.json in the data directory."
@@ -99,7 +99,7 @@ COMMANDS = (
     CommandEntry(
         "stats",
         "holdfast.cli.stats:stats",
-        help="Show the number of jobs by state, the workers, and the capabilities of the backend.",
+        short_help="Show job counts, workers and capabilities.",
     ),
     CommandEntry("top", "holdfast.cli.top:top", short_help="Watch the whole system in a terminal."),
     CommandEntry("token", "holdfast.cli.token:app", help="Create and revoke access tokens.", is_group=True),

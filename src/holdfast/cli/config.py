@@ -28,7 +28,10 @@ def show(
     with_origin: Annotated[bool, typer.Option("--origin", help="Also show where each value came from.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the effective settings: from the environment, holdfast.toml, pyproject.toml or the defaults."""
+    """Show the effective settings.
+
+    They come from the environment, holdfast.toml, pyproject.toml or the defaults.
+    """
     rows = _effective()
     if as_json:
         print_json({name: {"value": value, "origin": origin} if with_origin else value for name, value, origin in rows})

@@ -13,7 +13,7 @@ from holdfast.cli.journal_directories import nearby_jobs
 from holdfast.cli.text import say
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.sdk.url_schemes import scheme_of
-from holdfast.settings import DEFAULT_CONNECT, ClientSettings, WorkerSettings, addresses_of, masked
+from holdfast.settings import DEFAULT_CONNECT, MEMORY, ClientSettings, WorkerSettings, addresses_of, masked
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class ServerConnection:
             return None
         if not isinstance(self._place, list):
             return await self._place.client()
-        from holdfast.client.routed import UnnamedJobs
+        from holdfast.client.routed_jobs import UnnamedJobs
 
         return UnnamedJobs(self._place, self._access)
 
@@ -278,7 +278,12 @@ def place_of(
         from holdfast.server.unix_socket import SOCKET_NAME
 
         return Path(target) / SOCKET_NAME
-    missing = "" if ":" in target else ", which is not an existing directory"
+    if target.startswith(MEMORY):
+        missing = (
+            ", whose jobs only the process that holds them can reach; use --connect with the address of its server"
+        )
+    else:
+        missing = "" if ":" in target else ", which is not an existing directory"
     raise InvalidArgumentError(
         f"{name} must be host:port, holdfast://host:port, a comma-separated list of different addresses, a data"
         f" directory, or zk://host:port/path, got {masked(target)!r}{missing}",

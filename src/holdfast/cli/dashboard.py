@@ -13,7 +13,7 @@ from holdfast.settings import FIELDS, MEMORY, ClientSettings, Settings, purpose
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
-    from holdfast.observe.logging import ByteStream
+    from holdfast.observe.log_setup import ByteStream
     from holdfast.topologies.dashboard import Place
 
 #: The settings that it uses besides the port; those of retention apply while it serves a directory.
@@ -27,9 +27,9 @@ def dashboard(
     where: Annotated[
         str | None,
         typer.Argument(
-            metavar="PLACE",
-            help="Data directory, server, all nodes in their order (HOST:PORT,HOST:PORT), or zk://HOSTS"
-            " (default: HOLDFAST_CONNECT).",
+            metavar="SOURCE",
+            help="Where the jobs are: a data directory, a server, all nodes in their order (HOST:PORT,HOST:PORT), or"
+            " zk://HOSTS (default: HOLDFAST_CONNECT).",
             show_default=False,
         ),
     ] = None,
@@ -45,11 +45,18 @@ def dashboard(
     **flags: object,
 ) -> None:
     """Serves HTTP and the dashboard for jobs that are stored elsewhere, until TERM or INT."""
-    client = load(ClientSettings, flags={"connect": where}, environment=os.environ, folder=Path.cwd()).settings
+    client = load(
+        ClientSettings,
+        flags={"connect": where},
+        environment=os.environ,
+        folder=Path.cwd(),
+        options={"connect": "SOURCE"},
+    ).settings
     place = _place(client.connect)
     data = str(place) if isinstance(place, Path) else MEMORY
     told = {**flags, "data": data, "http_port": port, "no_http": False, "port": "0"}
-    settings = load(Settings, flags=told, environment=os.environ, folder=Path.cwd()).settings
+    options = {"http_port": "--port"}
+    settings = load(Settings, flags=told, environment=os.environ, folder=Path.cwd(), options=options).settings
     from holdfast.topologies.dashboard import serve
 
     async def program(settings: Settings, log_stream: "ByteStream") -> None:
@@ -61,7 +68,7 @@ def dashboard(
 
 def _place(target: str) -> "Place":
     """Resolves the place as every command does; a directory must contain jobs."""
-    place = place_of(target, "PLACE")
+    place = place_of(target, "SOURCE")
     if not isinstance(place, Path):
         return place
     check_directory(place.parent, may_create=False)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.connection import Connect, ask
+from holdfast.cli.number_options import whole_number
 from holdfast.cli.text import Json, as_clock, print_json, printable, say
 from holdfast.errors import HoldfastError
 
@@ -17,11 +18,20 @@ def events(
     after: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="POSITION", help="Start after this position; 0: with the oldest event (default: now)."
+            parser=whole_number("--after", 0),
+            metavar="POSITION",
+            help="Start after this position; 0: with the oldest event (default: now).",
         ),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, metavar="N", help="Stop after this many lines; 0: never.")
+        int,
+        typer.Option(
+            "--limit",
+            "-n",
+            parser=whole_number("--limit", 0),
+            metavar="N",
+            help="Stop after this many lines; 0: never.",
+        ),
     ] = 0,
     connect: Connect = None,
     as_json: Json = False,

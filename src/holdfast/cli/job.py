@@ -11,7 +11,7 @@ import typer
 from holdfast import limits
 from holdfast.cli import job_search, job_watch
 from holdfast.cli.connection import Connect, ServerConnection, ask
-from holdfast.cli.number_options import counted
+from holdfast.cli.number_options import number, whole_number
 from holdfast.cli.text import Json, indented, print_json, printable, printable_lines, say
 from holdfast.errors import DeadlineExceededError, ExitCode
 
@@ -25,7 +25,9 @@ app = typer.Typer(help="Submit, inspect, cancel and retry jobs.", no_args_is_hel
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 TimeoutS = Annotated[
     float,
-    typer.Option("--timeout", min=0, metavar="SECONDS", help="Maximum number of seconds to wait.", callback=counted),
+    typer.Option(
+        "--timeout", parser=number("--timeout", 0), metavar="SECONDS", help="Maximum number of seconds to wait."
+    ),
 ]
 
 
@@ -49,17 +51,22 @@ def submit(
         str, typer.Option("--queue", "-q", metavar="QUEUE", help="Queue of the job.")
     ] = limits.QUEUE_DEFAULT,
     priority: Annotated[
-        int, typer.Option("--priority", "-p", metavar="N", help="Priority from 0 to 9; higher runs first.")
+        int,
+        typer.Option(
+            "--priority",
+            "-p",
+            parser=whole_number("--priority", limits.PRIORITY_MIN, limits.PRIORITY_MAX),
+            metavar="N",
+            help="Priority from 0 to 9; higher runs first.",
+        ),
     ] = limits.PRIORITY_DEFAULT,
     delay_s: Annotated[
         float,
         typer.Option(
             "--delay",
-            min=0,
-            max=limits.DELAY_MS_MAX / 1_000,
             metavar="SECONDS",
             help="Seconds before the job may run.",
-            callback=counted,
+            parser=number("--delay", 0, limits.DELAY_MS_MAX / 1_000),
         ),
     ] = 0,
     request_id: Annotated[
@@ -72,17 +79,20 @@ def submit(
         list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label; repeatable.")
     ] = None,
     max_attempts: Annotated[
-        int, typer.Option(min=1, max=limits.ATTEMPTS_MAX, metavar="N", help="Maximum number of attempts.")
+        int,
+        typer.Option(
+            parser=whole_number("--max-attempts", 1, limits.ATTEMPTS_MAX),
+            metavar="N",
+            help="Maximum number of attempts.",
+        ),
     ] = limits.ATTEMPTS_DEFAULT,
     job_timeout_s: Annotated[
         float,
         typer.Option(
             "--job-timeout",
-            min=0,
-            max=limits.TIMEOUT_MS_MAX / 1_000,
             metavar="SECONDS",
             help="Maximum number of seconds per attempt; 0: no limit.",
-            callback=counted,
+            parser=number("--job-timeout", 0, limits.TIMEOUT_MS_MAX / 1_000),
         ),
     ] = 0,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result, like `holdfast job result`.")] = False,
@@ -154,7 +164,10 @@ def result(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Wait for a job; print its output, or its failure on standard error. Exits with 1 if it failed or was canceled."""
+    """Wait for a job and print its output.
+
+    If it failed or was canceled, prints the reason on standard error, and exits with 1.
+    """
     with ServerConnection(connect) as server:
         server.ask(lambda client: client.get(job_id))  # reports a wrong id or address at once
         found, ended = _wait(server, job_id, timeout_s if wait else 0)
@@ -260,7 +273,10 @@ def retry(
 
 @app.command()
 def why(job_id: JobId, connect: Connect = None, as_json: Json = False) -> None:
-    """Explain why a job is not running, which worker runs it, or how it ended."""
+    """Explain why a job is in its state.
+
+    Says why it is not running, which worker runs it, or how it ended.
+    """
     reply = ask(connect, lambda client: client.explain(job_id))
     if as_json:
         print_json({"job_id": job_id, "state": reply.state.name, "reason": reply.reason, "explanation": reply.sentence})

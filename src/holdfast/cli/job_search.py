@@ -6,6 +6,7 @@ import typer
 
 from holdfast import limits
 from holdfast.cli.connection import Connect, ask
+from holdfast.cli.number_options import whole_number
 from holdfast.cli.text import Json, print_json, say
 from holdfast.cli.times import moment_ms
 from holdfast.core.lifecycle import State
@@ -44,7 +45,10 @@ def list_jobs(
         ),
     ] = "",
     before: Annotated[str, typer.Option(metavar="TIME", help="Only jobs created before this time.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of jobs.")] = 20,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", "-n", parser=whole_number("--limit", 1), metavar="N", help="Maximum number of jobs."),
+    ] = 20,
     oldest_first: Annotated[bool, typer.Option("--oldest-first", help="List the oldest jobs first.")] = False,
     connect: Connect = None,
     as_json: Json = False,

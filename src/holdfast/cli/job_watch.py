@@ -62,7 +62,7 @@ class _JsonLines:
         print_json(job_json(job))
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing: there is nothing to close."""
 
 
 class _Lines:
@@ -81,7 +81,7 @@ class _Lines:
         print(line, flush=True)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing: there is nothing to close."""
 
 
 class _Bar(_Lines):

@@ -10,6 +10,7 @@ import typer
 
 from holdfast.cli import journal_backup
 from holdfast.cli.journal_directories import holds_journal, nearby
+from holdfast.cli.number_options import whole_number
 from holdfast.cli.text import Json, as_moment, as_time, print_json, print_table, say
 from holdfast.errors import InvalidArgumentError, NotFoundError
 
@@ -45,7 +46,10 @@ app.command()(journal_backup.restore)
 
 @app.command()
 def repair(directory: Directory, as_json: Json = False) -> None:
-    """Cut a damaged last frame, keeping a copy, or rebuild the manifest. Other damage is refused."""
+    """Repair a damaged end or manifest.
+
+    Cuts a damaged last frame, of which it keeps a copy, or rebuilds the manifest. Other damage is refused.
+    """
     import msgspec
 
     from holdfast.journal.recovery import repair as repair_journal
@@ -94,8 +98,16 @@ def verify(directory: Directory, as_json: Json = False) -> None:
 @app.command()
 def show(
     directory: Directory,
-    after: Annotated[int, typer.Option("--after", min=0, metavar="POSITION", help="Start after this position.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of lines.")] = 100,
+    after: Annotated[
+        int,
+        typer.Option(
+            "--after", parser=whole_number("--after", 0), metavar="POSITION", help="Start after this position."
+        ),
+    ] = 0,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", "-n", parser=whole_number("--limit", 1), metavar="N", help="Maximum number of lines."),
+    ] = 100,
     as_json: Json = False,
 ) -> None:
     """Show the events, one line for each job that an event names."""
@@ -128,7 +140,7 @@ def history(
 
 @app.command()
 def replay(directory: Directory, at: At = "", as_json: Json = False) -> None:
-    """Show the state of the whole system at a position or time: jobs, queues and leases."""
+    """Show the state at a position or time: jobs, queues and leases."""
     import msgspec
 
     from holdfast.core.overview import overview
@@ -165,8 +177,9 @@ def disk_of(directory: Path) -> "OsDisk":
 
 
 def _nearby() -> str:
-    """Returns a hint at a directory that contains a journal."""
-    return f"; there is a journal in {found!r}" if (found := nearby()) else ""
+    """Returns advice: a directory that contains a journal, or where one is."""
+    found = nearby()
+    return f"; there is a journal in {found!r}" if found else "; use the directory of --data (default: holdfast-data)"
 
 
 def past_of(at: str) -> "Moment":

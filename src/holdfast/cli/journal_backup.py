@@ -32,7 +32,7 @@ At = Annotated[
 
 
 def backup(directory: Source, target: Target, as_json: Json = False) -> None:
-    """Copy a data directory, even while a server uses it, and verify the copy."""
+    """Copy a data directory and verify the copy. A server may be using the directory."""
     import msgspec
 
     from holdfast.cli.journal import disk_of

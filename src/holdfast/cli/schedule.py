@@ -9,7 +9,7 @@ import typer
 
 from holdfast import limits
 from holdfast.cli.connection import Connect, ServerConnection, ask
-from holdfast.cli.number_options import counted
+from holdfast.cli.number_options import number, whole_number
 from holdfast.cli.text import Json, print_json, printable
 from holdfast.errors import InvalidArgumentError
 
@@ -47,7 +47,10 @@ def schedule() -> None:
 
 @app.command("list")
 def list_schedules(connect: Connect = None, as_json: Json = False) -> None:
-    """List all schedules with their next tick, in local time and in the schedule's zone."""
+    """List all schedules and when each fires next.
+
+    The next tick is shown in local time and in the schedule's zone.
+    """
     found = ask(connect, lambda client: client.schedules.all())
     from holdfast.cli.schedule_views import print_schedules, schedule_json
 
@@ -76,20 +79,30 @@ def create(
         str, typer.Option("--queue", "-q", metavar="QUEUE", help="Queue of the jobs.")
     ] = limits.QUEUE_DEFAULT,
     priority: Annotated[
-        int, typer.Option("--priority", "-p", metavar="N", help="Priority from 0 to 9; higher runs first.")
+        int,
+        typer.Option(
+            "--priority",
+            "-p",
+            parser=whole_number("--priority", limits.PRIORITY_MIN, limits.PRIORITY_MAX),
+            metavar="N",
+            help="Priority from 0 to 9; higher runs first.",
+        ),
     ] = limits.PRIORITY_DEFAULT,
     max_attempts: Annotated[
-        int, typer.Option(min=1, max=limits.ATTEMPTS_MAX, metavar="N", help="Maximum number of attempts per job.")
+        int,
+        typer.Option(
+            parser=whole_number("--max-attempts", 1, limits.ATTEMPTS_MAX),
+            metavar="N",
+            help="Maximum number of attempts per job.",
+        ),
     ] = limits.ATTEMPTS_DEFAULT,
     job_timeout_s: Annotated[
         float,
         typer.Option(
             "--job-timeout",
-            min=0,
-            max=limits.TIMEOUT_MS_MAX / 1_000,
             metavar="SECONDS",
             help="Maximum number of seconds per attempt; 0: no limit.",
-            callback=counted,
+            parser=number("--job-timeout", 0, limits.TIMEOUT_MS_MAX / 1_000),
         ),
     ] = 0,
     label: Annotated[
@@ -137,6 +150,8 @@ def _timed(described: "ScheduleSpec", cron: str, every: str, at: str, tz: str) -
 
     if sum(map(bool, (cron, every, at))) != 1:
         raise InvalidArgumentError("give exactly one of --cron, --every and --at", reason="SCHEDULE_TIME_INVALID")
+    if cron:
+        _check_cron(cron)
     every_ms = span_ms(every, "--every") if every else 0
     if every and not every_ms:
         raise InvalidArgumentError(f"--every must be at least one second, got {every!r}", reason="EVERY_INVALID")
@@ -144,6 +159,16 @@ def _timed(described: "ScheduleSpec", cron: str, every: str, at: str, tz: str) -
         -(-local_ms(at, tz, "--at") // 1_000) * 1_000 if at else 0
     )  # ticks are whole seconds; rounded up, so none is early
     return replace(described, cron=cron, every_ms=every_ms, at_ms=at_ms, timezone=tz)
+
+
+def _check_cron(text: str) -> None:
+    """Refuses an invalid expression before the server does, which does not know the name of the option."""
+    from holdfast.core.cron import canonical
+
+    try:
+        canonical(text)
+    except ValueError as error:
+        raise InvalidArgumentError(f"--cron must be {error}, got {text!r}", reason="CRON_INVALID") from None
 
 
 @app.command()
@@ -171,14 +196,22 @@ def preview(
         str, typer.Option(metavar="MOMENT", help="Start at this time, in the schedule's zone (default: now).")
     ] = "",
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=limits.PREVIEW_TICKS_MAX, metavar="N", help="Number of ticks.")
+        int,
+        typer.Option(
+            "--count",
+            "-n",
+            parser=whole_number("--count", 1, limits.PREVIEW_TICKS_MAX),
+            metavar="N",
+            help="Number of ticks.",
+        ),
     ] = 10,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Show when a schedule fires: an existing one, or one described by --cron, --every or --at.
+    """Show when a schedule fires.
 
-    Nothing is created, and a described schedule needs no server.
+    It is an existing schedule, or one described by --cron, --every or --at. Nothing is created, and a described
+    schedule needs no server.
     """
     from holdfast.core.model import ScheduleSpec, Template
 
@@ -234,7 +267,7 @@ def resume(name: Name, connect: Connect = None, as_json: Json = False) -> None:
 
 @app.command()
 def trigger(name: Name, connect: Connect = None, as_json: Json = False) -> None:
-    """Create a job of a schedule now, besides its ticks, and print the id."""
+    """Create a job of a schedule now, and print the id. Its ticks do not change."""
     job_id = ask(connect, lambda client: client.schedules.trigger(name))
     if as_json:
         print_json({"name": name, "job_id": job_id})

@@ -16,7 +16,7 @@ from holdfast.settings_sources import load
 from holdfast.topologies.table import OWN_SETTINGS, topology_named
 
 if TYPE_CHECKING:
-    from holdfast.observe.logging import ByteStream
+    from holdfast.observe.log_setup import ByteStream
 
 
 def up(**flags: object) -> None:
@@ -49,12 +49,12 @@ def run_program(settings: Settings, program: "Callable[[Settings, ByteStream], C
     """Runs the program on an event loop, with logging as the settings define it."""
     import uvloop
 
-    from holdfast.observe import logging
+    from holdfast.observe import log_setup
     from holdfast.observe.log_stream import BackgroundStream
     from holdfast.observe.tracing_export import exporting
 
     stream = BackgroundStream(sys.stderr.fileno())
-    logging.configure(service="holdfast", level=settings.log_level, log_format=settings.log_format, stream=stream)
+    log_setup.configure(service="holdfast", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         with exporting(os.environ, "holdfast"):
             uvloop.run(program(settings, stream))

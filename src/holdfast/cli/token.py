@@ -41,7 +41,9 @@ def create(
             help="Comma-separated scopes: submit, read, work (for workers), admin (everything).",
         ),
     ],
-    name: Annotated[str, typer.Option("--name", help="Name of the token (default: a random name).")] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Name of the token (default: a random name).")
+    ] = "",
     expires: Annotated[
         str, typer.Option("--expires", metavar="SPAN", help="Lifetime, such as 90d or 12h (default: no limit).")
     ] = "",
@@ -68,7 +70,7 @@ def create(
 
 @app.command("list")
 def list_tokens(data: Data = None, as_json: Json = False) -> None:
-    """List the names and scopes of the tokens, without the tokens themselves."""
+    """List the names and scopes of the tokens."""
     from holdfast.server.auth import tokens
 
     found = tokens.read(_file(data))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.connection import Connect, ServerConnection
-from holdfast.cli.number_options import counted
+from holdfast.cli.number_options import number
 from holdfast.cli.text import Json
 
 #: Terminals without cursor control.
@@ -20,11 +20,9 @@ def top(
         typer.Option(
             "--interval",
             "-i",
-            min=0.2,
-            max=60,
             metavar="SECONDS",
             help="Seconds between two samples.",
-            callback=counted,
+            parser=number("--interval", 0.2, 60),
         ),
     ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print once, after two samples, and exit.")] = False,

@@ -95,7 +95,7 @@ async def client_at(settings: WorkerSettings) -> "Client":
     """Returns a client of the place that was named for the worker."""
     from holdfast.client.endpoints import UnixEndpoint
     from holdfast.client.remote import RemoteJobs
-    from holdfast.client.routed import RoutedJobs
+    from holdfast.client.routed_jobs import RoutedJobs
     from holdfast.client.wire_transport import WireTransport, tcp_transport
 
     place, access = place_of(settings.connect), access_to(settings)

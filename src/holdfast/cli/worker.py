@@ -76,7 +76,7 @@ def worker(
 
 def _work(loaded: LoadedSettings[WorkerSettings], beside: str, *, has_lifeline: bool, is_with_server: bool) -> "Worker":
     """Runs the worker; returns it when it has ended."""
-    from holdfast.observe import logging
+    from holdfast.observe import log_setup
     from holdfast.observe.log_stream import BackgroundStream
     from holdfast.observe.tracing_export import exporting
     from holdfast.process.lifeline import lifeline
@@ -91,7 +91,7 @@ def _work(loaded: LoadedSettings[WorkerSettings], beside: str, *, has_lifeline: 
     source = source_of(loaded, found, may_serve=not has_lifeline)
     _warn_of_another_place(settings.app, str(getattr(found, "url", "")), beside or source.where)
     stream = BackgroundStream(sys.stderr.fileno())
-    logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
+    log_setup.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         with exporting(os.environ, "holdfast-worker"):
             config = _config(settings, found, dies_with_server=is_with_server)

@@ -36,7 +36,7 @@ def worker(context: typer.Context, **options: object) -> None:
 
 @app.command("list")
 def list_workers(connect: Connect = None, as_json: Json = False) -> None:
-    """List the workers that are connected or have sent a request recently."""
+    """List workers that have sent a request recently."""
     found = ask(connect, lambda client: client.workers())
     if as_json:
         print_json([_fields(one) for one in found])

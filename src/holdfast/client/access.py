@@ -34,7 +34,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Access {'with' if self.token else 'without'} a token{', over TLS' if self.is_secure else ''}>"
 
 
-ANYBODY = Access()
+#: Access without a token and without TLS.
+NO_CREDENTIALS = Access()
 
 
 def access_of(url: str, *, token: str = "", fallback: str = "") -> Access:
@@ -63,7 +64,9 @@ def _files(query: str) -> Mapping[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names) or not set(names) <= set(_FILES) or (query and not pairs):
-        message = f"a URL may end with ?ca=FILE, &cert=FILE and &key=FILE, each once, got {', '.join(names) or query!r}"
+        message = (
+            f"a URL may have ?ca=FILE, &cert=FILE and &key=FILE, each at most once, got {', '.join(names) or query!r}"
+        )
         raise InvalidArgumentError(message, reason="URL_INVALID")
     return dict(pairs)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.wire_redirect import named_ports
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.wire.keepalive import keep_alive
@@ -24,7 +24,7 @@ CONNECT_S = 5.0
 #: How often one attempt to connect is redirected: once, and once more if an earlier redirect leads nowhere.
 REDIRECTS_MAX = 2
 _ALPN = ["holdfast/1", "h2"]
-_SILENT = "something accepts connections there, but sends nothing; it may be another program, or a server that hangs"
+_SILENT = "a process accepts connections there, but sends nothing; it may be another program, or a server that hangs"
 _OTHER_NAME = "use a name or address of the certificate in the URL, or a certificate for this one on the server"
 #: What to do about a certificate that another authority would not help, by OpenSSL's number of the problem: it is not
 #: valid yet, has expired, or was issued for another host or address.
@@ -117,7 +117,7 @@ class UnixEndpoint:
 class TcpEndpoint:
     """A server's `host:port`, with TLS if the access settings say so."""
 
-    def __init__(self, address: str, access: Access = ANYBODY, *, advice: str = "") -> None:
+    def __init__(self, address: str, access: Access = NO_CREDENTIALS, *, advice: str = "") -> None:
         """`advice` is the part of the error message that says what to do if no server answers."""
         self.address = address
         self.token = access.token

@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import RETRYABLE, NoRetryPolicy, RetryPolicy
 from holdfast.client.transport import PersistentTransport
@@ -89,7 +89,7 @@ class NodeSet:
     def __init__(
         self,
         addresses: Sequence[str],
-        access: Access = ANYBODY,
+        access: Access = NO_CREDENTIALS,
         *,
         open_transport: OpenTransport = tcp_transport,
         retry_policy: RetryPolicy | None = None,

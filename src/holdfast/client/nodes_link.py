@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.link import ClientLink
-from holdfast.client.routed import UnnamedJobs
+from holdfast.client.routed_jobs import UnnamedJobs
 from holdfast.client.routed_work import RoutedWork
 from holdfast.errors import HoldfastError
 from holdfast.observe.logs import get_logger
@@ -22,7 +22,7 @@ def tell(address: str, error: HoldfastError | None) -> None:
 class NodesLink(ClientLink):
     """One connection to each node."""
 
-    def __init__(self, addresses: Sequence[str], access: Access = ANYBODY) -> None:
+    def __init__(self, addresses: Sequence[str], access: Access = NO_CREDENTIALS) -> None:
         """The addresses are in their fixed order."""
         super().__init__(UnnamedJobs(addresses, access))
         self._addresses = addresses

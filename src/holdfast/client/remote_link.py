@@ -1,6 +1,6 @@
 """`holdfast://host:port`: a link to a server, over the wire."""
 
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.blocking_client import BlockingClient
 from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.link import ClientLink
@@ -13,7 +13,7 @@ from holdfast.ports import WorkApi
 class RemoteLink(ClientLink):
     """One connection for asynchronous callers, and one for each thread of synchronous callers."""
 
-    def __init__(self, address: str, access: Access = ANYBODY) -> None:
+    def __init__(self, address: str, access: Access = NO_CREDENTIALS) -> None:
         self._endpoint = TcpEndpoint(address, access)
         self._blocking_calls = BlockingClient(self._endpoint)
         super().__init__(RemoteJobs(ReconnectingTransport(self._endpoint), joins=True))

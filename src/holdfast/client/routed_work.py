@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.credit_balancer import CreditBalancer
 from holdfast.client.endpoints import TcpEndpoint
 from holdfast.client.node_session import NodeSession, closed
@@ -37,7 +37,7 @@ Told = Callable[[str, HoldfastError | None], None]
 class RoutedWork:
     """Opens sessions with several nodes, named in their fixed order."""
 
-    def __init__(self, addresses: Sequence[str], told: Told | None = None, access: Access = ANYBODY) -> None:
+    def __init__(self, addresses: Sequence[str], told: Told | None = None, access: Access = NO_CREDENTIALS) -> None:
         """`told` is called when a node is lost, and when it is back."""
         self._addresses = addresses
         self._access = access

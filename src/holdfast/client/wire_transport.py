@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any, Self, TypeVar
 
 from holdfast import limits
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.endpoints import CONNECT_S, Endpoint, TcpEndpoint
 from holdfast.client.wire_line import WireLine, open_line
 from holdfast.errors import (
@@ -266,6 +266,6 @@ class ReconnectingTransport:
             raise
 
 
-def tcp_transport(address: str, access: Access = ANYBODY) -> ReconnectingTransport:
+def tcp_transport(address: str, access: Access = NO_CREDENTIALS) -> ReconnectingTransport:
     """Returns a transport to a server's `host:port`."""
     return ReconnectingTransport(TcpEndpoint(address, access))

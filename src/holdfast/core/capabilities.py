@@ -2,8 +2,8 @@
 
 Invariants: every interface (HTTP, gRPC, CLI, SDK), `docs/topologies/capabilities.md` and the conformance suite read the
 declarations. No other module states which features a backend lacks. The declaration of several nodes is here, because
-`client/routed.py` merges the declarations of nodes and a client imports no topology. The declarations of other backends
-are in the folders of their topologies, and `topologies/table.py` lists all of them.
+`client/routed_jobs.py` merges the declarations of nodes and a client imports no topology. The declarations of other
+backends are in the folders of their topologies, and `topologies/table.py` lists all of them.
 """
 
 from collections.abc import Mapping

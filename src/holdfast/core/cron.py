@@ -49,7 +49,7 @@ _SECOND_MS = 1_000
 def canonical(text: str) -> str:
     """The expression as five fields; raises ValueError with the expected form for any other text."""
     if len(text) > _CHARS_MAX:
-        raise ValueError(f"at most {_CHARS_MAX} characters")
+        raise ValueError(f"a text of at most {_CHARS_MAX} characters")
     fields = _NAMES.get(text.strip().lower(), text).split()
     if len(fields) == _SHORT_FIELDS:
         fields += ["*", "*", "*"]

@@ -5,7 +5,7 @@ A digest is the sum, modulo 2⁶⁴, of one term for each item of a state. The v
 - 2, of format version 2: `core/digest_v2.py`, specified byte by byte in docs/internals/journal-format.md.
 - 1, of format version 1: `core/digest_v1.py`. It is computed only while files of that version are read.
 
-A state computes one version at a time. `rehash` of a book or of a machine switches to another version, at the cost of
+A state computes one version at a time. `rehash` of a state or of a machine switches to another version, at the cost of
 one term for each item. This happens when a replay passes from files of one version to files of the next.
 """
 

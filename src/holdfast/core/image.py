@@ -243,7 +243,7 @@ def load(
 
 
 def prove(state: LedgerState) -> None:
-    """Compares the digest with one that is computed from the whole book."""
+    """Compares the digest with one that is computed from the whole state."""
     claimed = state.digest
     state.prove()
     if state.digest != claimed:
@@ -251,7 +251,7 @@ def prove(state: LedgerState) -> None:
 
 
 def load_head(state: LedgerState, head: ImageHead | None, config: LedgerConfig) -> Ledger:
-    """The ledger of a book whose parts are loaded."""
+    """Returns the ledger of a state whose parts are loaded."""
     if head is None:
         raise msgspec.ValidationError("the image has no head")
     state.last_ms, state.next_number, state.next_token = head.last_ms, head.next_number, head.next_token
@@ -260,7 +260,7 @@ def load_head(state: LedgerState, head: ImageHead | None, config: LedgerConfig) 
 
 
 def load_settings(state: LedgerState, chunk: ImageChunk[JobRecord]) -> None:
-    """Loads queue modes and schedules into a book."""
+    """Loads queue modes and schedules into a state."""
     for row in chunk.modes:
         state.set_mode(row.queue, Closure(row.mode, row.reason, row.at_ms))
     for schedule in chunk.schedules:
@@ -270,7 +270,7 @@ def load_settings(state: LedgerState, chunk: ImageChunk[JobRecord]) -> None:
 def load_jobs(
     state: LedgerState, jobs: list[JobRecord], templates: list[Template], last_ms: int = 0, *, into_lanes: bool = True
 ) -> None:
-    """Loads decoded jobs into a book, the queued ones into their lanes."""
+    """Loads decoded jobs into a state, the queued ones into their lanes."""
     count = len(state.jobs) + len(jobs)
     try:
         state.load(jobs, list(map(state.intern, templates)), last_ms, into_lanes=into_lanes)
@@ -281,7 +281,7 @@ def load_jobs(
 
 
 def load_leases(state: LedgerState, rows: list[LeaseRow]) -> None:
-    """Loads leases into a book that has their jobs."""
+    """Loads leases into a state that has their jobs."""
     for row in rows:
         job = state.jobs[row.job_id]
         state.leases[row.token] = Lease(

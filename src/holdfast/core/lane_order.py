@@ -47,7 +47,7 @@ class RouteFilter(msgspec.Struct, frozen=True):
 class Track:
     """The lanes of one queue and route, and their place in the order."""
 
-    __slots__ = ("entry", "held_until_ms", "key", "lanes", "queue", "ready", "route", "shelf")
+    __slots__ = ("entries", "entry", "held_until_ms", "key", "lanes", "queue", "ready", "route")
 
     def __init__(self, queue: str, route: str) -> None:
         self.key = queue, route
@@ -56,7 +56,7 @@ class Track:
         self.lanes: dict[int, Lane] = {}
         self.entry: Entry | None = None
         #: The list that has the entry: `open` or `held` of the route.
-        self.shelf: SortedEntries[Entry] | None = None
+        self.entries: SortedEntries[Entry] | None = None
         #: The end of the current hold, as `releases` has it.
         self.held_until_ms = 0
         #: Number of ready jobs while its entry is in `open`, else 0.
@@ -169,26 +169,26 @@ class LaneOrder:
         order = self._routes.get(track.route)
         if order is None:
             order = self._routes[track.route] = RouteOrder()
-        entry, ready, shelf, lanes = None, 0, None, track.lanes
+        entry, ready, entries, lanes = None, 0, None, track.lanes
         if lanes and track.queue not in self._paused:
             entry, ready = self._first(track)
-            job, shelf = entry[3], order.open
+            job, entries = entry[3], order.open
             if job.losses:
-                shelf = self._shelf(track, job, order, now_ms)
-                ready = ready if shelf is order.open else 0
-        is_moved = track.shelf is not shelf or track.entry != entry
+                entries = self._entries_for(track, job, order, now_ms)
+                ready = ready if entries is order.open else 0
+        is_moved = track.entries is not entries or track.entry != entry
         if is_moved:
-            self._move(track, entry, shelf, order)
+            self._move(track, entry, entries, order)
         order.ready += ready - track.ready
         track.ready = ready
         if not lanes:
             self._emptied(track)
             if not order.open.size and not order.held.size and len(self._routes) > _EMPTY_ROUTES_KEPT:
                 del self._routes[track.route]
-        elif self._news is not None and (ready or (shelf is not None and is_moved)):
+        elif self._news is not None and (ready or (entries is not None and is_moved)):
             self._news[track.key] = None
 
-    def _shelf(self, track: Track, job: JobRecord, order: RouteOrder, now_ms: int) -> SortedEntries[Entry]:
+    def _entries_for(self, track: Track, job: JobRecord, order: RouteOrder, now_ms: int) -> SortedEntries[Entry]:
         until_ms = waits_alone_until_ms(job)
         if until_ms <= now_ms:
             return order.open
@@ -209,14 +209,14 @@ class LaneOrder:
         arrival_ms, number, job = min((virtual_arrival(job, aging_ms), job.number, job) for job in heads)
         return (arrival_ms, number, track, job), sum([lane.ready for lane in lanes])
 
-    def _move(self, track: Track, entry: Entry | None, shelf: SortedEntries[Entry] | None, order: RouteOrder) -> None:
-        if track.shelf is not None and track.entry is not None:
-            track.shelf.remove(track.entry)
-            self._held -= track.shelf is order.held
-        if shelf is not None and entry is not None:
-            shelf.add(entry)
-            self._held += shelf is order.held
-        track.shelf, track.entry = shelf, entry
+    def _move(self, track: Track, entry: Entry | None, entries: SortedEntries[Entry] | None, order: RouteOrder) -> None:
+        if track.entries is not None and track.entry is not None:
+            track.entries.remove(track.entry)
+            self._held -= track.entries is order.held
+        if entries is not None and entry is not None:
+            entries.add(entry)
+            self._held += entries is order.held
+        track.entries, track.entry = entries, entry
 
     def _emptied(self, track: Track) -> None:
         if self._news is not None:
@@ -251,7 +251,7 @@ class LaneOrder:
         if not self._held:
             return False
         track = self._tracks.get(queue, {}).get(route)
-        return track is not None and track.shelf is not None and track.shelf is self._routes[route].held
+        return track is not None and track.entries is not None and track.entries is self._routes[route].held
 
     def next_track(self, route_filter: RouteFilter) -> TrackKey | None:
         """Queue and route of the next job for a worker; held jobs count only if no other job is ready."""
@@ -292,11 +292,11 @@ class LaneOrder:
             return iter(order.held if is_held else order.open) if order is not None else iter(())
         orders = self._orders(route_filter)
         self.visits += 1 + len(orders)
-        shelves = [shelf for order in orders if (shelf := order.held if is_held else order.open).size]
+        lists = [entries for order in orders if (entries := order.held if is_held else order.open).size]
         if route_filter is None or not route_filter.queues:
-            walks: list[Iterable[Entry]] = [*shelves]
-        elif sum([shelf.size for shelf in shelves]) <= _WALK_FACTOR * len(route_filter.queues):
-            walks = [self._of_queues(shelf, route_filter.queues) for shelf in shelves]
+            walks: list[Iterable[Entry]] = [*lists]
+        elif sum([entries.size for entries in lists]) <= _WALK_FACTOR * len(route_filter.queues):
+            walks = [self._of_queues(entries, route_filter.queues) for entries in lists]
         else:
             walks = [self._looked_up(route_filter, is_held=is_held)]
         return iter(walks[0]) if len(walks) == 1 else heapq.merge(*walks)
@@ -325,9 +325,9 @@ class LaneOrder:
             else:
                 some = [tracks[route] for route in route_filter.routes if route in tracks]
             for track in some:
-                if track.entry is not None and track.shelf is not None:
+                if track.entry is not None and track.entries is not None:
                     order = routes[track.route]
-                    if track.shelf is (order.held if is_held else order.open):
+                    if track.entries is (order.held if is_held else order.open):
                         found.append(track.entry)
         found.sort()
         return found
@@ -339,15 +339,15 @@ class LaneOrder:
         assert (self._count, self.filled) == (len(tracks), sum(1 for track in tracks if track.lanes))
         for track in tracks:
             if not track.lanes:
-                assert (track.entry, track.shelf, track.ready) == (None, None, 0)
+                assert (track.entry, track.entries, track.ready) == (None, None, 0)
                 continue
             assert all(lane.key[:2] == (track.queue, track.route) for lane in track.lanes.values())
             entry, ready = self._first(track)
             if track.queue in self._paused:
-                assert (track.shelf, track.ready) == (None, 0)
+                assert (track.entries, track.ready) == (None, 0)
                 continue
             order, is_held = self._routes[track.route], waits_alone_until_ms(entry[3]) > self.now_ms
-            assert (track.entry, track.shelf) == (entry, order.held if is_held else order.open)
+            assert (track.entry, track.entries) == (entry, order.held if is_held else order.open)
             assert entry in list(order.held if is_held else order.open)
             assert track.ready == (0 if is_held else ready)
         for route, order in self._routes.items():

@@ -202,7 +202,7 @@ class JobRecord(msgspec.Struct, array_like=True, gc=False):
     chunk: int = 0
     #: Which of the job's entries in the ready queue is live (see `lane`).
     place: int = 0
-    #: The job's current term in the book's digest; `NO_MARK` until its first change after a start.
+    #: The job's current term in the digest of the state; `NO_MARK` until its first change after a start.
     mark: int = NO_MARK
     #: The bytes that a finished job holds (see `footprint`); 0 until the job ends.
     bytes_held: int = 0

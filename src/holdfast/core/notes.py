@@ -1,4 +1,4 @@
-"""NoteTaker: accepts progress and log lines from running attempts.
+"""NoteManager: accepts progress and log lines from running attempts.
 
 Like a report, a note is accepted only from the holder of a current, unexpired lease. It is cut to size and kept for the
 history of its job. It changes no state: not the job, not its lease, not the digest.

@@ -1,7 +1,7 @@
 """ProgressBoard: the last reported progress of each running attempt.
 
-Soft state beside the book, updated from applied events: a crash loses it, and the next note restores it. An entry is
-removed with its lease, so there are never more entries than leases.
+Not part of the ledger's state; updated from applied events. A crash loses it, and the next note restores it. An entry
+is removed with its lease, so there are never more entries than leases.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
 """The state that the journal's events build, in memory: jobs, leases, order, keys, counters, and a digest.
 
 Invariants:
-- Only `apply` methods change a book; replay of the same events gives an equal book.
+- Only `apply` methods change a state; replay of the same events gives an equal state.
 - `digest` is the sum, over all jobs, of a term for the job's mutable fields (core/digest.py). It costs one hash for
   each transition, because a job keeps its current term. So the digest is known at every position, and the journal
   stores it with every frame: a replay that leads to another state is detected at the first frame that differs. Each
@@ -129,7 +129,7 @@ class LedgerState:
             self.prove()
 
     def prove(self) -> None:
-        """Computes the digest from the content of the book."""
+        """Computes the digest from the content of the state."""
         term = self._job_term
         total = sum(self._terms.closure(queue, closure) for queue, closure in self.modes.items())
         total += sum(map(self._terms.schedule, self.schedules.values()))
@@ -290,7 +290,7 @@ class LedgerState:
         return lease
 
     def audit(self) -> None:
-        """Checks every cross-reference of the book; slow, for tests and offline verification."""
+        """Checks every cross-reference of the state; slow, for tests and offline verification."""
         others = sum(self._terms.closure(queue, closure) for queue, closure in self.modes.items())
         others += sum(map(self._terms.schedule, self.schedules.values()))
         assert self.digest == (others + sum(self._job_term(job) for job in self.jobs.values())) & DIGEST_MASK

@@ -1,6 +1,6 @@
 """TaskManager: accepts, cancels and removes jobs.
 
-Decisions read the book and change nothing; `apply_*` methods change the book and decide nothing.
+Decisions read the state and change nothing; `apply_*` methods change the state and decide nothing.
 """
 
 from holdfast import limits

@@ -1,6 +1,6 @@
 """Ticks: the times at which a schedule creates a job, and the handling of a due tick.
 
-Every backend that keeps schedules uses these functions, so that all behave alike: the ledger on its book, the pipeline
+Every backend that keeps schedules uses these functions, so that all behave alike: the ledger on its state, the pipeline
 on database rows. They depend only on a schedule and on plain values: the instant, and whether its last job has ended.
 
 Invariants: the next planned tick is later than the processed one, so that no tick is processed twice; every tick that

@@ -51,7 +51,7 @@ class EventWindow:
     """The newest events, by reference. An observer of the coordinator."""
 
     def __init__(self, position: int, config: WindowConfig, held: int = 0) -> None:
-        """`position` is the last one before the window, and durable; `held` is the book's `bytes_held` there."""
+        """`position` is the last one before the window, and durable; `held` is the state's `bytes_held` there."""
         self._config = config
         self._events: deque[tuple[AnyEvent, int]] = deque()
         self._bytes = 0
@@ -73,7 +73,7 @@ class EventWindow:
     def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
         """Keeps the event; readers get it when it is durable."""
         size = _EVENT_BYTES + _ROW_BYTES * len(ledger.state.moves) + _words(event)
-        # Growth of the book beyond the job records approximates the payloads and outputs; measuring each costs more.
+        # Growth of the state beyond the job records approximates the payloads and outputs; measuring each costs more.
         held = ledger.state.bytes_held
         size += max(0, held - self._held - JOB_BYTES * len(ledger.state.moves))
         self._held = held

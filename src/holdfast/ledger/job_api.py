@@ -6,13 +6,13 @@ from typing import cast
 from holdfast import limits
 from holdfast.core import commands
 from holdfast.core.commands import CancelReply, Refusal, Submitted
+from holdfast.core.explanation import why
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.listing import Place
 from holdfast.core.model import Extra, JobRecord, NewJob, Now, Template
 from holdfast.core.progress import ProgressBoard
 from holdfast.core.tasks import unknown_job
-from holdfast.core.why import why
 from holdfast.core.workers import WorkerInfo
 from holdfast.errors import InvalidArgumentError
 from holdfast.ledger.coordinator import STOPPING, CommandLane, Coordinator, Read

@@ -1,7 +1,7 @@
 """The space that each event must leave free in the journal. When the disk fills up, events are refused in this order.
 
 1. New jobs, schedules, notes, evictions and lease extensions leave `spare_bytes`, and the space of all leases.
-2. Grants leave a quarter of `spare_bytes`, and `outcome_bytes` for the end of every lease, their own included. While a
+2. Grants leave a quarter of `spare_bytes`, and `outcome_bytes` for the end of every lease, including new ones. While a
    report waits for space, the coordinator grants nothing.
 3. Cancels and the other commands of operators leave only the space of all leases.
 4. Outcomes and revocations use the space that was kept for the leases they end. One that needs more, because of its

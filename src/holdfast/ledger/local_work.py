@@ -13,7 +13,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.core.model import Note
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError, UnavailableError
-from holdfast.ledger.directives import LeaseTerms, directive_of, hello_of
+from holdfast.ledger.session_messages import LeaseTerms, directive_of, hello_of
 from holdfast.ledger.sessions import Hello, Session, SessionDispatcher, SessionPush
 from holdfast.ports import Directive, Introduction
 

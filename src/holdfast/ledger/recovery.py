@@ -29,7 +29,7 @@ from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapsh
 Progress = Callable[[str, int, int], None]
 
 
-def tell_nobody(stage: str, done: int, total: int) -> None:
+def ignore_progress(stage: str, done: int, total: int) -> None:
     """Ignores the progress."""
 
 
@@ -56,7 +56,7 @@ def recover(
     *,
     now_ms: int,
     new_cluster_id: bytes,
-    progress: Progress = tell_nobody,
+    progress: Progress = ignore_progress,
 ) -> RecoveredLedger:
     """Opens the journal and rebuilds the state; on failure, raises a `JournalError` that says what to do."""
     restored: RestoredSnapshot | None = None
@@ -95,7 +95,7 @@ def restore(
     *,
     oldest_first: bool = False,
     proves_digest: bool = True,
-    progress: Progress = tell_nobody,
+    progress: Progress = ignore_progress,
 ) -> RestoredSnapshot:
     """Returns the ledger of the newest (or oldest) good snapshot, or an empty ledger."""
     warnings: list[str] = []

@@ -16,13 +16,13 @@ from holdfast.ledger.admin_api import LedgerAdmin
 from holdfast.ledger.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.ledger.clock_log import log_doubts
 from holdfast.ledger.coordinator import Coordinator, CoordinatorPorts, LoopConfig
-from holdfast.ledger.directives import LeaseTerms
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.owned_jobs import OwnedJobs
 from holdfast.ledger.ports import Clock, Storage
-from holdfast.ledger.recovery import Progress, tell_nobody
+from holdfast.ledger.recovery import Progress, ignore_progress
 from holdfast.ledger.schedule_api import LedgerSchedules
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.ledger.sessions import SessionConfig
 from holdfast.ledger.snapshot_keeper import SnapshotHealth
 from holdfast.ledger.store import DirectoryStore, LedgerJournal, LedgerStore, MemoryStore, OpenDisk
@@ -79,7 +79,7 @@ class LedgerCore:
         """Counts of made and failed snapshots."""
         return self._store.snapshots
 
-    def open(self, progress: Progress = tell_nobody) -> None:
+    def open(self, progress: Progress = ignore_progress) -> None:
         """Recovers the ledger from its store; on failure, raises an error that says what to do. Changes no job."""
         settings = self.settings
         config = LedgerConfig(settings.aging_ms, settings.dedup_keys_max, self._memory_bytes)

@@ -1,7 +1,7 @@
 """The logger of Holdfast's modules.
 
-In the programs of Holdfast this is structlog, configured by `observe.logging`. In a program that embeds Holdfast it is
-the standard logger `holdfast`, which that program configures; by default Python prints its warnings and errors.
+In the programs of Holdfast this is structlog, configured by `observe.log_setup`. In a program that embeds Holdfast it
+is the standard logger `holdfast`, which that program configures; by default Python prints its warnings and errors.
 """
 
 import logging
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import structlog
 
-_OURS = "holdfast.observe.logging"
+_OURS = "holdfast.observe.log_setup"
 
 
 class RecordWriter(Protocol):

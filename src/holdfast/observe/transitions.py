@@ -15,7 +15,7 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import RUNNING, name
 from holdfast.core.model import JobRecord
 from holdfast.core.state_change import LogChanges, StateChange
-from holdfast.observe.logging import Level, LineWriter, RepeatedLine
+from holdfast.observe.log_setup import Level, LineWriter, RepeatedLine
 
 #: How long lines are collected before they are written together.
 _COLLECT_MS = 50

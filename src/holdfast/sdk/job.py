@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from holdfast.core.failure import failure_of
 from holdfast.core.history import Entry
 from holdfast.core.lifecycle import CANCELED, DONE, TERMINAL, State
-from holdfast.errors import HoldfastError, NotFoundError, UnimplementedError
+from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError, UnimplementedError
 from holdfast.ports import ForgetApi, JobView, Progress, ResultView
 from holdfast.sdk.codec import Codec, decode_any
 from holdfast.sdk.errors import NO_WORKER_TEXT, JobCanceledError, JobFailedError, ResultTimeoutError
@@ -230,6 +230,9 @@ def _forgetting(jobs: object) -> ForgetApi:
     return jobs
 
 
-def _bounded(timeout_s: float | None) -> float | None:
-    """The timeout; None if there is none or if it is very long."""
+def _bounded(timeout_s: object) -> float | None:
+    """Returns the timeout; None if there is none or if it is very long."""
+    if not isinstance(timeout_s, int | float | None):
+        message = f"timeout_s must be a number of seconds, or None to wait until the job has ended, got {timeout_s!r}"
+        raise InvalidArgumentError(message, reason="OPTION_INVALID")
     return None if timeout_s is None or timeout_s > _FOR_EVER_S else timeout_s

@@ -158,7 +158,7 @@ def _remedy(name: str, value: object) -> str:
 
 
 _PLACE = re.compile(r" - at `\$\.(?P<name>\w+)")
-#: Of each option: its type in words, and an example.
+#: The type of each option in words, and an example.
 _KINDS = {
     "queue": ("a string", 'a name such as "emails"'),
     "priority": ("a whole number", f"a number from {limits.PRIORITY_MIN} to {limits.PRIORITY_MAX}"),

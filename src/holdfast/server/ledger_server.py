@@ -15,14 +15,14 @@ from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.ledger.admin_api import LedgerAdmin
 from holdfast.ledger.coordinator import Coordinator
-from holdfast.ledger.directives import LeaseTerms
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.ports import Storage
 from holdfast.ledger.service import LedgerCore
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.ledger.store import OpenDisk
 from holdfast.ledger.work_api import LedgerWork
-from holdfast.observe.logging import ByteStream, line_writer
+from holdfast.observe.log_setup import ByteStream, line_writer
 from holdfast.observe.logs import get_logger
 from holdfast.observe.transitions import TransitionLog
 from holdfast.server.backend import Backend

@@ -1,15 +1,16 @@
-"""The face of a topology: gRPC, HTTP with the dashboard, probes and metrics over any backend.
+"""The server of a topology for clients: gRPC, HTTP with the dashboard, probes and metrics over any backend.
 
-    face = Face(Backend(jobs, declared=PIPELINE), settings)   # and its admin, feed and schedules, if it has them
-    addresses = await face.start()                          # {"grpc": …, "http": …}, for the ready line
-    await face.drain()                                      # optional: not ready any more, but still serving
-    await face.stop()                                       # answers calls in progress; the caller closes the backend
+    server = PublicServer(Backend(jobs, declared=PIPELINE), settings)  # with its admin, feed and schedules, if any
+    addresses = await server.start()  # {"grpc": …, "http": …}, for the ready line
+    await server.drain()              # optional: not ready any more, but still serving
+    await server.stop()               # answers calls in progress; the caller closes the backend
 
 It uses the settings `host`, `port`, `http_port`, `no_http`, `metrics_port`, `allowed_hosts`, `reflection`,
 `grpc_connections`, and those of the protection (`tokens` or the token file in the `data` directory, `tls_*`, the rate
 limits, `insecure`). Invariants: the protection is loaded before any port listens; a failed start leaves no port open;
-the face is ready from the end of `start` to `drain`, even if the processes behind the backend fail. A ledger server
-listens before it has recovered, a gateway before the processes behind it serve: the face takes over their `EarlyPorts`.
+the server is ready from the end of `start` to `drain`, even if the processes behind the backend fail. A ledger server
+listens before it has recovered, a gateway before the processes behind it serve: the public server takes over their
+`EarlyPorts`.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ import msgspec
 
 from holdfast import __version__
 from holdfast.clock import system_clock
-from holdfast.ledger.directives import LeaseTerms
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.server.backend import Backend
 from holdfast.server.conditions import ReadConditions, no_conditions_here
 from holdfast.server.descriptors import ConnectionBudget, allow_many
@@ -87,7 +88,7 @@ class PublicServer:
     ) -> None:
         """Without a `protection` it is loaded; `FailedPreconditionError` if protection is missing or damaged.
 
-        Without `measures` the calls through this face are counted; without `terms` no workers connect here.
+        Without `measures` the calls through this server are counted; without `terms` no workers connect here.
         `early` are ports that already listen.
         """
         allow_many()

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Protocol
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
-from holdfast.ledger.directives import LeaseTerms
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.observe.logs import get_logger
 from holdfast.server.backend import Backend
 from holdfast.server.descriptors import CALLS_SHARE

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import FailedPreconditionError, UnavailableError
-from holdfast.ledger.directives import LeaseTerms
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.server.backend import Backend
 from holdfast.server.descriptors import ConnectionBudget
 from holdfast.server.wire.connection import WireConnection, WireService

@@ -11,7 +11,7 @@ from holdfast.core import commands
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.errors import FailedPreconditionError
 from holdfast.ledger.coordinator import CommandLane
-from holdfast.ledger.directives import assignment
+from holdfast.ledger.session_messages import assignment
 from holdfast.ports import Assignment
 from holdfast.sdk.connection import AppConnection
 from holdfast.testing.clock import memory_of

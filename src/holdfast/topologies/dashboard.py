@@ -15,7 +15,7 @@ from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.link import Client, DirectBackend
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import NoRetryPolicy
-from holdfast.client.routed import RoutedJobs
+from holdfast.client.routed_jobs import RoutedJobs
 from holdfast.client.wire_transport import ReconnectingTransport, tcp_transport
 from holdfast.core.capabilities import LEDGER, MONOLITH, Capabilities, Capability
 from holdfast.errors import FailedPreconditionError, UnavailableError, UnimplementedError

@@ -1,7 +1,8 @@
 """The table of topologies, with one row for each. Nothing else outside a topology's folder names its modules.
 
-A row names modules as text, so that a process loads the topology that it serves and no other. Without its folder and
-its row a topology is gone; its commands and its URL scheme are rows of `cli/command_table.py` and `sdk/url_schemes.py`.
+A row names modules as text, so that a process loads the topology that it serves and no other. To remove a topology,
+remove its folder, its row here, and what other tables have of it: its commands (`cli/command_table.py`), its URL scheme
+(`sdk/url_schemes.py`), and its settings (`settings.py`; `holdfast up --help` shows them while they are there).
 """
 
 from collections.abc import Mapping
@@ -85,10 +86,10 @@ OWN_SETTINGS = frozenset(name for entry in TOPOLOGIES for name in entry.settings
 
 
 def topology_named(name: str) -> TopologyEntry:
-    """The row of a topology that is there."""
+    """Returns the row of an existing topology."""
     return TOPOLOGIES[NAMES.index(name)]
 
 
 def declared() -> "list[Capabilities]":
-    """The capabilities that every topology declares, in the order of the table."""
+    """Returns the capabilities that every topology declares, in the order of the table."""
     return [resolve_name(entry.capabilities) for entry in TOPOLOGIES]

@@ -54,7 +54,7 @@ async def run_worker(
             announce({**line, **more, "pid": os.getpid()}, _sentence(handlers, config, where))
         await running
         if worker.is_recycling:
-            # Stop signals are blocked until the new process handles them; one that has just come is handled first.
+            # Stop signals are blocked until the new process handles them. One that has just arrived is handled here.
             signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
             await asyncio.sleep(0.01)
     return worker

@@ -11,7 +11,7 @@ from holdfast.core.commands import ReportRow
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, NOWHERE, QUEUED, RUNNING
 from holdfast.core.model import FIXED, BackoffRule, Extra, ScheduleSpec, Template
 from holdfast.core.state_change import StateChange
-from holdfast.observe.logging import JsonLines
+from holdfast.observe.log_setup import JsonLines
 from holdfast.observe.transitions import transition_lines
 from holdfast.ports import JobDraft
 from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKind

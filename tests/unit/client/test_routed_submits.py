@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import limits
 from holdfast.client.node_set import NodeSet
-from holdfast.client.routed import RoutedJobs
+from holdfast.client.routed_jobs import RoutedJobs
 from holdfast.client.routed_submits import joined, split
 from holdfast.core.commands import Refusal, Submitted
 from holdfast.core.model import Extra, Template

@@ -73,7 +73,7 @@ class LedgerDriver:
         self.bodies.append(body)
 
     def check(self) -> None:
-        """Checks that the book is consistent and equals the model's state."""
+        """Checks that the state is consistent and equals the model's state."""
         self.ledger.state.audit()
         self.model.compare(view_ledger(self.ledger))
 

@@ -90,7 +90,7 @@ def test_terms_of_version_1_are_as_they_were() -> None:
 
 
 def test_rehash_gives_the_digest_that_the_other_version_has() -> None:
-    """A book that changes to another digest version has the same digest as a book that always had that version."""
+    """A state that changes to another digest version has the same digest as a state that always had that version."""
     books = LedgerState(digest_version=1), LedgerState(digest_version=2)
     for state in books:
         state.set_mode("q", Closure(QueueMode.PAUSED, "why", 7))

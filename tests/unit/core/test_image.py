@@ -186,7 +186,7 @@ def test_rows_of_an_image_are_decoded_as_jobs() -> None:
 
 
 def test_loading_an_image_reports_no_changes(driver: LedgerDriver) -> None:
-    """Loading an image records no moves of jobs in the book."""
+    """Loading an image records no moves of jobs in the state."""
     loaded = eventful(driver).reloaded()
     assert loaded.state.jobs
     assert loaded.state.moves == []

@@ -2,8 +2,8 @@
 
 import pytest
 
+from holdfast.core.explanation import why
 from holdfast.core.model import FIXED, BackoffRule, Now, QueueMode, Template
-from holdfast.core.why import why
 from holdfast.core.workers import WorkerInfo
 from tests.unit.core.ledger_driver import LedgerDriver
 

@@ -208,7 +208,7 @@ def test_folder_without_a_history_is_refused(
 ) -> None:
     """A folder without a history is refused."""
     assert check(monkeypatch, str(tmp_path)) == ExitCode.REFUSED
-    assert "there is no history in" in capsys.readouterr().err
+    assert "must be the directory of a recorded history" in capsys.readouterr().err
 
 
 def test_report_has_a_row_for_every_rule() -> None:

@@ -9,7 +9,7 @@ from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.model import NewJob, Template
 from holdfast.journal.port import JournalConfig
-from holdfast.ledger.recovery import Progress, RecoveredLedger, recover, tell_nobody
+from holdfast.ledger.recovery import Progress, RecoveredLedger, ignore_progress, recover
 from holdfast.ledger.snapshots import take_snapshot
 from holdfast_lab.simulation.disk import SimDisk
 
@@ -31,7 +31,7 @@ class Told(list[tuple[str, int, int]]):
         self.append((stage, done, total))
 
 
-def opened(disk: SimDisk, told: Progress = tell_nobody) -> RecoveredLedger:
+def opened(disk: SimDisk, told: Progress = ignore_progress) -> RecoveredLedger:
     return recover(disk, CONFIG, LedgerConfig(), now_ms=1_000, new_cluster_id=bytes(16), progress=told)
 
 

@@ -6,7 +6,7 @@ from holdfast.errors import HoldfastError
 from holdfast.server.auth.permissions import Scope
 from holdfast.server.http.browser_security import BrowserShield, cookie_of
 from holdfast.server.http.request import AdmittedRequest, Head, HttpResponse
-from holdfast.server.http.routing import EVERYBODY, Route
+from holdfast.server.http.routing import PUBLIC, Route
 
 OWN = BrowserShield("127.0.0.1")
 
@@ -16,7 +16,7 @@ async def nothing(_: AdmittedRequest) -> HttpResponse:
 
 
 def route(path: str = "/api/v1/jobs", scope: Scope | None = Scope.SUBMIT) -> Route:
-    return Route(method="POST", path=path, scope=scope or EVERYBODY, handler=nothing, summary="")
+    return Route(method="POST", path=path, scope=scope or PUBLIC, handler=nothing, summary="")
 
 
 def head(

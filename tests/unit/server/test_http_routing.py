@@ -11,9 +11,9 @@ from holdfast.server.auth.permissions import Caller, CallerSession, Ended, Right
 from holdfast.server.backend import Backend
 from holdfast.server.http.application import Application
 from holdfast.server.http.request import AdmittedRequest, Head, HttpResponse
-from holdfast.server.http.routing import EVERYBODY, Route, Router
+from holdfast.server.http.routing import PUBLIC, Route, Router
 
-OPEN_TO_EVERYBODY = {"/livez", "/readyz", "/openapi.json", "/api/v1/session"}
+PUBLIC_PATHS = {"/livez", "/readyz", "/openapi.json", "/api/v1/session"}
 #: No route may use it.
 BACKEND = Backend(cast("JobApi", None))
 
@@ -75,8 +75,8 @@ async def test_every_route_asks_the_guard_before_it_reads_the_body() -> None:
     guard = RefusingGuard()
     application = Application(BACKEND, guard)
     for route in application.router.routes:
-        if route.scope is EVERYBODY:
-            assert route.path in OPEN_TO_EVERYBODY or route.path == "/" or route.path.startswith("/assets/")
+        if route.scope is PUBLIC:
+            assert route.path in PUBLIC_PATHS or route.path == "/" or route.path.startswith("/assets/")
             continue
         path = route.path.replace("{id}", "x").replace("{name}", "x")
         assert await status_of(application, route.method, path) == 403, route.path

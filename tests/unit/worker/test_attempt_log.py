@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from holdfast.core.lifecycle import CANCELED, DONE
-from holdfast.observe.logging import configure
+from holdfast.observe.log_setup import configure
 from holdfast.ports import Assignment, Directive
 from holdfast.worker.handlers import AttemptFailedError, Handler, Mode
 from tests.unit.worker.backend import working

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.number_options import counted
+from holdfast.cli.number_options import number, whole_number
 from holdfast.cli.text import Json, say
 
 if TYPE_CHECKING:
@@ -18,11 +18,14 @@ _FILE_COLUMNS = 150
 
 
 def bench(
-    runs: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Number of runs of each measurement.")] = 3,
+    runs: Annotated[
+        int,
+        typer.Option(parser=whole_number("--runs", 1, 100), metavar="N", help="Number of runs of each measurement."),
+    ] = 3,
     share: Annotated[
         float,
         typer.Option(
-            min=0.01, max=1, metavar="N", help="Share of the work: less is faster and less exact.", callback=counted
+            parser=number("--share", 0.01, 1), metavar="N", help="Share of the work: less is faster and less exact."
         ),
     ] = 1.0,
     as_json: Json = False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from holdfast.cli.number_options import number, whole_number
 from holdfast.cli.text import Json, print_json, say
 from holdfast.errors import ExitCode, FailedPreconditionError
 
@@ -39,12 +40,20 @@ def compare(
     out: Annotated[
         str, typer.Option(metavar="DIRECTORY", help="Directory of the report (default: a new one in lab-results).")
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all random choices.")] = 1,
+    seed: Annotated[
+        int, typer.Option(parser=whole_number("--seed", 0), metavar="N", help="Seed of all random choices.")
+    ] = 1,
     runs: Annotated[
         int,
-        typer.Option(min=1, max=100, metavar="N", help="Runs of each workload; use 3 or more for a reliable result."),
+        typer.Option(
+            parser=whole_number("--runs", 1, 100),
+            metavar="N",
+            help="Runs of each workload; use 3 or more for a reliable result.",
+        ),
     ] = 3,
-    clients: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Number of client processes.")] = 2,
+    clients: Annotated[
+        int, typer.Option(parser=whole_number("--clients", 1, 64), metavar="N", help="Number of client processes.")
+    ] = 2,
     is_quick: Annotated[
         bool, typer.Option("--quick", help="A short comparison: under two minutes for two topologies.")
     ] = False,
@@ -57,17 +66,24 @@ def compare(
         str,
         typer.Option(metavar="W,W,W,W,W", help="Weights of submit, status, result, cancel, list in a custom workload."),
     ] = "",
-    duration: Annotated[float | None, typer.Option(min=0.2, metavar="S", help="Duration of your own workload.")] = None,
+    duration: Annotated[
+        float | None, typer.Option(parser=number("--duration", 0.2), metavar="S", help="Duration of your own workload.")
+    ] = None,
     warm_up: Annotated[
-        float | None, typer.Option(min=0, metavar="S", help="Duration of its warm-up, which is not measured.")
+        float | None,
+        typer.Option(
+            parser=number("--warm-up", 0), metavar="S", help="Duration of its warm-up, which is not measured."
+        ),
     ] = None,
     fault: Annotated[
-        float | None, typer.Option(min=2, metavar="S", help="Add a run of this duration with a kill half-way.")
+        float | None,
+        typer.Option(parser=number("--fault", 2), metavar="S", help="Add a run of this duration with a kill half-way."),
     ] = None,
 ) -> None:
-    """Load each topology with the same requests, in turn, and write report.md, report.html and the raw data.
+    """Compare topologies under the same load.
 
-    Without options, the default set takes about half an hour for three topologies; --full takes an hour and a half.
+    Loads each topology with the same requests, in turn, and writes report.md, report.html and the raw data. Without
+    options, the default set takes about half an hour for three topologies; --full takes an hour and a half.
     """
     from holdfast_lab.compare.choices import Choice, plan_of
 
@@ -114,7 +130,9 @@ def report(
 def check(
     folder: Annotated[str, typer.Argument(metavar="DIRECTORY", help="A recorded history: run.json and *.jsonl.")],
     is_json: Json = False,
-    evidence: Annotated[int, typer.Option(min=0, metavar="N", help="Lines of evidence per finding.")] = 40,
+    evidence: Annotated[
+        int, typer.Option(parser=whole_number("--evidence", 0), metavar="N", help="Lines of evidence per finding.")
+    ] = 40,
 ) -> None:
     """Check a recorded history. Exits with 0 if every guarantee held, 1 if one was broken, 5 if not all were tested."""
     from holdfast_lab.check import Status, judge, render
@@ -136,10 +154,15 @@ def torture(
     topology: Annotated[str, typer.Option(metavar="NAME", help="Topology to test.")] = "embedded",
     minutes: Annotated[float, typer.Option(metavar="N", help="Minutes of fault injection.")] = 1.0,
     seed: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Seed of the load and the faults (default: random).")
+        int | None,
+        typer.Option(
+            parser=whole_number("--seed", 0), metavar="N", help="Seed of the load and the faults (default: random)."
+        ),
     ] = None,
     faults: Annotated[str, typer.Option(metavar="A,B", help="Comma-separated faults, all, or none.")] = "all",
-    clients: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Number of concurrent clients.")] = 6,
+    clients: Annotated[
+        int, typer.Option(parser=whole_number("--clients", 1, 64), metavar="N", help="Number of concurrent clients.")
+    ] = 6,
     out: Annotated[
         str,
         typer.Option(
@@ -153,10 +176,11 @@ def torture(
         ),
     ] = "",
 ) -> None:
-    """Run real processes under load, inject faults, and check from the records whether every guarantee held.
+    """Inject faults into real processes under load.
 
-    Exits with 0 if all held, 1 if one was broken, 5 if the run does not prove enough. Ctrl-C ends the run early: the
-    records are checked, and the exit code is 130 unless a guarantee was broken.
+    Checks from the records whether every guarantee held. Exits with 0 if all held, 1 if one was broken, 5 if the run
+    does not prove enough. Ctrl-C ends the run early: the records are checked, and the exit code is 130 unless a
+    guarantee was broken.
     """
     import asyncio
     import secrets
@@ -202,12 +226,18 @@ def torture(
 
 @app.command()
 def trace(
-    calls: Annotated[int, typer.Option(min=10, max=100_000, metavar="N", help="Number of calls for each trace.")] = 500,
+    calls: Annotated[
+        int,
+        typer.Option(parser=whole_number("--calls", 10, 100_000), metavar="N", help="Number of calls for each trace."),
+    ] = 500,
     out: Annotated[
         str, typer.Option(metavar="DIRECTORY", help="Directory for trace.md and trace.svg (default: print the tables).")
     ] = "",
 ) -> None:
-    """Show where the time of one lone submit and one lone job goes: every hop, over each link, as medians."""
+    """Show how long each step of a submit takes.
+
+    Traces one submit and one job at a time, over each link, and shows the median of every step.
+    """
     from holdfast_lab.trace.campaign import report_of, traced
 
     folder = _folder(out) if out else None
@@ -302,8 +332,8 @@ def _folder(out: str) -> Path:
 def _new_folder(parent: Path, name: str) -> Path:
     """Creates a directory that no other run has, although several runs may begin in the same second."""
     parent.mkdir(parents=True, exist_ok=True)
-    for number in count(1):
-        folder = parent / (name if number == 1 else f"{name}-{number}")
+    for index in count(1):
+        folder = parent / (name if index == 1 else f"{name}-{index}")
         with suppress(FileExistsError):
             folder.mkdir()
             return folder

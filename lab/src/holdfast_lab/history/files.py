@@ -60,7 +60,10 @@ def read_run(folder: Path) -> Run:
     try:
         return msgspec.json.decode((folder / RUN).read_bytes(), type=Run)
     except OSError as error:
-        raise FailedPreconditionError(f"there is no history in {folder}: {error.strerror or error}") from None
+        raise FailedPreconditionError(
+            f"{folder} must be the directory of a recorded history (run.json and *.jsonl), such as one that"
+            f" `holdfast lab torture` wrote, got: {error.strerror or error}"
+        ) from None
     except _UNREADABLE as error:
         raise FailedPreconditionError(f"{folder / RUN} is not a valid run: {error}") from None
 

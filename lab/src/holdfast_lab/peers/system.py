@@ -14,7 +14,7 @@ class SystemDescription(msgspec.Struct, frozen=True):
     settings: str
     #: Whether acknowledged jobs are synced to disk; begins with yes or no.
     durability: str
-    #: What happens to the jobs of a killed worker with the system's defaults, by its documents.
+    #: The fate of a killed worker's jobs with the system's defaults, as its documents state it.
     after_a_kill: str
     is_ours: bool = False
 

@@ -6,7 +6,7 @@ next extension.
 
 An outcome that was decided under a live lease must be recorded by this process of the coordinator. It may wait for disk
 space; its lease is kept meanwhile and is not revoked. An outcome that fits into the space reserved for its leases does
-not wait. Neither does expiry, however full the disk is, unless it was full when this process began.
+not wait. The expiry of a lease does not wait either, unless the disk was already full when this process began.
 """
 
 from collections.abc import Callable, Iterable
@@ -88,7 +88,7 @@ class LeaseWatch:
         self._early_ms = 0
         #: Leases whose outcome was decided but is not recorded yet.
         self._reported: set[int] = set()
-        #: Those of them that must not wait.
+        #: The reported leases whose outcome must not wait.
         self._fitting: set[int] = set()
         self._outcome_bytes = outcome_bytes
         self._turns_behind = 0

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from holdfast.core.owner import mint as mint_uuids
 from holdfast.ledger.coordinator import Coordinator, CoordinatorPorts, LoopConfig
-from holdfast.ledger.directives import LeaseTerms
 from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.log_clock import ClockMark, ClockTrust
 from holdfast.ledger.recovery import RecoveredLedger
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.ledger.sessions import SessionConfig
 from holdfast.ledger.tick_timer import TickTimer
 from holdfast.ledger.work_api import LedgerWork

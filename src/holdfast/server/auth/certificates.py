@@ -88,9 +88,9 @@ def read(chain: str, key: str, client_ca: str = "") -> Certificates | None:
 
 def _read(chain: str, key: str, client_ca: str) -> CertificateMaterial:
     contents = (
-        _content("tls_cert", chain),
-        _private_content("tls_key", key),
-        _content("tls_client_ca", client_ca) if client_ca else b"",
+        _content("--tls-cert", chain),
+        _private_content("--tls-key", key),
+        _content("--tls-client-ca", client_ca) if client_ca else b"",
     )
     try:
         return CertificateMaterial(*contents, _context(chain, key, client_ca))
@@ -114,20 +114,20 @@ def _context(chain: str, key: str, client_ca: str) -> ssl.SSLContext:
     return context
 
 
-def _private_content(setting: str, path: str) -> bytes:
+def _private_content(option: str, path: str) -> bytes:
     """Reads a file that other users may neither read nor change."""
-    content = _content(setting, path)
+    content = _content(option, path)
     if problem := problem_of_file(Path(path), Path(path).stat()):
-        message = f"the key file {path!r} of {setting} cannot be used: {problem}"
+        message = f"the key file {path!r} of {option} cannot be used: {problem}"
         raise FailedPreconditionError(message, reason="TLS_UNUSABLE")
     return content
 
 
-def _content(setting: str, path: str) -> bytes:
+def _content(option: str, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        message = f"{setting} must be a readable file, got {path!r}: {error.strerror or error}"
+        message = f"{option} must be a readable file, got {path!r}: {error.strerror or error}"
         raise FailedPreconditionError(message, reason="TLS_UNUSABLE") from error
 
 

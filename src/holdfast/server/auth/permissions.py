@@ -25,8 +25,8 @@ class Scope(Enum):
 class OpenAccess(Enum):
     """Access without a scope."""
 
-    #: Needs no token, such as probes.
-    EVERYBODY = "everybody"
+    #: Needs no token, such as probes. The value is part of the OpenAPI document.
+    PUBLIC = "everybody"
     #: Needs a valid token with any scope; each call within a conversation is then checked by its own scope.
     CALLERS = "callers"
 

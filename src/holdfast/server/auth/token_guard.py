@@ -96,7 +96,7 @@ class TokenGuard:
 
     def recognise(self, token: str, right: Right) -> Caller | None:
         """Checks the headers of a call before its body is received."""
-        if self._table is None or right is OpenAccess.EVERYBODY:
+        if self._table is None or right is OpenAccess.PUBLIC:
             return None
         caller = self._callers[self._found(tokens.hash_of(token)).name]
         if isinstance(right, Scope):

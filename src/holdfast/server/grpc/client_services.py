@@ -11,7 +11,7 @@ from holdfast.core.trace_context import sent_context
 from holdfast.errors import HoldfastError
 from holdfast.proto import holdfast_pb2 as pb
 from holdfast.server.auth.permissions import CallerSession
-from holdfast.server.grpc.converse import ConverseStream
+from holdfast.server.grpc.converse_stream import ConverseStream
 from holdfast.server.grpc.method_table import CallMethod, Table
 from holdfast.server.grpc.status import Context, refuse, refuse_undecodable
 from holdfast.server.grpc.streams import Streams

@@ -39,7 +39,7 @@ def rights(table: Table) -> dict[str, Right]:
         **{f"/{package}.{path}": method.scope for path, method in table.items()},
         f"/{package}.JobService/Converse": OpenAccess.CALLERS,
         f"/{package}.WorkService/Work": Scope.WORK,
-        f"/{package}.WireService/GetPort": OpenAccess.EVERYBODY,
+        f"/{package}.WireService/GetPort": OpenAccess.PUBLIC,
         f"/{public}/SubmitJob": Scope.SUBMIT,
         f"/{public}/GetJobStatus": Scope.READ,
         f"/{public}/GetJobResult": Scope.READ,
@@ -48,9 +48,9 @@ def rights(table: Table) -> dict[str, Right]:
         f"/{workers}/WorkerHeartbeat": Scope.WORK,
         f"/{workers}/FetchWork": Scope.WORK,
         f"/{workers}/ReportWorkOutcome": Scope.WORK,
-        f"/{health.SERVICE_NAME}/Check": OpenAccess.EVERYBODY,
-        f"/{health.SERVICE_NAME}/Watch": OpenAccess.EVERYBODY,
-        f"/{health.SERVICE_NAME}/List": OpenAccess.EVERYBODY,
+        f"/{health.SERVICE_NAME}/Check": OpenAccess.PUBLIC,
+        f"/{health.SERVICE_NAME}/Watch": OpenAccess.PUBLIC,
+        f"/{health.SERVICE_NAME}/List": OpenAccess.PUBLIC,
         f"/{reflection.SERVICE_NAME}/ServerReflectionInfo": Scope.READ,
     }
 
@@ -82,7 +82,7 @@ class GuardedServer:
         if right is None:
             raise TypeError(f"{path} names no scope")
         refusing = _refusing(self._guard, path.rpartition("/")[2], right)
-        if right is OpenAccess.EVERYBODY:
+        if right is OpenAccess.PUBLIC:
             return _Method(right, _same(self._open_calls.bounded(handler)), refusing)
         if handler.unary_unary is not None:
             assert isinstance(right, Scope), path

@@ -9,7 +9,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from holdfast import limits
 from holdfast.core.workers import beat_ms
 from holdfast.errors import UnimplementedError
-from holdfast.ledger.directives import LeaseTerms
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.proto import (
     holdfast_pb2,
     holdfast_pb2_grpc,

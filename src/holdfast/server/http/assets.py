@@ -6,7 +6,7 @@ from importlib.resources.abc import Traversable
 from zlib import crc32
 
 from holdfast.server.http.request import AdmittedRequest, HttpResponse
-from holdfast.server.http.routing import EVERYBODY, Handler, Route
+from holdfast.server.http.routing import PUBLIC, Handler, Route
 
 _TYPES = {
     ".html": b"text/html; charset=utf-8",
@@ -50,7 +50,7 @@ def _route(path: str, file: Traversable) -> Route:
     return Route(
         method="GET",
         path=path,
-        scope=EVERYBODY,
+        scope=PUBLIC,
         handler=_handler(file.read_bytes(), _TYPES[_suffix(file.name)]),
         summary=f"Dashboard file {file.name}",
         is_short_form=True,

@@ -8,7 +8,7 @@ from holdfast.server.http import system
 from holdfast.server.http.request import AdmittedRequest, Head, HttpResponse
 from holdfast.server.http.request_handler import RequestHandler
 from holdfast.server.http.request_shield import Shield
-from holdfast.server.http.routing import EVERYBODY
+from holdfast.server.http.routing import PUBLIC
 
 _PATHS = frozenset({"/metrics", "/livez", "/readyz"})
 
@@ -18,7 +18,7 @@ class MetricsApplication(RequestHandler):
 
     def __init__(self, backend: Backend, shield: Shield, probes: system.Probes) -> None:
         rows = system.routes(system.SystemRoutes(backend, probes))
-        routes = [msgspec.structs.replace(row, scope=EVERYBODY) for row in rows if row.path in _PATHS]
+        routes = [msgspec.structs.replace(row, scope=PUBLIC) for row in rows if row.path in _PATHS]
         super().__init__(routes, "this port has /metrics, /livez and /readyz", OpenGuard(), shield)
 
     def admit(self, head: Head) -> AdmittedRequest | HttpResponse:

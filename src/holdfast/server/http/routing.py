@@ -19,7 +19,7 @@ Handler = Callable[[AdmittedRequest], Awaitable[HttpResponse | StreamedResponse]
 
 
 #: In place of a scope: needs no token, such as probes.
-EVERYBODY = OpenAccess.EVERYBODY
+PUBLIC = OpenAccess.PUBLIC
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class Router:
             self._add(route)
 
     def _add(self, route: Route) -> None:
-        if not isinstance(route.scope, Scope) and route.scope is not EVERYBODY:
+        if not isinstance(route.scope, Scope) and route.scope is not PUBLIC:
             raise TypeError(f"{route.method} {route.path} names no scope")
         methods = self._methods(route.path)
         if route.method in methods:

@@ -12,7 +12,7 @@ from holdfast.server.auth.tokens import TOKEN_CHARS_MAX
 from holdfast.server.http.browser_security import cookie_of
 from holdfast.server.http.request import AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.request_shield import Shield
-from holdfast.server.http.routing import EVERYBODY, Route
+from holdfast.server.http.routing import PUBLIC, Route
 
 _PATH = "/api/v1/session"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
@@ -70,7 +70,7 @@ def routes(sessions: SessionRoutes) -> list[Route]:
         Route(
             method="POST",
             path=_PATH,
-            scope=EVERYBODY,
+            scope=PUBLIC,
             handler=sessions.log_in,
             summary="Log in: store a token in a cookie",
             tag="session",
@@ -82,7 +82,7 @@ def routes(sessions: SessionRoutes) -> list[Route]:
         Route(
             method="GET",
             path=_PATH,
-            scope=EVERYBODY,
+            scope=PUBLIC,
             handler=sessions.look,
             summary="Get the name and the scopes of the token",
             tag="session",
@@ -91,7 +91,7 @@ def routes(sessions: SessionRoutes) -> list[Route]:
         Route(
             method="DELETE",
             path=_PATH,
-            scope=EVERYBODY,
+            scope=PUBLIC,
             handler=sessions.log_out,
             summary="Log out: delete the cookie",
             tag="session",

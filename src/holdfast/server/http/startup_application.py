@@ -7,7 +7,7 @@ from holdfast.server.http.problems import RETRY_AFTER_S
 from holdfast.server.http.request import JSON_TYPE, TEXT_TYPE, AdmittedRequest, Head, HttpResponse
 from holdfast.server.http.request_handler import RequestHandler
 from holdfast.server.http.request_shield import Shield
-from holdfast.server.http.routing import EVERYBODY, Route
+from holdfast.server.http.routing import PUBLIC, Route
 from holdfast.server.startup import Startup
 
 
@@ -24,7 +24,7 @@ class StartingApplication(RequestHandler):
             Route(
                 method="GET",
                 path=path,
-                scope=EVERYBODY,
+                scope=PUBLIC,
                 handler=handler,
                 summary=summary,
                 tag="system",

@@ -12,7 +12,7 @@ from holdfast.server.auth.permissions import Scope
 from holdfast.server.backend import Backend
 from holdfast.server.conditions import ReadConditions, no_conditions_here
 from holdfast.server.http.request import METRICS_TYPE, TEXT_TYPE, AdmittedRequest, HttpResponse, answer
-from holdfast.server.http.routing import EVERYBODY, Route
+from holdfast.server.http.routing import PUBLIC, Route
 from holdfast.server.http.stats_history import Recent, StatsHistory
 
 
@@ -202,13 +202,13 @@ def routes(system: SystemRoutes) -> list[Route]:
             answers={200: Recent},
             problems=(501,),
         ),
-        text("/livez", EVERYBODY, system.live, "Whether the server is alive"),
-        text("/readyz", EVERYBODY, system.ready, "Whether the server accepts jobs", 503),
+        text("/livez", PUBLIC, system.live, "Whether the server is alive"),
+        text("/readyz", PUBLIC, system.ready, "Whether the server accepts jobs", 503),
         text("/metrics", Scope.READ, system.metrics, "Metrics for Prometheus"),
         Route(
             method="GET",
             path="/openapi.json",
-            scope=EVERYBODY,
+            scope=PUBLIC,
             handler=system.openapi,
             summary="Get this document",
             tag="system",

@@ -21,7 +21,7 @@ from holdfast.errors import (
     UnavailableError,
     UnimplementedError,
 )
-from holdfast.ledger.directives import LeaseTerms
+from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.observe.logs import get_logger
 from holdfast.server.auth.permissions import CallerSession, Guard, OpenAccess, Scope
 from holdfast.server.backend import Backend

@@ -15,7 +15,7 @@ from holdfast import limits
 from holdfast.core.commands import GrantedLease, ReportRow
 from holdfast.core.lifecycle import TERMINAL
 from holdfast.errors import AbortedError, HoldfastError, InvalidArgumentError
-from holdfast.ledger.directives import LeaseTerms, directive_of, hello_of
+from holdfast.ledger.session_messages import LeaseTerms, directive_of, hello_of
 from holdfast.ledger.sessions import Session, SessionPush
 from holdfast.ledger.work_api import LedgerWork
 from holdfast.ports import Directive

@@ -13,7 +13,7 @@ from holdfast.ports import JobDraft
 from holdfast.testing.conformance.harness import needs
 from holdfast.testing.conformance.workplace import PATIENCE_S, Workplace, accepted, eventually, soon
 
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 class TestReading:
@@ -23,14 +23,14 @@ class TestReading:
     async def test_unknown_job_is_not_found(self, place: Workplace, call: str) -> None:
         """Every read of an unknown job is not found."""
         with pytest.raises(NotFoundError):
-            await getattr(place.jobs, call)(NOBODY)
+            await getattr(place.jobs, call)(UNKNOWN_ID)
 
     async def test_unknown_job_can_be_neither_watched_nor_canceled(self, place: Workplace) -> None:
         """A watch or a cancel of an unknown job is not found."""
         with pytest.raises(NotFoundError):
-            await soon(place.jobs.watch(NOBODY))
+            await soon(place.jobs.watch(UNKNOWN_ID))
         with pytest.raises(NotFoundError):
-            await place.jobs.cancel(NOBODY, "")
+            await place.jobs.cancel(UNKNOWN_ID, "")
 
     async def test_job_that_has_not_ended_has_no_result(self, place: Workplace) -> None:
         """The result of a job that has not ended has its state, and nothing else."""

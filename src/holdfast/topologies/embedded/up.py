@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.observe.logging import ByteStream
+from holdfast.observe.log_setup import ByteStream
 from holdfast.process.garbage_collector import tune_collector
 from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop
@@ -46,7 +46,7 @@ async def serve_and_work(settings: Settings, log_stream: ByteStream) -> None:
     """Runs a server and one worker process, until TERM or INT; a second signal does not wait for running jobs."""
     if settings.is_in_memory and (settings.tls_cert or settings.tokens):
         raise InvalidArgumentError(
-            "data must be a directory when tokens or TLS are set, because the worker of `holdfast up` uses the"
+            "--data must be a directory when tokens or TLS are set, because the worker of `holdfast up` uses the"
             " socket in it; name a directory, or start `holdfast server` and `holdfast worker`",
             reason="SETTINGS_INVALID",
         )

@@ -16,7 +16,7 @@ from holdfast.settings import MEMORY, Settings
 from holdfast.settings_sources import load, secret_of
 
 if TYPE_CHECKING:
-    from holdfast.observe.logging import ByteStream
+    from holdfast.observe.log_setup import ByteStream
     from holdfast.topologies.microservices.services.environment import Environment
 
 
@@ -61,12 +61,21 @@ _CONCERNS = {
 
 
 def service(
-    role: Annotated[ServiceRole, typer.Argument(help="Service to start.", show_default=False)],
+    role: Annotated[
+        ServiceRole,
+        typer.Argument(
+            metavar="ROLE",
+            help="Service to start: gateway, job, queue, coordinator, result or worker.",
+            show_default=False,
+        ),
+    ],
     data: Annotated[
         Path | None,
         typer.Option(help="Data directory of job, queue or result (default: in memory).", metavar="DIRECTORY"),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on (default: 127.0.0.1).")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on (default: 127.0.0.1).")
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen on a non-loopback address without TLS and tokens.")
     ] = False,
@@ -82,7 +91,7 @@ def service(
         typer.Option("--queues", "-Q", metavar="A,B", help="Queues that the worker serves (default: all)."),
     ] = None,
     log_format: Annotated[
-        LogFormat, typer.Option(help="Log format: json, text, or auto (text on a terminal).")
+        LogFormat, typer.Option(metavar="FORMAT", help="Log format: json, text, or auto (text on a terminal).")
     ] = LogFormat.JSON,
     has_lifeline: Annotated[bool, typer.Option("--lifeline", hidden=True)] = False,
     is_early: Annotated[bool, typer.Option("--early", hidden=True)] = False,
@@ -105,12 +114,12 @@ def service(
 
         lifeline()
     environment = _environment(role, slots)
-    from holdfast.observe import logging
+    from holdfast.observe import log_setup
     from holdfast.observe.log_stream import BackgroundStream
 
     stream = BackgroundStream(sys.stderr.fileno())
     level = environment.log_level.lower()
-    logging.configure(service=role.value, level=level, log_format=log_format.value, stream=stream)
+    log_setup.configure(service=role.value, level=level, log_format=log_format.value, stream=stream)
     try:
         if role is ServiceRole.WORKER:
             _work(environment, app or "", queues or "")

@@ -3,7 +3,7 @@
 import grpc
 
 from holdfast import limits
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
@@ -17,7 +17,7 @@ _OPTIONS = (
 )
 
 
-def open_channel(target: str, access: Access = ANYBODY) -> grpc.aio.Channel:
+def open_channel(target: str, access: Access = NO_CREDENTIALS) -> grpc.aio.Channel:
     """Opens a channel to `host:port` that shares no connection with other channels of this process."""
     options = (*_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
     if not access.is_secure:

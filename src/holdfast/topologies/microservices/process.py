@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.observe.logging import ByteStream
+from holdfast.observe.log_setup import ByteStream
 from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop
@@ -49,7 +49,7 @@ def check_protection(options: ServiceOptions, environment: Environment) -> None:
     # `protect` checks the access of clients to a gateway, before it listens.
     if not (is_gateway or options.is_insecure or is_loopback(options.host)):
         raise InvalidArgumentError(
-            f"host must be a loopback address unless --insecure is given, got {options.host!r};"
+            f"--host must be a loopback address unless --insecure is given, got {options.host!r};"
             " without SERVICE_TOKEN_HASHES callers are not authenticated",
             reason="HOST_UNPROTECTED",
         )

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.observe.logging import ByteStream
+from holdfast.observe.log_setup import ByteStream
 from holdfast.process.child_command import child_command
 from holdfast.process.memory import memory_for_jobs
 from holdfast.process.ready_line import announce, places
@@ -24,7 +24,7 @@ from holdfast.process.supervisor import Lines, StoppedError, Supervisor
 from holdfast.server.auth.service_tokens import make_tokens
 from holdfast.server.protection import protect
 from holdfast.server.rpc_port import need_grpc
-from holdfast.settings import FIELDS, Settings, unheeded
+from holdfast.settings import FIELDS, Settings, option_of, unheeded
 from holdfast.topologies.microservices.services.environment import CALLERS
 
 _PORT_MAX = 65_535
@@ -84,11 +84,12 @@ def check(settings: Settings) -> None:
     problems = [*unheeded(settings, "microservices", _UNHEEDED)]
     if settings.port + max(_OFFSETS.values()) > _PORT_MAX:
         problems.append(
-            f"port must be at most {_PORT_MAX - max(_OFFSETS.values())}, because the services take"
+            f"--port must be at most {_PORT_MAX - max(_OFFSETS.values())}, because the services take"
             f" {len(_OFFSETS)} ports from there on, got {settings.port}"
         )
     problems += [
-        f"{name} must be none of the {len(_OFFSETS)} ports from {settings.port} on, which the services take, got {port}"
+        f"{option_of(name)} must be none of the {len(_OFFSETS)} ports from {settings.port} on, which the services take,"
+        f" got {port}"
         for name, port in (("http_port", settings.http_port), ("metrics_port", settings.metrics_port))
         if settings.port < port <= settings.port + max(_OFFSETS.values())
         and not (name == "http_port" and settings.no_http)

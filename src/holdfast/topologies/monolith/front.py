@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.retry_policy import NoRetryPolicy
-from holdfast.client.routed import RoutedJobs
+from holdfast.client.routed_jobs import RoutedJobs
 from holdfast.client.transport import PersistentTransport
 from holdfast.client.wire_transport import ReconnectingTransport, tcp_transport
 from holdfast.core.capabilities import MONOLITH
@@ -39,7 +39,7 @@ class NodeAddresses(msgspec.Struct, frozen=True):
     sockets: Sequence[Path] = ()
     addresses: Sequence[str] = ()
     #: Used for the addresses only.
-    access: Access = ANYBODY
+    access: Access = NO_CREDENTIALS
 
 
 class Front:

@@ -14,7 +14,7 @@ from holdfast.settings import MEMORY, ClientSettings, Settings, addresses_of
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
-    from holdfast.observe.logging import ByteStream
+    from holdfast.observe.log_setup import ByteStream
     from holdfast.topologies.monolith.front import NodeAddresses
 
 #: The settings of a front, which stores nothing.

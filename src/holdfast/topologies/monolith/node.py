@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.core.owner import Ownership
 from holdfast.ledger.local_work import LocalWork
-from holdfast.observe.logging import ByteStream
+from holdfast.observe.log_setup import ByteStream
 from holdfast.process.garbage_collector import tune_collector
 from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from holdfast import limits
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError
-from holdfast.observe.logging import ByteStream
+from holdfast.observe.log_setup import ByteStream
 from holdfast.process.child_command import child_command
 from holdfast.process.memory import memory_for_jobs
 from holdfast.process.ready_line import announce, places
@@ -82,22 +82,22 @@ def check(settings: Settings) -> None:
     problems = [
         f"{name} must be at most {_PORT_MAX - settings.nodes + 1}, because {settings.nodes} nodes take"
         f" as many ports from there on, got {first}"
-        for name, first in (("port", settings.port), ("metrics_port", settings.metrics_port))
+        for name, first in (("--port", settings.port), ("--metrics-port", settings.metrics_port))
         if first and first + settings.nodes - 1 > _PORT_MAX
     ]
     first, metrics = settings.port, settings.metrics_port
     if first and metrics and abs(first - metrics) < settings.nodes:
-        problems.append(f"metrics_port must be at least {settings.nodes} away from port, got {metrics} and {first}")
+        problems.append(f"--metrics-port must be at least {settings.nodes} away from --port, got {metrics} and {first}")
     problems += [
-        f"http_port must be none of the {settings.nodes} ports of the nodes from {name} {taken} on,"
+        f"--http-port must be none of the {settings.nodes} ports of the nodes from {name} {taken} on,"
         f" got {settings.http_port}"
-        for name, taken in (("port", first), ("metrics_port", metrics))
+        for name, taken in (("--port", first), ("--metrics-port", metrics))
         if taken and not settings.no_http and taken < settings.http_port < taken + settings.nodes
     ]
     least = settings.nodes * limits.MEMORY_BYTES_MIN
     if 0 < settings.memory_bytes < least:
         problems.append(
-            f"memory_bytes must be at least {least}, because {settings.nodes} nodes share it,"
+            f"--memory-bytes must be at least {least}, because {settings.nodes} nodes share it,"
             f" got {settings.memory_bytes}"
         )
     if problems:

@@ -3,19 +3,21 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast import limits
+from holdfast.cli.number_options import whole_number
 from holdfast.errors import InvalidArgumentError
 from holdfast.settings import MEMORY, Settings, masked
 from holdfast.settings_sources import load, secret_of
 
 if TYPE_CHECKING:
-    from holdfast.observe.logging import ByteStream
+    from holdfast.observe.log_setup import ByteStream
     from holdfast.topologies.pipeline.roles.callers import Credentials
     from holdfast.topologies.pipeline.worker import WorkerAddresses
 
@@ -29,6 +31,9 @@ app = typer.Typer(
 _LOCAL = "127.0.0.1"
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s/:@,]+):)?(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65_535
+#: The options whose names differ from those of their settings: of the gateway, and of every role.
+_PORT_OPTIONS: Mapping[str, str] = {"http_port": "--port", "port": "--grpc-port"}
+_OPTIONS: Mapping[str, str] = {"slots": "--concurrency"}
 
 
 class QueueKind(StrEnum):
@@ -40,15 +45,26 @@ class QueueKind(StrEnum):
 
 def _port(default: int) -> Any:  # noqa: ANN401 - as typer has it
     return typer.Option(
-        "--port", min=0, max=_PORT_MAX, help=f"Port to listen on (default: {default}).", show_default=False
+        "--port",
+        parser=whole_number("--port", 0, _PORT_MAX),
+        metavar="PORT",
+        help=f"Port to listen on (default: {default}).",
+        show_default=False,
     )
 
 
+def _more_port(name: str, text: str) -> Any:  # noqa: ANN401 - as typer has it
+    return typer.Option(f"--{name}", parser=whole_number(f"--{name}", 0, _PORT_MAX), metavar="PORT", help=text)
+
+
 def _times(name: str, text: str) -> Any:  # noqa: ANN401 - as typer has it
-    return typer.Option(f"--{name}", metavar="MS", min=0, help=text, show_default=False)
+    return typer.Option(f"--{name}", parser=whole_number(f"--{name}", 0), metavar="MS", help=text, show_default=False)
 
 
-Host = Annotated[str | None, typer.Option(help="Address to listen on (default: 127.0.0.1).", show_default=False)]
+Host = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Address to listen on (default: 127.0.0.1).", show_default=False),
+]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Listen on a non-loopback address without TLS and tokens.")]
 Database = Annotated[
     str | None,
@@ -61,10 +77,17 @@ LogFormat = Annotated[
 Lifeline = Annotated[bool, typer.Option("--lifeline", hidden=True)]
 Normal = Annotated[
     str,
-    typer.Option("--normal", metavar="PORTS", help="All normal queue processes: comma-separated ports or HOST:PORT."),
+    typer.Option(
+        "--normal", metavar="PORTS", help="All queue processes of type normal: comma-separated ports or HOST:PORT."
+    ),
 ]
 High = Annotated[
-    str, typer.Option("--high", metavar="PORTS", help="All high queue processes: comma-separated ports or HOST:PORT.")
+    str,
+    typer.Option(
+        "--high",
+        metavar="PORTS",
+        help="All queue processes of type high (jobs of priority 6 to 9): comma-separated ports or HOST:PORT.",
+    ),
 ]
 
 
@@ -83,8 +106,8 @@ def gateway(
         str, typer.Option("--schedulers", metavar="PORTS", help="Schedulers: comma-separated ports or HOST:PORT.")
     ],
     port: Annotated[int | None, _port(8_080)] = None,
-    also_port: Annotated[int | None, typer.Option(help="Additional port for HTTP.", max=_PORT_MAX)] = None,
-    grpc_port: Annotated[int | None, typer.Option(help="Port for gRPC (default: 50051).", max=_PORT_MAX)] = None,
+    also_port: Annotated[int | None, _more_port("also-port", "Additional port for HTTP.")] = None,
+    grpc_port: Annotated[int | None, _more_port("grpc-port", "Port for gRPC (default: 50051).")] = None,
     check_ms: Annotated[
         int, _times("check-ms", "Interval between health checks of the schedulers (default: 1000).")
     ] = 0,
@@ -95,7 +118,7 @@ def gateway(
     tls_client_ca: Annotated[
         str | None, typer.Option(help="CA certificates of clients, as PEM.", metavar="FILE")
     ] = None,
-    metrics_port: Annotated[int | None, typer.Option(help="Additional port for /metrics.", max=_PORT_MAX)] = None,
+    metrics_port: Annotated[int | None, _more_port("metrics-port", "Additional port for /metrics.")] = None,
     no_http: Annotated[
         bool, typer.Option("--no-http", help="Serve no HTTP, only gRPC and Holdfast's own clients.")
     ] = False,
@@ -106,7 +129,10 @@ def gateway(
     log_format: LogFormat = None,
     has_lifeline: Lifeline = False,
 ) -> None:
-    """Serve HTTP, gRPC and the dashboard to clients; the schedulers handle the requests."""
+    """Serve HTTP, gRPC and the dashboard to clients.
+
+    The schedulers handle the requests.
+    """
     flags: dict[str, object | None] = {
         "http_port": port,
         "port": grpc_port,
@@ -121,7 +147,11 @@ def gateway(
         "reflection": reflection or None,
         **_common(host, log_level, log_format, insecure=insecure),
     }
-    settings, places, credentials = _settings(flags), _addresses("--schedulers", schedulers), _credentials()
+    settings, places, credentials = (
+        _settings(flags, _PORT_OPTIONS),
+        _addresses("--schedulers", schedulers),
+        _credentials(),
+    )
     from holdfast.topologies.pipeline.gateway import PipelineGateway
     from holdfast.topologies.pipeline.process import serve_gateway
 
@@ -148,7 +178,10 @@ def scheduler(
     log_format: LogFormat = None,
     has_lifeline: Lifeline = False,
 ) -> None:
-    """Write jobs to the database and read them from it; one scheduler, the leader, fires schedules."""
+    """Write jobs to the database and read them.
+
+    One of the schedulers, the leader, also fires schedules.
+    """
     settings = _settings({"database": database, **_common(host, log_level, log_format, insecure=insecure)})
     _serve({"role": "scheduler", "port": port, "leader_ms": leader_ms}, settings, has_lifeline=has_lifeline)
 
@@ -195,7 +228,10 @@ def exchange(
     log_format: LogFormat = None,
     has_lifeline: Lifeline = False,
 ) -> None:
-    """Route each job to a queue process, by its type and number of attempts."""
+    """Route each job to a queue process.
+
+    The job's type and number of attempts decide which one.
+    """
     settings = _settings(_common(host, log_level, log_format, insecure=insecure))
     _serve({"role": "exchange", "port": port, **_queues(normal, high)}, settings, has_lifeline=has_lifeline)
 
@@ -204,7 +240,12 @@ def exchange(
 def queue(
     *,
     kind: Annotated[QueueKind, typer.Option("--type", help="Kind of the queue process.")] = QueueKind.NORMAL,
-    index: Annotated[int, typer.Option(help="Index among the queue processes of this kind, from 0.", min=0)] = 0,
+    index: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number("--index", 0), metavar="N", help="Index among the queue processes of this kind, from 0."
+        ),
+    ] = 0,
     port: Annotated[int | None, _port(7_001)] = None,
     host: Host = None,
     insecure: Insecure = False,
@@ -248,7 +289,14 @@ def worker(
         str, typer.Option("--coordinator", metavar="PORT", help="Coordinator: port or HOST:PORT.")
     ],
     concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", min=1, help="Number of jobs to run at a time.")
+        int,
+        typer.Option(
+            "--concurrency",
+            "-c",
+            parser=whole_number("--concurrency", 1, limits.SLOTS_MAX),
+            metavar="N",
+            help="Number of jobs to run at a time.",
+        ),
     ] = 5,
     port: Annotated[int, _port(10_001)] = 10_001,
     app_path: Annotated[
@@ -287,7 +335,7 @@ def worker(
 def _work(settings: Settings, place: "WorkerAddresses", queues: str, *, has_lifeline: bool) -> None:
     """Runs a worker to its end."""
     from holdfast.cli.worker import end_process_of, load_handlers, queue_names, run_to_the_end
-    from holdfast.observe import logging
+    from holdfast.observe import log_setup
     from holdfast.observe.log_stream import BackgroundStream
     from holdfast.process.lifeline import lifeline
     from holdfast.topologies.pipeline.worker import work
@@ -301,7 +349,7 @@ def _work(settings: Settings, place: "WorkerAddresses", queues: str, *, has_life
     app, handlers = load_handlers(settings.app)
     declared = declared_by(app, settings.app, handlers.keys())
     stream = BackgroundStream(sys.stderr.fileno())
-    logging.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
+    log_setup.configure(service="worker", level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         ended = run_to_the_end(work(settings, place, handlers, names, declared, stream))
     finally:
@@ -331,7 +379,7 @@ def _run(
     """Runs the program; its argument is the log stream."""
     import uvloop
 
-    from holdfast.observe import logging
+    from holdfast.observe import log_setup
     from holdfast.observe.log_stream import BackgroundStream
 
     if has_lifeline:
@@ -339,7 +387,7 @@ def _run(
 
         lifeline()
     stream = BackgroundStream(sys.stderr.fileno())
-    logging.configure(service=role, level=settings.log_level, log_format=settings.log_format, stream=stream)
+    log_setup.configure(service=role, level=settings.log_level, log_format=settings.log_format, stream=stream)
     try:
         uvloop.run(program(stream))
     finally:
@@ -352,8 +400,8 @@ def _common(
     return {"host": host, "log_level": log_level, "log_format": log_format, "insecure": insecure or None}
 
 
-def _settings(flags: dict[str, object | None]) -> Settings:
-    return load(Settings, flags=flags, environment=os.environ, folder=Path.cwd()).settings
+def _settings(flags: dict[str, object | None], options: Mapping[str, str] = _OPTIONS) -> Settings:
+    return load(Settings, flags=flags, environment=os.environ, folder=Path.cwd(), options=options).settings
 
 
 def _credentials() -> "Credentials":

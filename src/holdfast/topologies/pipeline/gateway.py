@@ -46,7 +46,7 @@ class PipelineGateway:
         self._second = None if also_port is None or settings.no_http else self._beside(settings, also_port)
 
     def _beside(self, settings: Settings, port: int) -> PublicServer:
-        """Makes a face for HTTP on another port, with the same backend and metrics."""
+        """Makes a public server for HTTP on another port, with the same backend and metrics."""
         first = self._public_server
         return PublicServer(
             first.backend,

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.observe.logging import ByteStream, line_writer
+from holdfast.observe.log_setup import ByteStream, line_writer
 from holdfast.observe.logs import get_logger
 from holdfast.observe.transitions import transition_lines
 from holdfast.process.ready_line import announce
@@ -66,7 +66,7 @@ def check_protection(settings: Settings, credentials: Credentials) -> None:
         get_logger().warning("unprotected", message=message)
     if not (settings.insecure or is_loopback(settings.host)):
         raise InvalidArgumentError(
-            f"host must be a loopback address unless --insecure is given, got {settings.host!r};"
+            f"--host must be a loopback address unless --insecure is given, got {settings.host!r};"
             " only the gateway of the pipeline has TLS",
             reason="HOST_UNPROTECTED",
         )

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.observe.logging import ByteStream
+from holdfast.observe.log_setup import ByteStream
 from holdfast.process.private_paths import make_directory, replace_secret
 from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop

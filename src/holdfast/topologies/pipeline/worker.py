@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from holdfast.observe.logging import ByteStream, line_writer
+from holdfast.observe.log_setup import ByteStream, line_writer
 from holdfast.observe.transitions import transition_lines
 from holdfast.server.http.request import AdmittedRequest, HttpResponse, answer
 from holdfast.server.http.routing import Route

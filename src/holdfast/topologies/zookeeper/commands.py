@@ -14,7 +14,7 @@ from holdfast.settings import MEMORY, Settings
 from holdfast.settings_sources import load
 
 if TYPE_CHECKING:
-    from holdfast.observe.logging import ByteStream
+    from holdfast.observe.log_setup import ByteStream
     from holdfast.topologies.zookeeper.ensemble_url import Ensemble
 
 app = typer.Typer(
@@ -48,7 +48,7 @@ def zookeeper() -> None:
 
 
 def gateway(ensemble: Hosts = None, has_lifeline: Lifeline = False, **flags: object) -> None:
-    """Serve gRPC, HTTP and the dashboard for an ensemble, until TERM or INT."""
+    """Serve the dashboard, HTTP and gRPC, until TERM or INT."""
     told = {**flags, "ensemble": ensemble, "data": MEMORY}
     settings = load(Settings, flags=told, environment=os.environ, folder=Path.cwd()).settings
     place = _place(settings)
@@ -93,7 +93,7 @@ def worker(
         str | None, typer.Option(help="Log format: json, text, or auto (text on a terminal).", metavar="FORMAT")
     ] = None,
 ) -> None:
-    """Bid for jobs and run them, like `holdfast worker --connect zk://HOSTS`."""
+    """Run jobs, like `holdfast worker --connect zk://HOSTS`."""
     told: dict[str, object] = {"ensemble": ensemble, "lease_ms": lease_ms}
     loaded = load(Settings, flags=told, environment=os.environ, folder=Path.cwd())
     place = _place(loaded.settings)

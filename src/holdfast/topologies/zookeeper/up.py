@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import InvalidArgumentError
-from holdfast.observe.logging import ByteStream
+from holdfast.observe.log_setup import ByteStream
 from holdfast.process.child_command import child_command
 from holdfast.process.ready_line import announce, places
 from holdfast.process.signals import on_stop

@@ -35,19 +35,19 @@ ELSEWHERE = "holdfast service worker"
 
 
 @pytest.fixture
-async def face(tmp_path: Path) -> AsyncIterator[PublicServer]:
+async def server(tmp_path: Path) -> AsyncIterator[PublicServer]:
     async with services_here() as services:
         backend = Backend(services.jobs(), declared=MICROSERVICES, elsewhere=gateway.ELSEWHERE)
-        face = PublicServer(backend, Settings(data=str(tmp_path), host=HOST, port=0, no_http=True))
-        await face.start()
-        yield face
-        await face.stop(0)
+        server = PublicServer(backend, Settings(data=str(tmp_path), host=HOST, port=0, no_http=True))
+        await server.start()
+        yield server
+        await server.stop(0)
 
 
 @pytest.fixture
-def address(face: PublicServer) -> str:
+def address(server: PublicServer) -> str:
     """The address of gRPC, from which the clients of the wire are redirected."""
-    return face.addresses["grpc"]
+    return server.addresses["grpc"]
 
 
 def client_of(address: str, kind: str) -> RemoteJobs | GrpcJobs:

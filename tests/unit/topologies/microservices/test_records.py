@@ -69,7 +69,7 @@ class Desk:
 
 
 def audit(records: Records) -> None:
-    """Checks every cross-reference; the book's own audit expects leases, and records have none."""
+    """Checks every cross-reference; the audit of the ledger's state expects leases, and records have none."""
     ledger_state = records.state
     assert not ledger_state.leases
     assert not ledger_state.ready.lanes

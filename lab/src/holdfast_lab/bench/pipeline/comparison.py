@@ -24,7 +24,7 @@ COUNTS: dict[str, dict[str, int]] = {
     "ours": {"together": 12_800, "alone": 500, "batched": 120_000, "idle": 200, "end_to_end": 20_000},
     "procrastinate": {"together": 4_800, "alone": 500, "batched": 40_000, "idle": 200, "end_to_end": 4_000},
 }
-#: Worker processes and what is measured with them: for each the number that suits Procrastinate best.
+#: The number of worker processes for each measurement: the one with which Procrastinate is fastest.
 _PARTS = ((0, ("together", "alone", "batched")), (1, ("idle",)), (processes.WORKERS, ("end_to_end",)))
 Figures = dict[str, float]
 

@@ -30,7 +30,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
-        """The URL of an empty database, dropped after the block. A checkpoint first writes what earlier trials left."""
+        """Yields the URL of an empty database, dropped after the block; a checkpoint makes trials alike."""
         self._count += 1
         name = f"trial_{self._count}"
         with psycopg.connect(self._server.url("postgres"), autocommit=True) as connection:

@@ -1,4 +1,4 @@
-"""`huey_consumer holdfast_lab.peers.tasks.huey_tuned_app.huey`: Huey as a user sets it up who cares for latency.
+"""`huey_consumer holdfast_lab.peers.tasks.huey_tuned_app.huey`: Huey tuned for low latency.
 
 - `notify_result`: the consumer also pushes into a list of the job when its result is stored, and the caller waits for
   that with BLPOP. By default the caller polls. The push costs two more commands for each job, so throughput falls.

@@ -24,7 +24,7 @@ from holdfast.proto.enums import job_status
 from holdfast.server.grpc.work_service import fetch_hint_ms
 from holdfast.topologies.microservices.backend.owner_clients import Owners
 from holdfast.topologies.microservices.services.jobs_in_flight import JobsInFlight
-from holdfast.topologies.microservices.services.lease_table import NOBODY, NOT_RUNNING, HeldJob, LeaseTable
+from holdfast.topologies.microservices.services.lease_table import NO_WORKER, NOT_RUNNING, HeldJob, LeaseTable
 from holdfast.topologies.microservices.services.outcomes import ACTOR, OutcomeWriter
 
 #: A fetch that has dequeued this many already moved jobs tells its worker to fetch again.
@@ -221,7 +221,7 @@ class JobDispatcher:
         """Ends a waiting job with a cancel request: takes it like any other job, but does not hand it out."""
         job_id = record.summary.job_id
         with self._in_flight.holding(job_id):
-            lease = await self.take(job_id, NOBODY)
+            lease = await self.take(job_id, NO_WORKER)
             if lease is not None:
                 await self._end_canceled(lease, record)
                 await self._owners.queue.remove(pb.RemoveJobIfPresentRequest(job_id=job_id))

@@ -15,7 +15,7 @@ from holdfast.proto import taskqueue_internal_pb2 as pb
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto.enums import job_status
 from holdfast.topologies.microservices.backend.owner_clients import Owners
-from holdfast.topologies.microservices.services.lease_table import NOBODY, NOT_RUNNING, LeaseTable
+from holdfast.topologies.microservices.services.lease_table import NO_WORKER, NOT_RUNNING, LeaseTable
 
 
 class LeaseReconciler:
@@ -79,7 +79,7 @@ class LeaseReconciler:
             get_logger().info(
                 "lease_adopted", job_id=lease.job_id, worker_id=lease.worker, token=lease.token, method="round"
             )
-        if lease.worker == NOBODY:  # taken by this service to be ended, which did not happen
+        if lease.worker == NO_WORKER:  # taken by this service to be ended, which did not happen
             self._table.judge(lease, NOT_RUNNING)
 
 

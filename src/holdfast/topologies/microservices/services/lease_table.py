@@ -26,7 +26,7 @@ class LeaseVerdict:
 
 
 #: The worker id of this service itself, when it takes a job only to end it; no worker has this id.
-NOBODY = ""
+NO_WORKER = ""
 
 EXPIRED = LeaseVerdict("expired", is_spent=True)
 NOT_RUNNING = LeaseVerdict("not-running", is_spent=False)

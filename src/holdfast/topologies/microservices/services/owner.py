@@ -33,7 +33,7 @@ from holdfast.ledger.clock_log import log_doubts
 from holdfast.ledger.group_commit import NO_SPACE, CommitConfig, Done, GroupCommit
 from holdfast.ledger.log_clock import LogClock, leave_marks, read_mark
 from holdfast.ledger.ports import Clock, SyncThread
-from holdfast.ledger.recovery import Progress, tell_nobody
+from holdfast.ledger.recovery import Progress, ignore_progress
 from holdfast.ledger.snapshot_keeper import Builder, KeeperConfig, SnapshotHealth, SnapshotKeeper
 from holdfast.observe.logs import get_logger
 from holdfast.process.helper_process import HelperProcess
@@ -102,7 +102,7 @@ class OwnerRecovery(msgspec.Struct, frozen=True):
         *,
         now_ms: int,
         snapshots: KeeperConfig = SNAPSHOTS,
-        progress: Progress = tell_nobody,
+        progress: Progress = ignore_progress,
         open_disk: Callable[[Path], Disk] = OsDisk,
     ) -> Self:
         """Recovers the state of the directory into the machine; errors say what to do, and change nothing."""
@@ -118,7 +118,7 @@ class OwnerRecovery(msgspec.Struct, frozen=True):
         *,
         now_ms: int,
         snapshots: KeeperConfig = SNAPSHOTS,
-        progress: Progress = tell_nobody,
+        progress: Progress = ignore_progress,
     ) -> Self:
         """Does the same on any disk."""
         config = _journal_config(snapshots.snapshot_bytes)

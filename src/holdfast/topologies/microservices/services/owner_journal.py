@@ -26,7 +26,7 @@ from holdfast.journal.file import FileJournal
 from holdfast.journal.port import FRAME_OVERHEAD, Frame, JournalConfig
 from holdfast.journal.reader import JournalReader
 from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snapshot_header
-from holdfast.ledger.recovery import Progress, reported_chunks, tell_nobody
+from holdfast.ledger.recovery import Progress, reported_chunks, ignore_progress
 
 _TIME = struct.Struct(">Q")
 _SIZE = struct.Struct(">I")
@@ -118,7 +118,7 @@ class RecoveredOwner(msgspec.Struct):
         *,
         now_ms: int,
         new_cluster_id: bytes,
-        progress: Progress = tell_nobody,
+        progress: Progress = ignore_progress,
     ) -> Self:
         """Opens the journal and rebuilds the state; a `JournalError` says what to do, and then nothing was changed."""
         restored = RestoredOwner([])
@@ -157,7 +157,7 @@ class RestoredOwner(msgspec.Struct):
     link: int | None = None
     last_ms: int = 0
 
-    def begin(self, machine: StateMachine, disk: Disk, progress: Progress = tell_nobody) -> None:
+    def begin(self, machine: StateMachine, disk: Disk, progress: Progress = ignore_progress) -> None:
         """Loads the newest intact snapshot into the machine."""
         for position in reversed(list_snapshots(disk)):
             try:

@@ -317,7 +317,7 @@ class Envelopes:
 
     @reading()
     def restore(self, chunks: Iterable[bytes]) -> None:
-        """Replaces the state by that of the image; `msgspec.ValidationError` for bytes it never wrote."""
+        """Replaces the state by that of the image; `msgspec.ValidationError` for data that no image contains."""
         self._clear()
         digest: int | None = None
         for data in chunks:

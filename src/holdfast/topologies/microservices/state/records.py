@@ -1,6 +1,6 @@
 """Records: all data of the job service about its jobs, as a state machine.
 
-It is the ledger's book without leases and lanes: the worker of a job is only a name and a token, and the coordinator
+It is the ledger's state without leases and lanes: the worker of a job is only a name and a token, and the coordinator
 service decides when an attempt ends. The ledger's own intake checks submissions.
 
 Invariants:
@@ -307,7 +307,7 @@ class Records:
             job.cancel_requested |= before == QUEUED
             end(state, job, _result(event), event.at_ms)
 
-    # -- state that a book does not have
+    # -- what a LedgerState does not have
 
     def _set_worker(self, job: JobRecord, worker: str) -> None:
         before = self.workers.pop(job.id, "")

@@ -9,9 +9,9 @@ from holdfast.core.lifecycle import TERMINAL, State
 from holdfast.core.model import Template
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
 from holdfast.ports import Explanation, JobDraft, JobQuery, JobView, Page, ResultView, SearchPage
+from holdfast.topologies.pipeline.backend.explanation import why
 from holdfast.topologies.pipeline.backend.store import Store
 from holdfast.topologies.pipeline.backend.waiters import Settled, StoreWaiters
-from holdfast.topologies.pipeline.backend.why import why
 
 
 class PipelineJobs:

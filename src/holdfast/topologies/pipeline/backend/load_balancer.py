@@ -133,7 +133,7 @@ class LoadBalancer:
                     await self._check(scheduler)  # an idle connection may just have been closed
                 else:
                     refused.add(scheduler.address)
-        raise self._nobody(error)
+        raise self._none_available(error)
 
     def _in_turn(self) -> list[_Scheduler]:
         """The healthy schedulers, starting with another one at each call; the first one is also the last resort."""
@@ -163,7 +163,7 @@ class LoadBalancer:
                 with contextlib.suppress(asyncio.CancelledError, HoldfastError):
                     await answer
 
-    def _nobody(self, error: HoldfastError | None) -> UnavailableError:
+    def _none_available(self, error: HoldfastError | None) -> UnavailableError:
         troubles = [f"{one.address}: {one.trouble}" for one in self._schedulers if one.trouble]
         why = error.message if error is not None else "; ".join(troubles) or "there is none"
         message = f"no scheduler is available ({why}); try again in a moment"

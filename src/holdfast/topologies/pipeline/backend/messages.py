@@ -176,7 +176,7 @@ UNKNOWN = "unknown"
 #: Another session of the worker has replaced this one.
 REPLACED = "replaced"
 #: The request has no worker id.
-NOBODY = "nobody"
+NO_WORKER_ID = "nobody"
 #: The worker has left.
 RELEASED = "released"
 

@@ -1,7 +1,7 @@
 """Notifications to other processes about commits; for frequent changes they are sent after the commit, in batches.
 
-A notification inside a transaction makes all commits of the database wait for each other. One that is lost because
-this process dies right after its commit only delays its receivers until their next poll.
+A notification inside a transaction makes all commits of the database wait for each other. A notification is
+lost if this process dies right after the commit; its receivers then read the change at their next poll.
 """
 
 import asyncio

@@ -27,17 +27,17 @@ OPERATOR = "operator"
 #: Roles that call others, and authenticate with a token.
 CALLERS = ("gateway", "watcher", "exchange", "worker", OPERATOR)
 
-_NOBODY: Mapping[str, frozenset[Scope]] = MappingProxyType({})
+_NO_CALLERS: Mapping[str, frozenset[Scope]] = MappingProxyType({})
 #: The scopes of each caller at a role: gateways submit and read jobs and administrate, watchers and exchanges push
 #: tickets, workers take them.
 RIGHTS: Mapping[str, Mapping[str, frozenset[Scope]]] = MappingProxyType(
     {
         "scheduler": {"gateway": frozenset({Scope.ADMIN})},
-        "watcher": _NOBODY,
+        "watcher": _NO_CALLERS,
         "exchange": {"watcher": frozenset({Scope.SUBMIT})},
         "queue": {"exchange": frozenset({Scope.SUBMIT}), "worker": frozenset({Scope.WORK})},
         "coordinator": {"worker": frozenset({Scope.WORK})},
-        "worker": _NOBODY,
+        "worker": _NO_CALLERS,
     }
 )
 
@@ -76,8 +76,8 @@ class CallerGuard:
         self._tokens = tokens
 
     def recognise(self, token: str, right: Right) -> Caller | None:
-        """Checks the token of a call; routes that are open to everybody need none."""
-        if right is OpenAccess.EVERYBODY:
+        """Checks the token of a call; public routes need none."""
+        if right is OpenAccess.PUBLIC:
             return None
         return self.admit(token, "", Scope.ADMIN if isinstance(right, OpenAccess) else right)
 

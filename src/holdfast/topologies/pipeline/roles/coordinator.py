@@ -29,7 +29,7 @@ from holdfast.server.http.request import TEXT_TYPE, AdmittedRequest, HttpRespons
 from holdfast.server.http.routing import Route
 from holdfast.topologies.pipeline.backend.messages import (
     ASSIGNED,
-    NOBODY,
+    NO_WORKER_ID,
     RELEASED,
     REPLACED,
     UNKNOWN,
@@ -127,7 +127,7 @@ class PipelineCoordinator:
         """Assigns queue processes to a worker."""
         ask: AssignmentRequest = request.content
         if not ask.worker_id:
-            return answer(_nobody())
+            return answer(_without_worker_id())
         if not _is_worker(ask):
             message = "worker_id, session, types and queues must be names, and slots must be within its limits"
             raise InvalidArgumentError(message, reason="WORKER_INVALID")
@@ -147,7 +147,7 @@ class PipelineCoordinator:
         self.tally.add("heartbeats")
         entry = self._worker_table.get(beat.worker_id)
         if not beat.worker_id:
-            return answer(_nobody())
+            return answer(_without_worker_id())
         if entry is None:
             return answer(
                 AssignmentReply(status=UNKNOWN, message="no worker of this name is known; request an assignment")
@@ -173,7 +173,7 @@ class PipelineCoordinator:
         """Removes a worker; its queue processes are assigned to others at once."""
         leaving: LeaveRequest = request.content
         if not leaving.worker_id:
-            return answer(_nobody())
+            return answer(_without_worker_id())
         entry = self._worker_table.get(leaving.worker_id)
         if entry is None:
             return answer(AssignmentReply(status=UNKNOWN))
@@ -374,8 +374,10 @@ def _is_other(entry: WorkerEntry, session: str) -> bool:
     return bool(session) and bool(entry.session) and session != entry.session
 
 
-def _nobody() -> AssignmentReply:
-    return AssignmentReply(status=NOBODY, message="worker_id is missing; give it, and types to request an assignment")
+def _without_worker_id() -> AssignmentReply:
+    return AssignmentReply(
+        status=NO_WORKER_ID, message="worker_id is missing; give it, and types to request an assignment"
+    )
 
 
 def _replaced() -> AssignmentReply:

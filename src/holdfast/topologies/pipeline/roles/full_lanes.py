@@ -40,7 +40,7 @@ class FullLanes:
         return sorted(lane for lane, (at_s, _) in self._looks.items() if at_s <= now)
 
     def seen(self, lanes: Sequence[FullLane], rooms: Sequence[int]) -> None:
-        """Records the free capacity of each lane; one that has some may be claimed again."""
+        """Records the free capacity of each lane; a lane with free capacity may be claimed again."""
         now = time.monotonic()
         for lane, room in zip(lanes, rooms, strict=True):
             if room > 0:

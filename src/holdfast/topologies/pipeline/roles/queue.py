@@ -1,4 +1,4 @@
-"""A queue process: tickets that wait on a shelf, and workers that wait for them.
+"""A queue process: waiting tickets, and workers that wait for them.
 
 Invariants: waiting requests are answered as soon as a matching ticket comes, in their order; a request whose worker has
 disconnected, or whose time is over, takes no ticket. Tickets that are lost with this process are sent again by the
@@ -86,7 +86,7 @@ class QueueRole:
         self.tally = RoleCounters(
             "queue",
             {
-                "pushed": "Tickets that were put on the shelf.",
+                "pushed": "Tickets that were put into the queue.",
                 "refused": "Tickets that were refused because their lane was full.",
                 "leases": "Tickets that workers took.",
                 "released": "Tickets that were put back.",
@@ -109,14 +109,14 @@ class QueueRole:
     def routes(self) -> list[Route]:
         """Returns the routes of this role."""
         return [
-            post("/queue/push", self.push, PushTickets, "Put tickets on the shelf", Scope.SUBMIT),
+            post("/queue/push", self.push, PushTickets, "Put tickets into the queue", Scope.SUBMIT),
             post("/queue/lease", self.lease, TakeRequest, "Take tickets until their visibility timeout"),
             post("/queue/release-lease", self.release, TicketIds, "Put tickets back"),
             post("/queue/delete", self.delete, TicketIds, "Delete tickets"),
             post("/queue/room", self.room, LaneList, "Free capacity of lanes", Scope.SUBMIT),
             msgspec.structs.replace(get("/queue/peek", self.peek, "The next tickets"), query=Peek),
             get("/queue/all", self.all, "All tickets"),
-            get("/queue/stats", self.stats, "Statistics of the shelf"),
+            get("/queue/stats", self.stats, "Statistics of the queue"),
         ]
 
     def let_go(self) -> None:
@@ -220,7 +220,7 @@ class QueueRole:
         return answer({"jobs": jobs, "count": len(jobs)})
 
     async def stats(self, request: AdmittedRequest) -> HttpResponse:
-        """Returns the statistics of the shelf."""
+        """Returns the statistics of the tickets."""
         self._advance()
         ticket_store = self._ticket_store
         lanes = [
@@ -285,7 +285,7 @@ class QueueRole:
             self._serve({(ticket.queue, ticket.route) for ticket in back})
 
     def _watch_time(self) -> None:
-        """Sets a timer for the waiting requests; new requests advance the shelf themselves."""
+        """Sets a timer for the waiting requests; new requests advance the store themselves."""
         next_ms = self._ticket_store.next_ms()
         if next_ms is None or self._is_stopping or (self._timer is not None and self._timer_ms <= next_ms):
             return

@@ -11,7 +11,7 @@ from prometheus_client.core import Metric
 from holdfast.observe.exposition import render
 from holdfast.server.auth.permissions import Right, Scope
 from holdfast.server.http.request import METRICS_TYPE, TEXT_TYPE, AdmittedRequest, HttpResponse, answer
-from holdfast.server.http.routing import EVERYBODY, Handler, Route
+from holdfast.server.http.routing import PUBLIC, Handler, Route
 
 
 class RoleHealth(msgspec.Struct, frozen=True):
@@ -57,9 +57,9 @@ class HealthRoutes:
     def routes(self) -> list[Route]:
         """Returns the monitoring routes."""
         return [
-            get("/health", self.health, "Readiness, as JSON", EVERYBODY),
-            get("/livez", self.live, "Liveness", EVERYBODY),
-            get("/readyz", self.ready, "Readiness, as text", EVERYBODY),
+            get("/health", self.health, "Readiness, as JSON", PUBLIC),
+            get("/livez", self.live, "Liveness", PUBLIC),
+            get("/readyz", self.ready, "Readiness, as text", PUBLIC),
             get("/metrics", self.metrics, "Metrics for Prometheus"),
         ]
 

@@ -1,7 +1,7 @@
 """The tickets of a queue process: those that wait, and those that workers have taken.
 
 Invariants:
-- A job id is on the shelf at most once; pushing it again changes nothing.
+- A job id is in the store at most once; pushing it again changes nothing.
 - A lane (queue, route) has at most `lane_max` tickets, including taken ones; more are refused.
 - Within a lane and priority, tickets are sorted by their `order`, not by arrival. Between priorities the earlier
   virtual arrival wins: each step of priority counts as `aging_ms` of waiting; with 0, priorities are strict.
@@ -23,7 +23,7 @@ _DEAD_MAX = 64
 
 
 class TicketFields(Protocol):
-    """The fields of a ticket that the shelf needs."""
+    """The fields of a ticket that the store needs."""
 
     @property
     def job_id(self) -> str: ...
@@ -61,7 +61,7 @@ class PushResult(Enum):
 
 
 class TicketEntry(Generic[T]):
-    """One ticket on the shelf."""
+    """One ticket in the store."""
 
     __slots__ = ("arrived_ms", "drop_ms", "holder", "place", "ticket", "until_ms")
 
@@ -118,7 +118,7 @@ class TicketStore(Generic[T]):
     # -- changes
 
     def push(self, ticket: T, now_ms: int, keep_ms: int = 0, waited_ms: int = 0) -> PushResult:
-        """Puts a ticket on the shelf for `keep_ms` (0: until it is deleted); `waited_ms` counts as waiting here."""
+        """Adds a ticket for `keep_ms` (0: until it is deleted); `waited_ms` counts as waiting here."""
         if ticket.job_id in self._entries:
             return PushResult.KNOWN
         lane = (ticket.queue, ticket.route)

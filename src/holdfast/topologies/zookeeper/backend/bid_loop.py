@@ -40,7 +40,7 @@ class BidLoop:
         self._tell = tell
         self._room = 0
         self._wake = WatchEvent()
-        #: One bell for all looks: kazoo keeps a watch until it fires, and keeps equal watches once.
+        #: One event for all looks: kazoo keeps a watch until it fires, and keeps equal watches once.
         self._watch_event = WatchEvent()
         self._draining = asyncio.Event()
         #: Whether the loop is in line and waits for an event.
@@ -120,7 +120,7 @@ class BidLoop:
             self._deliver(await self._bidder.take(self._room))
 
     async def _awake(self, watch_event: WatchEvent | None) -> bool:
-        """Waits for the bell, `want` or `drain`; returns False if none of them came within `_LOOK_S`."""
+        """Waits for the watches, `want` or `drain`; returns False if none of them came within `_LOOK_S`."""
         self.is_waiting = watch_event is not None
         waits = [asyncio.ensure_future(each.wait()) for each in (self._wake, watch_event) if each is not None]
         try:

@@ -3,8 +3,8 @@
 Invariants:
 - A look reads the returned jobs and the first non-empty bucket of each lane, so its cost does not depend on the number
   of waiting jobs.
-- A bid is one transaction, which checks that what the look found is still true. Several bids are in flight at a time,
-  in the order of the postings.
+- A bid is one transaction, which checks that the state that the look found has not changed. Several bids are in flight
+  at a time, in the order of the postings.
 - A bid without a reply is kept until it is known whether it succeeded: if it did, no other worker would run the job.
 """
 
@@ -66,7 +66,7 @@ class Bidder:
         self._turn = 0
         #: Bids without a reply.
         self._unsure: list[_Bid] = []
-        #: Whether the record of a posting could not be read; no bell rings for it.
+        #: Whether the record of a posting could not be read; no watch fires for it.
         self._is_unread = False
 
     @property
@@ -79,7 +79,7 @@ class Bidder:
         self._seen = []
 
     async def take(self, count: int, watch_event: WatchEvent | None = None) -> list[MadeBid]:
-        """Takes up to `count` jobs; the bell, if given, rings when there may be more."""
+        """Takes up to `count` jobs; the event, if given, is set when there may be more."""
         if watch_event is not None or not self._seen or time.monotonic() - self._seen_s > _FRESH_S:
             self._seen_s = time.monotonic()
             self._seen = await self._look(watch_event)
@@ -129,8 +129,8 @@ class Bidder:
     async def _look_into(self, lane: NodeLane, watch_event: WatchEvent | None) -> list[Posting]:
         """Returns the returned jobs of a lane, and the postings in its first non-empty bucket.
 
-        The bell also rings when a bucket is added, and when another worker takes a job from a bucket that was read: the
-        next look then sees later buckets.
+        The event is also set when a bucket is added, and when another worker takes a job from a bucket that was read:
+        the next look then sees later buckets.
         """
         back = self._connection.children(self._paths.bucket(lane, BACK), watch_event)
         names = await self._connection.children(self._paths.lane(lane), watch_event) or []

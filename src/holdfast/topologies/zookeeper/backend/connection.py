@@ -7,8 +7,8 @@ Invariants:
   executed it, or will: only a read after `sync`, on a session that is connected again, shows that. No request is sent
   twice here.
 - The session lives as long as the event loop: a loop that stalls for more than half the session timeout sends no pings.
-- A watch only rings a bell. It also rings when the connection is lost, because what it waits for may have happened
-  meanwhile.
+- A watch only sets an event, after which its task reads again. A lost connection sets it too, because the change that
+  the task waits for may have happened meanwhile.
 """
 
 import asyncio
@@ -179,7 +179,11 @@ class EnsembleConnection:
             async with asyncio.timeout(_CALL_S):
                 await self._connected.wait()
         except TimeoutError:
-            raise UnavailableError(f"no ZooKeeper server answers at {self.hosts}", reason="ENSEMBLE_AWAY") from None
+            message = (
+                f"no ZooKeeper server answers at {self.hosts}; start the ensemble, or check the addresses (--ensemble,"
+                " HOLDFAST_ENSEMBLE, or the zk:// URL)"
+            )
+            raise UnavailableError(message, reason="ENSEMBLE_AWAY") from None
 
     async def back(self) -> None:
         """Waits without a limit until a server is connected again; `UnavailableError` once it is closed."""
@@ -213,7 +217,7 @@ class EnsembleConnection:
     # -- requests
 
     def get(self, path: str, watch_event: WatchEvent | None = None) -> asyncio.Future[ReadNode | None]:
-        """Reads a node; None if it does not exist, and then the bell does not ring."""
+        """Reads a node; None if it does not exist, and then no watch is set."""
 
         def node_of(pair: Any) -> ReadNode:  # noqa: ANN401 - the library's own tuple
             return ReadNode(pair[0], stat_of(pair[1]))
@@ -223,11 +227,11 @@ class EnsembleConnection:
         )
 
     def exists(self, path: str, watch_event: WatchEvent | None = None) -> asyncio.Future[Stat | None]:
-        """Reads the metadata of a node; the bell rings when it is created, changed or deleted."""
+        """Reads the metadata of a node; the event is set when it is created, changed or deleted."""
         return self._ask("exists", lambda: self._client.exists_async(path, self._watch(watch_event)), stat_or_none)
 
     def children(self, path: str, watch_event: WatchEvent | None = None) -> asyncio.Future[list[str] | None]:
-        """Lists the names below a node, unordered; None if it does not exist, and then the bell does not ring."""
+        """Lists the names below a node, unordered; None if it does not exist, and then no watch is set."""
         return self._ask(
             "children",
             lambda: self._client.get_children_async(path, self._watch(watch_event)),
@@ -244,7 +248,7 @@ class EnsembleConnection:
         return self._ask("transact", lambda: self._commit(steps), lambda results: done_of(steps, results))
 
     def ignore(self, path: str, watch_event: WatchEvent) -> None:
-        """Removes the watch of a bell without waiters: the library would keep it until the node changes."""
+        """Removes the watch of an event without waiters: the library would keep it until the node changes."""
         watches, watch = self._client._data_watchers, Watch(self.traffic, watch_event)  # noqa: SLF001 - as for grants
         self._loop.call_later(_NOTED_S, lambda: watches.get(path, set()).discard(watch))
 

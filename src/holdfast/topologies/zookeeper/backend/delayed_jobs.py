@@ -28,7 +28,7 @@ class DelayedJobs:
     async def look(self, watch_event: WatchEvent) -> float:
         """Posts due jobs, and returns the seconds until the next one is due.
 
-        The bell rings when a job is added that may be due earlier.
+        The event is set when a job is added that may be due earlier.
         """
         next_ms: int | None = None
         for minute in sorted(await self._connection.children(self._paths.delayed, watch_event) or []):

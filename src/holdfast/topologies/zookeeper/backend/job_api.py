@@ -19,6 +19,7 @@ from holdfast.errors import FailedPreconditionError
 from holdfast.ledger.manual_retry import refusal_to_repeat, repeated
 from holdfast.ports import Explanation, JobDraft, JobQuery, JobView, Page, ResultView, SearchPage
 from holdfast.topologies.zookeeper.backend.connection import EnsembleConnection
+from holdfast.topologies.zookeeper.backend.explanation import explain
 from holdfast.topologies.zookeeper.backend.history import history_of
 from holdfast.topologies.zookeeper.backend.job_listing import NodeListing
 from holdfast.topologies.zookeeper.backend.kazoo_bridge import WatchEvent
@@ -35,7 +36,6 @@ from holdfast.topologies.zookeeper.backend.records import (
 )
 from holdfast.topologies.zookeeper.backend.submission import NodeSubmission
 from holdfast.topologies.zookeeper.backend.transactions import ReadNode
-from holdfast.topologies.zookeeper.backend.why import explain
 
 
 class NodeJobs:

@@ -29,7 +29,7 @@ class WatchEvent(asyncio.Event):
 
 
 class Watch:
-    """Rings a bell and counts that; equal watches of one node fire once."""
+    """Sets an event and counts that; equal watches of one node fire once."""
 
     __slots__ = ("_traffic", "_watch_event")
 

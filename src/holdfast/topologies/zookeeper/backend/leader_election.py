@@ -26,7 +26,7 @@ class LeaderElection:
         return self._has_place
 
     async def is_first(self, watch_event: WatchEvent) -> bool:
-        """Returns whether this session is first; joins if needed. The bell rings when its predecessor leaves."""
+        """Returns whether this session is first; joins if needed. The event is set when its predecessor leaves."""
         while True:
             mine, others = await self._places()
             if not mine:

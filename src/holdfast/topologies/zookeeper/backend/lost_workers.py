@@ -29,7 +29,7 @@ class LostWorkerRecovery:
         self._connection, self._paths = node_changes.connection, node_changes.paths
 
     async def look(self, watch_event: WatchEvent) -> None:
-        """Makes one pass; the bell rings when a worker connects or leaves."""
+        """Makes one pass; the event is set when a worker connects or leaves."""
         alive = self._connection.children(self._paths.workers, watch_event)
         held = self._connection.children(self._paths.held)
         gone = set(await held or []).difference(await alive or [])

@@ -42,7 +42,7 @@ class Steward:
         self._cleaner = NodeCleaner(node_changes)
         self._tidied_s = 0.0
         self._task: asyncio.Task[None] | None = None
-        #: One bell for all rounds: kazoo keeps a watch until it fires, and keeps equal watches once.
+        #: One event for all rounds: kazoo keeps a watch until it fires, and keeps equal watches once.
         self._watch_event = WatchEvent()
         #: Whether it waits for an event or for the next round.
         self.is_waiting = False
@@ -52,7 +52,7 @@ class Steward:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Leaves the line; the next steward does what an interrupted round has not done."""
+        """Leaves the election; the next leader finishes an interrupted round."""
         if self._task is None:
             return
         self._task.cancel()
@@ -84,7 +84,7 @@ class Steward:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _round(self, watch_event: WatchEvent) -> float:
-        """Runs one round; returns the seconds until the next one is due if the bell does not ring."""
+        """Runs one round; returns the seconds until the next one is due if no watch fires."""
         loop = asyncio.get_running_loop()
         await self._recovery.look(watch_event)
         due_s = await self._delayed_jobs.look(watch_event)

@@ -307,7 +307,7 @@ async def _hear_cancels(
     """Reads cancel requests until it is canceled: each is a node with the id of the job, and one watch covers all.
 
     A request is deleted once `heard` was called, unless a newer session of this worker exists, which then reads it.
-    Each read sets the watch for the next one, and a lost connection rings its bell, so no request is missed.
+    Each read sets the watch for the next one, and a lost connection sets its event, so no request is missed.
     """
     path, watch_event = connection.paths.asked_of(worker), WatchEvent()
     while True:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast import limits
 from holdfast.client import routed_search, routed_submits, routed_views
-from holdfast.client.access import ANYBODY, Access
+from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.node_set import Node, NodeSet, OpenTransport, missing
 from holdfast.client.node_tokens import NodeTokens
 from holdfast.client.retry_policy import RetryPolicy
@@ -49,7 +49,7 @@ class RoutedJobs:
     def __init__(
         self,
         addresses: Sequence[str],
-        access: Access = ANYBODY,
+        access: Access = NO_CREDENTIALS,
         *,
         open_transport: OpenTransport = tcp_transport,
         retry_policy: RetryPolicy | None = None,
