@@ -26,7 +26,7 @@ from holdfast.journal.file import FileJournal
 from holdfast.journal.port import FRAME_OVERHEAD, Frame, JournalConfig
 from holdfast.journal.reader import JournalReader
 from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snapshot_header
-from holdfast.ledger.recovery import Progress, reported_chunks, ignore_progress
+from holdfast.ledger.recovery import Progress, ignore_progress, reported_chunks
 
 _TIME = struct.Struct(">Q")
 _SIZE = struct.Struct(">I")
