@@ -46,7 +46,7 @@ from holdfast.ledger.work_api import LedgerWork
 from holdfast.observe.logs import get_logger
 from holdfast.process import process_identity
 from holdfast.process.helper_process import HelperProcess
-from holdfast.process.memory import memory_for_jobs, resident_bytes
+from holdfast.process.memory import ResidentSize, memory_for_jobs
 from holdfast.process.private_paths import prepare_directory
 from holdfast.settings import Settings
 
@@ -76,6 +76,8 @@ class LedgerCore:
         self._open_disk = open_disk
         self._is_alone = is_alone
         self._disk: Disk | None = None
+        #: Opened with the journal, because a server without a free descriptor still has to know its size.
+        self._resident: ResidentSize | None = None
         self._maker: HelperProcess | None = None
         self._indexer: HelperProcess | None = None
         #: Counts of made and failed snapshots.
@@ -137,7 +139,8 @@ class LedgerCore:
         sync = SyncingThread(loop, is_blocking=not self.settings.is_in_memory, is_alone=self._is_alone)
         self._threads.append(sync)
         previous = read_mark(self._disk) if self._disk is not None else None
-        ports = CoordinatorPorts(self._clock, AsyncioScheduler(loop), sync, self._fatal, previous, resident_bytes)
+        self._resident = ResidentSize()
+        ports = CoordinatorPorts(self._clock, AsyncioScheduler(loop), sync, self._fatal, previous, self._resident.read)
         settings = self.settings
         config = LoopConfig(
             retain_ms=settings.retain_ms,
@@ -200,6 +203,8 @@ class LedgerCore:
         for thread in self._threads:
             thread.close()
         self.journal.close()
+        if self._resident is not None:
+            self._resident.close()
         for process in beside:
             await process.ended()
 
