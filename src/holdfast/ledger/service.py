@@ -30,7 +30,7 @@ from holdfast.ledger.tick_timer import TickTimer
 from holdfast.ledger.work_api import LedgerWork
 from holdfast.observe.logs import get_logger
 from holdfast.process import process_identity
-from holdfast.process.memory import memory_for_jobs, resident_bytes
+from holdfast.process.memory import ResidentSize, memory_for_jobs
 from holdfast.settings import Settings
 
 Fatal = Callable[[BaseException], None]
@@ -60,6 +60,8 @@ class LedgerCore:
         )
         #: The thread that writes the journal.
         self._sync: SyncingThread | None = None
+        #: Opened before it is served, because a server without a free descriptor still has to know its size.
+        self._resident: ResidentSize | None = None
         self._is_started = False
         self.ledger: Ledger
         self.coordinator: Coordinator
@@ -115,8 +117,9 @@ class LedgerCore:
     def _coordinator(self, storage: Storage) -> Coordinator:
         loop = asyncio.get_running_loop()
         self._sync = sync = SyncingThread(loop, is_blocking=self._store.is_blocking, is_alone=self._is_alone)
+        self._resident = resident = ResidentSize()
         ports = CoordinatorPorts(
-            self._clock, AsyncioScheduler(loop), sync, self._fatal, self._store.clock_mark(), resident_bytes
+            self._clock, AsyncioScheduler(loop), sync, self._fatal, self._store.clock_mark(), resident.read
         )
         settings = self.settings
         config = LoopConfig(
@@ -154,6 +157,8 @@ class LedgerCore:
         if self._sync is not None:
             self._sync.close()
         await self._store.close()
+        if self._resident is not None:
+            self._resident.close()
 
     def disown(self) -> None:
         """Releases a forked child's copy of the directory lock, so that the lock ends with the parent."""

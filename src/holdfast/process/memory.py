@@ -1,7 +1,7 @@
 """Memory of the machine, limit of the container, share of it for jobs, and resident size of this process."""
 
+import contextlib
 import os
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +12,7 @@ if TYPE_CHECKING:  # child processes read their memory, and need no settings
     from holdfast.settings import Settings
 
 _STATM = Path("/proc/self/statm")
-#: Linux reports the peak of the resident size in KiB.
-_PEAK_UNIT = 1_024
+_STATM_BYTES_MAX = 256
 _CGROUPS, _CGROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
@@ -60,13 +59,30 @@ def _limit(file: Path) -> Iterator[int]:
 
 
 def resident_bytes() -> int:
-    """Returns the resident size of this process; 0 if the system does not provide it.
-
-    Without a free descriptor it returns the peak: a limit that is enforced too early is better than none.
-    """
+    """Returns the resident size of this process; 0 if the system does not provide it."""
+    size = ResidentSize()
     try:
-        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except FileNotFoundError:
-        return 0
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT
+        return size.read()
+    finally:
+        size.close()
+
+
+class ResidentSize:
+    """The resident size of this process, from a file that stays open: later reads need no free descriptor."""
+
+    def __init__(self) -> None:
+        self._file = -1
+        with contextlib.suppress(OSError):
+            self._file = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> int:
+        """Returns the size in bytes; 0 if the system does not provide it, or after `close`."""
+        if self._file < 0:
+            return 0
+        return int(os.pread(self._file, _STATM_BYTES_MAX, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def close(self) -> None:
+        """Closes the file; idempotent."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
