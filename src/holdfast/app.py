@@ -1,7 +1,9 @@
 """`Holdfast`: the app, which makes job functions, job handles and workers."""
 
+import atexit
 import os
 import sys
+import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +19,6 @@ from holdfast.sdk.connection import AppConnection
 from holdfast.sdk.declaration import Declaration, Decorator, alias_names, exceptions, is_redefinition, type_name
 from holdfast.sdk.function import FunctionInfo, JobFunction
 from holdfast.sdk.job import Job
-from holdfast.sdk.open_apps import OPEN
 from holdfast.sdk.options import CheckedOptions, JobOptions, OptionChanges, changed
 from holdfast.sdk.schedules import DeclaredSchedules, ScheduleDecorator, ScheduleRules, SchedulingMethods
 from holdfast.sdk.submission import SubmissionItem, Submitter
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 States = State | str | Collection[State | str]
+
+#: The open connections of this process: closed at interpreter exit, disowned in a forked child. They belong to the
+#: process and not to an app, because both hooks belong to the process.
+_OPEN: "weakref.WeakSet[AppConnection]" = weakref.WeakSet()
 
 
 class Holdfast(SchedulingMethods):
@@ -67,7 +72,7 @@ class Holdfast(SchedulingMethods):
         self._included: list[str] = []
         self._declared: dict[Callable[..., Any], JobFunction[Any, Any, Any]] = {}
         self._calendar = DeclaredSchedules()
-        OPEN.add(self._connection)
+        _OPEN.add(self._connection)
 
     def __repr__(self) -> str:
         return f"<Holdfast {self.url}>"
@@ -332,7 +337,7 @@ class Holdfast(SchedulingMethods):
     def close(self) -> None:
         """Closes the app; a directory that this process served is handed over at once. Harmless to repeat."""
         self._connection.close()
-        OPEN.discard(self._connection)
+        _OPEN.discard(self._connection)
 
     async def aclose(self) -> None:
         """Async version of `close`, which does not block the caller's loop."""
@@ -426,3 +431,17 @@ def _importable(name: str) -> str:
     file = Path(getattr(main, "__file__", "") or "")
     is_found = file.suffix == ".py" and file.stem.isidentifier() and file.absolute().parent == Path.cwd()
     return file.stem if is_found else ""
+
+
+def _close_all() -> None:
+    for connection in list(_OPEN):
+        connection.close(timeout_s=0)  # a program that wants running jobs to finish closes its app before it ends
+
+
+def _disown_all() -> None:
+    for connection in list(_OPEN):
+        connection.disown()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_disown_all)
