@@ -12,6 +12,7 @@ from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast_lab.measure.numbers import number
 from holdfast_lab.measure.tables import columns, fields
 from holdfast_lab.measure.tables import markdown as table
+from holdfast_lab.peers.pipeline_ratios import OURS, THEIRS, pipeline_ratios
 from holdfast_lab.peers.plot import draw
 from holdfast_lab.peers.report import BEGIN, END, leaders, markdown, put_between_markers, show
 from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial, as_json, figures, from_json, ranked
@@ -113,6 +114,15 @@ def test_each_measure_of_a_rate_has_a_column_of_its_own() -> None:
         "end_to_end": [3],
     }
     assert "| Ours | 1 | 1 | 2 | 2 | 3 | 3 |" in markdown(results(*trials), "plot.svg")
+
+
+def test_pipeline_is_compared_round_by_round() -> None:
+    """The ratios of the pipeline to Procrastinate are those of the rounds in which both were measured."""
+    trials = [rate(OURS, ONLY_SYNCED, number, 3_000 * (number + 1)) for number in range(3)]
+    trials += [rate(THEIRS, ONLY_SYNCED, number, 1_000) for number in range(2)]
+    (ratio,) = pipeline_ratios(results(*trials))
+    assert (ratio.values, ratio.is_reached) == ([3, 6], True)
+    assert pipeline_ratios(results(*trials[:3])) == []
 
 
 def test_report_says_of_each_system_whether_jobs_are_synced() -> None:

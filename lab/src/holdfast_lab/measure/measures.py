@@ -67,7 +67,7 @@ def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def conclude(measures: list[Measure], json_file: Path | None) -> int:
+def conclude(measures: list[Measure], json_file: Path | None = None) -> int:
     """Print the table and the JSON; the exit status is 1 if a target was missed."""
     print_table(measures)
     print(as_json(measures))

@@ -11,15 +11,21 @@ from holdfast_lab.peers.worker_kill import KillOutcome
 FIGURES = {
     "bulk": "bulk enqueue",
     "one_by_one": "submit one by one",
+    "together": "submit by 64 callers",
     "end_to_end": "end to end",
     "p50": "idle p50",
     "p99": "idle p99",
 }
 #: More is better for rates, less for times.
-RATES = ("bulk", "one_by_one", "end_to_end")
+RATES = ("bulk", "one_by_one", "together", "end_to_end")
 TIMES = ("p50", "p99")
 #: The measures that give a rate, and its name as a figure.
-_RATES = {"bulk_enqueue": "bulk", "submit_one_by_one": "one_by_one", "end_to_end": "end_to_end"}
+_RATES = {
+    "bulk_enqueue": "bulk",
+    "submit_one_by_one": "one_by_one",
+    "submit_together": "together",
+    "end_to_end": "end_to_end",
+}
 
 
 class PeersTrial(msgspec.Struct, frozen=True):
@@ -88,6 +94,12 @@ def figures(trials: list[PeersTrial]) -> dict[tuple[str, str, str], Figure]:
         for name, value in ratios(trial).items():
             values.setdefault((trial.system, trial.mode, name), []).append(value)
     return {key: Figure(*key, found) for key, found in values.items()}
+
+
+def rates_of(results: PeersResults) -> list[str]:
+    """The rates that have a column: that of concurrent callers only if a system has it."""
+    has_together = any(trial.measure == "submit_together" for trial in results.trials)
+    return [name for name in RATES if name != "together" or has_together]
 
 
 def figure_of(found: dict[tuple[str, str, str], Figure], system: str, mode: str, name: str) -> Figure | None:

@@ -10,8 +10,8 @@ from holdfast_lab.measure.rounds import Say, orders
 from holdfast_lab.peers.measures import MEASURES
 from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial
 from holdfast_lab.peers.system import SystemDescription
-from holdfast_lab.peers.systems import SYSTEMS
-from holdfast_lab.peers.trial import KILL, TrialOutput
+from holdfast_lab.peers.systems import KILL, SYSTEMS
+from holdfast_lab.peers.trial import TrialOutput
 from holdfast_lab.peers.yardstick import CALLS, Yardstick, take
 
 _TRIAL_S = 400
@@ -33,7 +33,7 @@ def schedule(plan: PeersPlan) -> Iterator[tuple[int, str, str, str]]:
     """Round, measure, system and mode: systems take turns."""
     for number, systems in orders(plan.systems, plan.rounds):
         for measure in MEASURES:
-            for system in systems:
+            for system in filter(lambda name: measure in SYSTEMS[name].measures, systems):
                 for mode in SYSTEMS[system].modes:
                     yield number, measure, system, mode
 
@@ -89,7 +89,8 @@ async def _kills(plan: PeersPlan, abouts: dict[str, SystemDescription], say: Say
         say(f"kill {number + 1}: {system} finished {told.kill.finished} of {told.kill.jobs}, lost {told.kill.lost}")
         return KillTrial(system, number, told.kill)
 
-    pairs = [(system, number) for number in range(plan.kills) for system in plan.systems]
+    killed = [system for system in plan.systems if KILL in SYSTEMS[system].workers]
+    pairs = [(system, number) for number in range(plan.kills) for system in killed]
     return list(await asyncio.gather(*(one(*pair) for pair in pairs)))
 
 
