@@ -75,8 +75,8 @@ def test_whoever_is_best_is_named_first_even_if_it_is_a_peer() -> None:
         PeersTrial("ours", ONLY_SYNCED, "idle_latency", 0, latency, 1_000, 0.5),
         PeersTrial("peer", UNSYNCED, "idle_latency", 0, {"p50_ms": 3.0, "p99_ms": 3.0}, 1_000, 0.5),
     )
-    assert [one.system for one in ranked(found, UNSYNCED, "bulk")] == ["peer", "ours"]
-    assert [one.system for one in ranked(found, UNSYNCED, "p50")] == ["ours", "peer"]
+    assert [one.name for one in ranked(found, UNSYNCED, "bulk")] == ["peer", "ours"]
+    assert [one.name for one in ranked(found, UNSYNCED, "p50")] == ["ours", "peer"]
     assert "bulk enqueue, without sync: **Peer (3)**, 3 times as good as Ours (1)." in leaders(found)
 
 
@@ -99,8 +99,8 @@ def test_system_that_does_not_sync_is_missing_from_the_synced_column() -> None:
     """A figure that was measured without sync is never shown or ranked among the synced ones."""
     found = results(rate("ours", ONLY_SYNCED, 0, 2_000), rate("peer", UNSYNCED, 0, 9_000))
     assert "| Peer | 9 | – | – | – | – | – |" in markdown(found, "plot.svg")
-    assert [one.system for one in ranked(found, UNSYNCED, "bulk")] == ["peer", "ours"]
-    assert [one.system for one in ranked(found, SYNCED, "bulk")] == ["ours"]
+    assert [one.name for one in ranked(found, UNSYNCED, "bulk")] == ["peer", "ours"]
+    assert [one.name for one in ranked(found, SYNCED, "bulk")] == ["ours"]
 
 
 def test_each_measure_of_a_rate_has_a_column_of_its_own() -> None:

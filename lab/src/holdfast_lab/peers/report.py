@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.errors import FailedPreconditionError
+from holdfast_lab.measure.measures import Measure
 from holdfast_lab.measure.numbers import ABSENT, cell, number, spanned
 from holdfast_lab.measure.tables import markdown as table
 from holdfast_lab.peers.results import (
     FIGURES,
     TIMES,
-    Figure,
     KillTrial,
     PeersResults,
     figure_of,
@@ -144,7 +144,7 @@ def show(results: PeersResults, console: Console) -> None:
         console.print(shown)
 
 
-def _cell(figure: Figure | None) -> str:
+def _cell(figure: Measure | None) -> str:
     return cell(figure.values if figure else ())
 
 
@@ -158,15 +158,14 @@ def _kill_cells(trials: list[KillTrial]) -> list[str]:
     return [*(spanned([getattr(kill, name) for kill in kills]) for name in names), waited]
 
 
-def _is_ours(results: PeersResults, figure: Figure) -> bool:
-    return results.systems[figure.system].is_ours
+def _is_ours(results: PeersResults, figure: Measure) -> bool:
+    return results.systems[figure.name].is_ours
 
 
-def _comparison(results: PeersResults, first: Figure, rival: Figure) -> str:
+def _comparison(results: PeersResults, first: Measure, rival: Measure) -> str:
     factor = max(first.median, rival.median) / min(first.median, rival.median)
-    ours, theirs = (f"{results.systems[one.system].title} ({number(one.median)})" for one in (first, rival))
-    overlap = max(min(first.values), min(rival.values)) <= min(max(first.values), max(rival.values))
-    caution = "; their spreads overlap" if overlap else ""
+    ours, theirs = (f"{results.systems[one.name].title} ({number(one.median)})" for one in (first, rival))
+    caution = "; their spreads overlap" if first.overlaps(rival) else ""
     return f"**{ours}**, {number(factor)} times as good as {theirs}{caution}"
 
 
