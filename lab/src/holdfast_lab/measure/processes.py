@@ -148,9 +148,9 @@ def last_words(text: str, lines: int = 3) -> str:
 
 
 @contextmanager
-def echo_server(name: str = "grpc_echo_server") -> Iterator[str]:
+def echo_server(name: str = "measure.echo") -> Iterator[str]:
     """The address of a bare echo server, the yardstick of a measurement."""
-    with child(module(f"holdfast_lab.bench.{name}")) as process:
+    with child(module(f"holdfast_lab.{name}")) as process:
         yield f"127.0.0.1:{next_line(process)}"
 
 

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
+from holdfast_lab.measure.echo import CALLS, Baseline, Yardstick, measure_apart
 from holdfast_lab.measure.processes import ChildError, echo_server, module, output_of
 from holdfast_lab.measure.rounds import Say, orders
 from holdfast_lab.peers.measures import MEASURES
@@ -12,7 +14,6 @@ from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial
 from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.systems import KILL, SYSTEMS
 from holdfast_lab.peers.trial import TrialOutput
-from holdfast_lab.peers.yardstick import CALLS, Yardstick, take
 
 _TRIAL_S = 400
 _KILLS_AT_ONCE = 4
@@ -49,7 +50,8 @@ async def run(plan: PeersPlan, facts: dict[str, str], say: Say) -> PeersResults:
 async def _speeds(plan: PeersPlan, abouts: dict[str, SystemDescription], say: Say) -> list[PeersTrial]:
     trials: list[PeersTrial] = []
     with echo_server() as address:
-        before = await take(address, plan.echo_calls)
+        baseline = Baseline(partial(measure_apart, address, plan.echo_calls))
+        await baseline.begin()
         for number, measure, system, mode in schedule(plan):
             trial = PeersTrial(system, mode, measure, number)
             try:
@@ -59,9 +61,7 @@ async def _speeds(plan: PeersPlan, abouts: dict[str, SystemDescription], say: Sa
                 say(f"round {number + 1}: {measure} {system} ({mode}) FAILED: {error}")
                 continue
             abouts[system] = told.about
-            after = await take(address, plan.echo_calls)
-            trials.append(_measured(trial, told, before.mean_with(after)))
-            before = after
+            trials.append(_measured(trial, told, await baseline.end()))
             say(f"round {number + 1}: {measure} {system} ({mode}) {_shown(told.values)}")
     return trials
 
