@@ -147,7 +147,7 @@ async def starts(runs: int, say: Say) -> list[Measure]:
         importing.append(_best([sys.executable, "-c", "import holdfast"]) / bare)
         helping.append(_best([str(Path(sys.executable).with_name("holdfast")), "--help"]) / bare)
     return [
-        at_most("import holdfast, to bare `python -c pass`", importing, 8),
+        at_most("import holdfast, to bare `python -c pass`", importing, 1.7),
         at_most("holdfast --help, to bare `python -c pass`", helping, 25),
     ]
 

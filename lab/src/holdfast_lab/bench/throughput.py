@@ -44,7 +44,7 @@ async def submits(runs: int, say: Say, share: float = 1) -> list[Measure]:
             single.append(ones / limit)
             batched.append(batches / limit)
     return [
-        at_least("durable submits one by one (SubmitJob), 64 in flight, to a bare unary echo", single, 0.6),
+        at_least("durable submits one by one (SubmitJob), 64 in flight, to a bare unary echo", single, 0.7),
         at_least(f"durable submits in batches of {BATCH}, in jobs, to the same echo", batched, 20),
     ]
 
