@@ -125,7 +125,9 @@ async def output_of(
     """
     pipe = asyncio.subprocess.PIPE
     environ = {**os.environ, **(environment or {})}
-    process = await asyncio.create_subprocess_exec(*command, env=environ, cwd=cwd, stdout=pipe, stderr=pipe)
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environ, cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    )
     try:
         async with asyncio.timeout(timeout_s):
             printed, errors = await process.communicate()
