@@ -98,7 +98,7 @@ bench-peers: $(PEERS_STAMP) ## compare with other job queues (an hour; PEERS_ARG
 	$(PEERS)/bin/python -m holdfast_lab.peers --document docs/benchmarks.md --plot docs/benchmarks.svg $(PEERS_ARGS)
 
 bench-pipeline: $(PEERS_STAMP) ## compare the pipeline with Procrastinate on one PostgreSQL (10 minutes; PIPELINE_ARGS=)
-	$(PEERS)/bin/python -m holdfast_lab.bench.pipeline.comparison $(PIPELINE_ARGS)
+	$(PEERS)/bin/python -m holdfast_lab.peers --only holdfast-pipeline procrastinate --rounds 5 --json build/bench-pipeline.json $(PIPELINE_ARGS)
 
 # A separate venv, so that the test suite never needs the other queues.
 $(PEERS_STAMP): pyproject.toml lab/pyproject.toml scripts/find_python

@@ -10,7 +10,7 @@ from holdfast.errors import DeadlineExceededError, UnavailableError
 from holdfast_lab.peers import stores, trial_environment
 from holdfast_lab.peers.beanstalkd_client import BeanstalkdClient
 from holdfast_lab.peers.stores import ONLY_SYNCED
-from holdfast_lab.peers.worker_pair import worker_pair
+from holdfast_lab.peers.workers import running_workers
 from scripts.engines import BEANSTALKD
 from tests.engines import require
 
@@ -90,7 +90,7 @@ def test_caller_gets_its_own_result_and_passes_over_others(address: str) -> None
     from holdfast_lab.peers.systems.beanstalkd import Beanstalkd  # noqa: PLC0415 - it asks the program for its version
 
     system = Beanstalkd()
-    with worker_pair(system):
+    with running_workers(system):
         done = system.count_done()
         system.enqueue_many(20)
         system.submit_and_wait()

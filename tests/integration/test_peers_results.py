@@ -12,6 +12,7 @@ from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast_lab.measure.numbers import number
 from holdfast_lab.measure.tables import columns, fields
 from holdfast_lab.measure.tables import markdown as table
+from holdfast_lab.peers.pipeline_ratios import OURS, THEIRS, pipeline_ratios
 from holdfast_lab.peers.plot import draw
 from holdfast_lab.peers.report import BEGIN, END, leaders, markdown, put_between_markers, show
 from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial, as_json, figures, from_json, ranked
@@ -74,8 +75,8 @@ def test_best_system_is_named_first_even_if_it_is_a_peer() -> None:
         PeersTrial("ours", ONLY_SYNCED, "idle_latency", 0, latency, 1_000, 0.5),
         PeersTrial("peer", UNSYNCED, "idle_latency", 0, {"p50_ms": 3.0, "p99_ms": 3.0}, 1_000, 0.5),
     )
-    assert [one.system for one in ranked(found, UNSYNCED, "bulk")] == ["peer", "ours"]
-    assert [one.system for one in ranked(found, UNSYNCED, "p50")] == ["ours", "peer"]
+    assert [one.name for one in ranked(found, UNSYNCED, "bulk")] == ["peer", "ours"]
+    assert [one.name for one in ranked(found, UNSYNCED, "p50")] == ["ours", "peer"]
     assert "bulk enqueue, without sync: **Peer (3)**, 3 times as good as Ours (1)." in leaders(found)
 
 
@@ -98,8 +99,8 @@ def test_system_that_does_not_sync_is_missing_from_the_synced_column() -> None:
     """A figure that was measured without sync is never shown or ranked among the synced ones."""
     found = results(rate("ours", ONLY_SYNCED, 0, 2_000), rate("peer", UNSYNCED, 0, 9_000))
     assert "| Peer | 9 | – | – | – | – | – |" in markdown(found, "plot.svg")
-    assert [one.system for one in ranked(found, UNSYNCED, "bulk")] == ["peer", "ours"]
-    assert [one.system for one in ranked(found, SYNCED, "bulk")] == ["ours"]
+    assert [one.name for one in ranked(found, UNSYNCED, "bulk")] == ["peer", "ours"]
+    assert [one.name for one in ranked(found, SYNCED, "bulk")] == ["ours"]
 
 
 def test_each_measure_of_a_rate_has_a_column_of_its_own() -> None:
@@ -113,6 +114,15 @@ def test_each_measure_of_a_rate_has_a_column_of_its_own() -> None:
         "end_to_end": [3],
     }
     assert "| Ours | 1 | 1 | 2 | 2 | 3 | 3 |" in markdown(results(*trials), "plot.svg")
+
+
+def test_pipeline_is_compared_round_by_round() -> None:
+    """The ratios of the pipeline to Procrastinate are those of the rounds in which both were measured."""
+    trials = [rate(OURS, ONLY_SYNCED, number, 3_000 * (number + 1)) for number in range(3)]
+    trials += [rate(THEIRS, ONLY_SYNCED, number, 1_000) for number in range(2)]
+    (ratio,) = pipeline_ratios(results(*trials))
+    assert (ratio.values, ratio.is_reached) == ([3, 6], True)
+    assert pipeline_ratios(results(*trials[:3])) == []
 
 
 def test_report_says_of_each_system_whether_jobs_are_synced() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast_lab.peers.measures import MEASURES
+from holdfast_lab.peers.pipeline_ratios import OURS, THEIRS
 from holdfast_lab.peers.results import FIGURES, KillTrial, figures
 from holdfast_lab.peers.rounds import PeersPlan, run, schedule
 from holdfast_lab.peers.system import System
-from holdfast_lab.peers.systems import SYSTEMS
+from holdfast_lab.peers.systems import DEFAULT_SYSTEMS, KILL, SYSTEMS
 from scripts.engines import BEANSTALKD
 from tests.engines import require
 
@@ -39,10 +39,10 @@ async def assert_every_measure_gives_figures(systems: list[str]) -> None:
     results = await run(plan, {}, said.append)
     assert results.errors == []
     assert {(name, figure) for name, _, figure in figures(results.trials)} == {
-        (name, figure) for name in plan.systems for figure in FIGURES
+        (name, figure) for name in plan.systems for figure in FIGURES if figure != "together"
     }
     assert all(value > 0 for figure in figures(results.trials).values() for value in figure.values)
-    assert len(said) == len(plan.systems) * len(MEASURES)
+    assert len(said) == sum(len(SYSTEMS[name].measures) for name in plan.systems)
 
 
 @pytest.mark.slow
@@ -74,9 +74,18 @@ def test_systems_take_turns_in_each_round() -> None:
     rows = list(schedule(plan))
     one_measure = [("holdfast-server", "only-synced"), ("rq", "unsynced"), ("rq", "synced")]
     reverse = [("rq", "unsynced"), ("rq", "synced"), ("holdfast-server", "only-synced")]
-    expected = one_measure * len(MEASURES) + reverse * len(MEASURES)
+    measures = len(SYSTEMS["rq"].measures)
+    expected = one_measure * measures + reverse * measures
     assert [(system, mode) for _, _, system, mode in rows] == expected
     assert [number for number, *_ in rows] == sorted(number for number, *_ in rows)
+
+
+def test_concurrent_callers_are_measured_only_where_a_system_is_made_for_them() -> None:
+    """The pipeline and Procrastinate are also measured with concurrent callers, and no worker of theirs is killed."""
+    rows = schedule(msgspec.structs.replace(TINY, systems=["holdfast-server", "procrastinate"]))
+    assert [system for _, measure, system, _ in rows if measure == "submit_together"] == ["procrastinate"]
+    assert [name for name, entry in SYSTEMS.items() if KILL not in entry.workers] == [OURS, THEIRS]
+    assert not {OURS, THEIRS} & set(DEFAULT_SYSTEMS)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

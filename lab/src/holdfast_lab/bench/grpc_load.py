@@ -1,4 +1,4 @@
-"""Load over gRPC: the same client code for the yardstick and for the measured server."""
+"""Load on a Holdfast server over gRPC."""
 
 import asyncio
 from typing import Any, Self
@@ -8,10 +8,9 @@ from holdfast.proto import holdfast_pb2_grpc as rpc
 from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
 from holdfast.topologies.microservices.grpc_channel import open_channel
-from holdfast_lab.bench.grpc_echo_server import METHOD
+from holdfast_lab.measure.echo import PAYLOAD
 from holdfast_lab.measure.timing import rate
 
-PAYLOAD = b"x" * 100
 BATCH = 500
 
 
@@ -52,18 +51,6 @@ class GrpcLoadClient:
             if not token:
                 break
         return seen
-
-
-class Echo:
-    """Calls to the yardstick."""
-
-    def __init__(self, target: str) -> None:
-        self.channel = open_channel(target)
-        self._call: Any = self.channel.unary_unary(METHOD, None, None)
-
-    async def echo(self) -> None:
-        """One round trip of 100 bytes."""
-        await self._call(PAYLOAD)
 
 
 class LeaseHolder:

@@ -23,7 +23,7 @@ async def submits(runs: int, say: Say) -> list[Measure]:
     """Single submits against the echo, and batches against gRPC; both sides take turns."""
     single: list[float] = []
     batched: list[float] = []
-    with echo_server("http_echo_server") as echo, holdfast_server() as server:
+    with echo_server("bench.http_echo_server") as echo, holdfast_server() as server:
         client = GrpcLoadClient(server.grpc)
         await _ones(echo, server.http)
         await _batches(client, server.http)

@@ -15,11 +15,6 @@ def noop(argument: str) -> None:
 
 
 @app.job
-async def anoop(argument: str) -> None:
-    """Do nothing on the event loop of the worker."""
-
-
-@app.job
 def one_second(number: int) -> int:
     """Take a second."""
     time.sleep(1)

@@ -1,25 +1,37 @@
 """Load from the SDK, in a process of its own: prints what it measured as one line of JSON.
 
-Run as `python -m holdfast_lab.bench.sdk_load WHAT NUMBER…` with the app's URL in the environment.
+Run as `python -m holdfast_lab.bench.sdk_load WHAT NUMBER…` with the app's URL in the environment. It keeps its
+connections, and a client that serves a directory keeps serving it, until the standard input ends.
 """
 
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+from holdfast import Holdfast
+from holdfast.client.blocking_transport import BlockingTransport
+from holdfast.client.endpoints import TcpEndpoint
+from holdfast.sdk.function import JobFunction
 from holdfast_lab.bench.noop_app import app, noop, one_second
+from holdfast_lab.measure.processes import URL_VARIABLE
 
-ARGUMENT = "x" * 80
+#: Makes a payload of exactly 100 bytes: `{"argument":"x…"}`.
+ARGUMENT = "x" * 85
 _BLOCKS = 5
 _LOOK_S = 0.02
 _PATIENCE_S = 60
 #: Jobs of one call; workers begin with the first batch while the producer submits the next.
 _TOGETHER = 10_000
+#: Jobs of one call where the memory of the producer should stay small.
+_FEW_TOGETHER = 500
 _WORKERS = 2
 
 
@@ -59,8 +71,45 @@ def produce(count: int) -> dict[str, object]:
 
 def fill(count: int) -> dict[str, object]:
     """Submit all jobs and return."""
-    noop.submit_many([(ARGUMENT,)] * count)
-    return {}
+    return {"jobs": _submit(noop, count)}
+
+
+def crowd(clients: int, count: int) -> dict[str, object]:
+    """Connect many clients, print a line and read one, then submit an equal share of the jobs from each at once."""
+    apps = [Holdfast(os.environ[URL_VARIABLE]) for _ in range(clients)]
+    for one in apps:
+        one.stats()  # connects
+    print("connected", flush=True)
+    sys.stdin.readline()
+    jobs = [one.job(name="noop")(_noop) for one in apps]
+    threads = [threading.Thread(target=_submit, args=(job, count // clients)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {"jobs": count // clients * clients}
+
+
+def _noop(argument: str) -> None:
+    """Runs in the workers."""
+
+
+def _submit(job: JobFunction[..., Any, Any], count: int) -> int:
+    for start in range(0, count, _FEW_TOGETHER):
+        job.submit_many([(ARGUMENT,)] * min(_FEW_TOGETHER, count - start))
+    return count
+
+
+def hold(count: int) -> dict[str, object]:
+    """Open idle connections."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    endpoint = TcpEndpoint(os.environ[URL_VARIABLE].removeprefix("holdfast://"))
+    _held.extend(BlockingTransport.connect(endpoint) for _ in range(count))
+    return {"connections": len(_held)}
+
+
+_held: list[BlockingTransport] = []
 
 
 def drain(count: int) -> dict[str, object]:
@@ -116,9 +165,11 @@ def _bare_syncs(count: int) -> float:
 
 
 WHAT: dict[str, Callable[..., dict[str, object]]] = {
-    call.__name__: call for call in (one_by_one, beside_the_disk, round_trips, produce, fill, drain, kill_worker)
+    call.__name__: call
+    for call in (one_by_one, beside_the_disk, round_trips, produce, fill, crowd, hold, drain, kill_worker)
 }
 
 if __name__ == "__main__":
     print(json.dumps(WHAT[sys.argv[1]](*map(int, sys.argv[2:]))), flush=True)
+    sys.stdin.read()
     app.close()

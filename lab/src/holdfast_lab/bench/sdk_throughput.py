@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast_lab.bench.grpc_load import Echo
+from holdfast_lab.measure.echo import Baseline, Echo
 from holdfast_lab.measure.measures import Measure, at_least, at_most
 from holdfast_lab.measure.numbers import percentile
 from holdfast_lab.measure.processes import (
@@ -97,17 +97,16 @@ async def throughput(runs: int, say: Say) -> list[Measure]:
     drained: list[float] = []
     whole: list[float] = []
     with echo_server() as echo_address:
-        echo = Echo(echo_address)
-        await rate(echo.echo, 640, 64)
+        baseline = Baseline(Echo(echo_address).measure)
         for _ in announced("drain and end to end", runs, say):
-            before = await rate(echo.echo, 6_400, 64)
+            await baseline.begin()
             with holdfast_server() as server:
                 await loaded(str(server.data), "fill", _DRAIN_JOBS)
                 with noop_worker(str(server.data)):
                     drain = (await loaded(str(server.data), "drain", _DRAIN_JOBS))["jobs"]
             with holdfast_server() as server, noop_worker(str(server.data)):
                 jobs = (await loaded(str(server.data), "produce", _DRAIN_JOBS))["jobs"]
-            limit = (before + await rate(echo.echo, 6_400, 64)) / 2
+            limit = (await baseline.end()).rate
             drained.append(drain / limit)
             whole.append(jobs / limit)
     return [
@@ -148,7 +147,7 @@ async def starts(runs: int, say: Say) -> list[Measure]:
         importing.append(_best([sys.executable, "-c", "import holdfast"]) / bare)
         helping.append(_best([str(Path(sys.executable).with_name("holdfast")), "--help"]) / bare)
     return [
-        at_most("import holdfast, to bare `python -c pass`", importing, 8),
+        at_most("import holdfast, to bare `python -c pass`", importing, 1.7),
         at_most("holdfast --help, to bare `python -c pass`", helping, 25),
     ]
 

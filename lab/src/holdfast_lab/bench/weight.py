@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import subprocess
 import tempfile
 import threading
@@ -106,24 +107,24 @@ def _throughput(producers: int, workers: int, *, idle: list[float] | None = None
         stack.callback(app.close)
         processes = min(producers, _PRODUCER_PROCESSES)
         share = (str(producers // processes), str(_CROWD_JOBS // processes))
-        loads = [stack.enter_context(_load(server.url, "submit", *share)) for _ in range(processes)]
+        loads = [stack.enter_context(_load(server.url, "crowd", *share)) for _ in range(processes)]
         for load in loads:
             next_line(load)
         start = time.perf_counter()
         for load in loads:
             assert load.stdin is not None
             load.stdin.write("\n")
-        jobs = sum(int(next_line(load)) for load in loads)
+        jobs = sum(json.loads(next_line(load))["jobs"] for load in loads)
         while app.stats().states.get("DONE", 0) < jobs:
             time.sleep(_LOOK_S / 5)
-        return jobs / (time.perf_counter() - start)
+        return float(jobs / (time.perf_counter() - start))
 
 
 def _hold_idle_connections(stack: ExitStack, address: str, pid: int) -> float:
     """Opens the connections until the stack ends; returns the memory that they cost the server, in MB."""
     before = resident_bytes(pid)
-    held = int(next_line(stack.enter_context(_load(address, "hold", str(_IDLE_CONNECTIONS)))))
-    assert held == _IDLE_CONNECTIONS, held
+    load = stack.enter_context(_load(f"holdfast://{address}", "hold", str(_IDLE_CONNECTIONS)))
+    assert json.loads(next_line(load)) == {"connections": _IDLE_CONNECTIONS}
     return (resident_bytes(pid) - before) / 1e6
 
 
@@ -134,5 +135,5 @@ def _worker(url: str) -> contextlib.AbstractContextManager["subprocess.Popen[str
 
 
 def _load(url: str, *words: str) -> contextlib.AbstractContextManager["subprocess.Popen[str]"]:
-    command = module("holdfast_lab.bench.held_load", *words)
+    command = module("holdfast_lab.bench.sdk_load", *words)
     return child(command, environment={URL_VARIABLE: url}, stdin=subprocess.PIPE)

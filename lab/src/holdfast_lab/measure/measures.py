@@ -1,4 +1,4 @@
-"""Measures with a target: their values run by run, the table of them, and their JSON."""
+"""Measures: their values run by run, with a target or without; the table of them, and their JSON."""
 
 import argparse
 import json
@@ -16,28 +16,40 @@ _WIDTH = 150
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """One row of the table: a name, its target, and one value for each run."""
+    """A name, one value for each run, and perhaps a target of their median."""
 
     name: str
-    reach: str
     values: list[float]
-    is_reached: bool
+    reach: str = ""
+    is_reached: bool = True
     unit: str = "×"
 
     @property
     def median(self) -> float:
-        """The value that is compared with the target."""
+        """The value that is shown, and compared with the target."""
         return statistics.median(self.values)
+
+    @property
+    def lowest(self) -> float:
+        return min(self.values)
+
+    @property
+    def highest(self) -> float:
+        return max(self.values)
+
+    def overlaps(self, other: "Measure") -> bool:
+        """Whether the spreads of the two have a value in common."""
+        return max(self.lowest, other.lowest) <= min(self.highest, other.highest)
 
 
 def at_least(name: str, values: list[float], target: float, unit: str = "×") -> Measure:
     """A measure whose median should not be below the target."""
-    return Measure(name, f"≥ {target:g} {unit}", values, statistics.median(values) >= target, unit)
+    return Measure(name, values, f"≥ {target:g} {unit}", statistics.median(values) >= target, unit)
 
 
 def at_most(name: str, values: list[float], target: float, unit: str = "×") -> Measure:
     """A measure whose median should not be above the target."""
-    return Measure(name, f"≤ {target:g} {unit}", values, statistics.median(values) <= target, unit)
+    return Measure(name, values, f"≤ {target:g} {unit}", statistics.median(values) <= target, unit)
 
 
 def print_table(measures: list[Measure], width: int | None = _WIDTH) -> None:
@@ -46,7 +58,7 @@ def print_table(measures: list[Measure], width: int | None = _WIDTH) -> None:
     for column in ("measure", "reach", "median", "spread", ""):
         table.add_column(column, justify="left" if column == "measure" else "right")
     for measure in measures:
-        spread = f"{min(measure.values):.2f} – {max(measure.values):.2f}"
+        spread = f"{measure.lowest:.2f} – {measure.highest:.2f}"
         median = f"{measure.median:.2f} {measure.unit}".strip()
         mark = "reached" if measure.is_reached else "MISSED"
         table.add_row(escape(measure.name), measure.reach, median, spread, mark)
@@ -67,7 +79,7 @@ def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def conclude(measures: list[Measure], json_file: Path | None) -> int:
+def conclude(measures: list[Measure], json_file: Path | None = None) -> int:
     """Print the table and the JSON; the exit status is 1 if a target was missed."""
     print_table(measures)
     print(as_json(measures))

@@ -125,7 +125,9 @@ async def output_of(
     """
     pipe = asyncio.subprocess.PIPE
     environ = {**os.environ, **(environment or {})}
-    process = await asyncio.create_subprocess_exec(*command, env=environ, cwd=cwd, stdout=pipe, stderr=pipe)
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environ, cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    )
     try:
         async with asyncio.timeout(timeout_s):
             printed, errors = await process.communicate()
@@ -148,9 +150,9 @@ def last_words(text: str, lines: int = 3) -> str:
 
 
 @contextmanager
-def echo_server(name: str = "grpc_echo_server") -> Iterator[str]:
+def echo_server(name: str = "measure.echo") -> Iterator[str]:
     """The address of a bare echo server, the yardstick of a measurement."""
-    with child(module(f"holdfast_lab.bench.{name}")) as process:
+    with child(module(f"holdfast_lab.{name}")) as process:
         yield f"127.0.0.1:{next_line(process)}"
 
 

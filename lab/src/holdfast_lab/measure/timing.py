@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 Call = Callable[[], Awaitable[object]]
 
@@ -17,6 +17,16 @@ async def rate(call: Call, times: int, lanes: int) -> float:
     start = time.perf_counter()
     await asyncio.gather(*(lane() for _ in range(lanes)))
     return times // lanes * lanes / (time.perf_counter() - start)
+
+
+async def in_lanes(calls: Sequence[Awaitable[object]], lanes: int) -> None:
+    """Await all calls, so many at a time."""
+
+    async def lane(number: int) -> None:
+        for call in calls[number::lanes]:
+            await call
+
+    await asyncio.gather(*(lane(number) for number in range(lanes)))
 
 
 async def durations(call: Call, count: int) -> list[float]:

@@ -14,13 +14,14 @@ from rich.markup import escape
 
 from holdfast.errors import HoldfastError
 from holdfast_lab.measure import machine
-from holdfast_lab.measure.measures import progress
+from holdfast_lab.measure.measures import conclude, progress
 from holdfast_lab.peers import stores
+from holdfast_lab.peers.pipeline_ratios import pipeline_ratios
 from holdfast_lab.peers.plot import draw
 from holdfast_lab.peers.report import markdown, put_between_markers, show
 from holdfast_lab.peers.results import PeersResults, as_json, from_json
 from holdfast_lab.peers.rounds import PeersPlan, run
-from holdfast_lab.peers.systems import SYSTEMS
+from holdfast_lab.peers.systems import DEFAULT_SYSTEMS, SYSTEMS
 
 _WIDTH = 200
 _SECONDS_MAX = 60
@@ -45,7 +46,7 @@ def _seconds(text: str) -> float:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="systems to measure")
+    parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=DEFAULT_SYSTEMS, help="systems to measure")
     parser.add_argument("--rounds", type=_count, default=3, help="rounds of each measure of speed")
     parser.add_argument("--kills", type=_count, default=3, help="times that a worker of each system is killed")
     parser.add_argument("--seconds", type=_seconds, default=5.0, help="how long one trial should take")
@@ -80,19 +81,21 @@ def publish(arguments: argparse.Namespace, results: PeersResults) -> None:
 
 
 def main() -> int:
-    """The exit status is 1 if a trial failed."""
+    """The exit status is 1 if a trial failed, or if the pipeline missed a target beside Procrastinate."""
     arguments = parse()
     console = Console(stderr=True)
     try:
         results = from_json(arguments.json.read_bytes()) if arguments.again else measure(arguments)
         show(results, Console(width=_WIDTH))
         publish(arguments, results)
+        ratios = pipeline_ratios(results)
+        missed = conclude(ratios) if ratios else 0
     except (HoldfastError, FileNotFoundError, msgspec.DecodeError) as error:
         console.print(f"bench-peers: {escape(str(error))}")
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    return 1 if results.errors else 0
+    return 1 if results.errors else missed
 
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from holdfast_lab.measure.measures import Measure
 from holdfast_lab.measure.plot_style import INK, dress, encoded
-from holdfast_lab.peers.results import Figure, PeersResults, figures
+from holdfast_lab.peers.results import PeersResults, figures
 from holdfast_lab.peers.stores import MODES, ONLY_SYNCED, SYNCED, UNSYNCED
 
 _PANELS = {
@@ -29,7 +30,7 @@ _LEGEND = {
 def draw(results: PeersResults, file: Path) -> None:
     """Write dots with the spread over the rounds, a panel for each figure."""
     names = list(reversed(results.systems))
-    canvas = Canvas(figsize=(15, 1.6 + 0.55 * len(names)), layout="constrained")
+    canvas = Figure(figsize=(15, 1.6 + 0.55 * len(names)), layout="constrained")
     panels: Any = canvas.subplots(1, len(_PANELS), sharey=True, squeeze=False)[0]
     for panel, (figure, title) in zip(panels, _PANELS.items(), strict=True):
         _fill(panel, results, names, figure)
@@ -44,20 +45,20 @@ def draw(results: PeersResults, file: Path) -> None:
 def _fill(panel: Any, results: PeersResults, names: list[str], figure: str) -> None:  # noqa: ANN401 - matplotlib's axes
     found = figures(results.trials)
     for place, name in enumerate(names):
-        values = [found[name, mode, figure] for mode in MODES if (name, mode, figure) in found]
-        for step, value in enumerate(values):
-            offset = 0.17 - 0.34 * step if len(values) > 1 else 0.0
-            color = _OURS if results.systems[name].is_ours else _COLORS[value.mode]
-            _dot(panel, place + offset, value, color)
+        modes = [mode for mode in MODES if (name, mode, figure) in found]
+        for step, mode in enumerate(modes):
+            offset = 0.17 - 0.34 * step if len(modes) > 1 else 0.0
+            color = _OURS if results.systems[name].is_ours else _COLORS[mode]
+            _dot(panel, place + offset, found[name, mode, figure], color)
     dress(panel)
     _scale(panel)
 
 
-def _dot(panel: Any, place: float, value: Figure, color: str) -> None:  # noqa: ANN401
+def _dot(panel: Any, place: float, value: Measure, color: str) -> None:  # noqa: ANN401
     """Draw a dot: the length of a bar on a logarithmic axis has no meaning."""
-    spread = [[value.median - min(value.values)], [max(value.values) - value.median]]
+    spread = [[value.median - value.lowest], [value.highest - value.median]]
     panel.errorbar(value.median, place, xerr=spread, fmt="o", color=color, markersize=8, linewidth=2, capsize=3)
-    at = (max(value.values), place)
+    at = (value.highest, place)
     panel.annotate(f"{value.median:.3g}", at, (8, 0), textcoords="offset points", va="center", fontsize=9, color=INK)
 
 

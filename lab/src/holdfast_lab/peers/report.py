@@ -7,18 +7,18 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.errors import FailedPreconditionError
+from holdfast_lab.measure.measures import Measure
 from holdfast_lab.measure.numbers import ABSENT, cell, number, spanned
 from holdfast_lab.measure.tables import markdown as table
 from holdfast_lab.peers.results import (
     FIGURES,
-    RATES,
     TIMES,
-    Figure,
     KillTrial,
     PeersResults,
     figure_of,
     figures,
     ranked,
+    rates_of,
 )
 from holdfast_lab.peers.stores import SYNCED, UNSYNCED
 from holdfast_lab.peers.worker_kill import CAP_S, JOBS
@@ -100,12 +100,13 @@ def leaders(results: PeersResults) -> list[str]:
 
 def markdown(results: PeersResults, plot: str) -> str:
     """The text between the markers."""
+    rates = rates_of(results)
     facts = [f"- {name}: {value}" for name, value in results.facts.items()]
     parts = [
         "\n".join([*facts, f"- rounds: {_rounds(results)}"]),
         f"![Throughput and latency beside the peers]({plot})",
         RATE_WORDS,
-        table(speed_header(RATES), speed_rows(results, RATES)),
+        table(speed_header(rates), speed_rows(results, rates)),
         TIME_WORDS,
         table(speed_header(TIMES), speed_rows(results, TIMES)),
         "The first system of each figure, and the best of the other side, peers or Holdfast:\n\n"
@@ -131,8 +132,9 @@ def put_between_markers(document: Path, text: str) -> None:
 
 def show(results: PeersResults, console: Console) -> None:
     """Print the tables of figures on a terminal."""
+    rates = rates_of(results)
     for title, header, rows in (
-        ("Beside the peers: × a bare grpc.aio echo, 64 in flight", speed_header(RATES), speed_rows(results, RATES)),
+        ("Beside the peers: × a bare grpc.aio echo, 64 in flight", speed_header(rates), speed_rows(results, rates)),
         ("Beside the peers: round trips of the same echo", speed_header(TIMES), speed_rows(results, TIMES)),
         ("A worker is killed", KILL_HEADER[:-1], [row[:-1] for row in kill_rows(results)]),
     ):
@@ -142,7 +144,7 @@ def show(results: PeersResults, console: Console) -> None:
         console.print(shown)
 
 
-def _cell(figure: Figure | None) -> str:
+def _cell(figure: Measure | None) -> str:
     return cell(figure.values if figure else ())
 
 
@@ -156,15 +158,14 @@ def _kill_cells(trials: list[KillTrial]) -> list[str]:
     return [*(spanned([getattr(kill, name) for kill in kills]) for name in names), waited]
 
 
-def _is_ours(results: PeersResults, figure: Figure) -> bool:
-    return results.systems[figure.system].is_ours
+def _is_ours(results: PeersResults, figure: Measure) -> bool:
+    return results.systems[figure.name].is_ours
 
 
-def _comparison(results: PeersResults, first: Figure, rival: Figure) -> str:
+def _comparison(results: PeersResults, first: Measure, rival: Measure) -> str:
     factor = max(first.median, rival.median) / min(first.median, rival.median)
-    ours, theirs = (f"{results.systems[one.system].title} ({number(one.median)})" for one in (first, rival))
-    overlap = max(min(first.values), min(rival.values)) <= min(max(first.values), max(rival.values))
-    caution = "; their spreads overlap" if overlap else ""
+    ours, theirs = (f"{results.systems[one.name].title} ({number(one.median)})" for one in (first, rival))
+    caution = "; their spreads overlap" if first.overlaps(rival) else ""
     return f"**{ours}**, {number(factor)} times as good as {theirs}{caution}"
 
 

@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
+from holdfast_lab.measure.echo import CALLS, Baseline, Yardstick, measure_apart
 from holdfast_lab.measure.processes import ChildError, echo_server, module, output_of
 from holdfast_lab.measure.rounds import Say, orders
 from holdfast_lab.peers.measures import MEASURES
 from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial
 from holdfast_lab.peers.system import SystemDescription
-from holdfast_lab.peers.systems import SYSTEMS
-from holdfast_lab.peers.trial import KILL, TrialOutput
-from holdfast_lab.peers.yardstick import CALLS, Yardstick, take
+from holdfast_lab.peers.systems import KILL, SYSTEMS
+from holdfast_lab.peers.trial import TrialOutput
 
 _TRIAL_S = 400
 _KILLS_AT_ONCE = 4
@@ -33,7 +34,7 @@ def schedule(plan: PeersPlan) -> Iterator[tuple[int, str, str, str]]:
     """Round, measure, system and mode: systems take turns."""
     for number, systems in orders(plan.systems, plan.rounds):
         for measure in MEASURES:
-            for system in systems:
+            for system in filter(lambda name: measure in SYSTEMS[name].measures, systems):
                 for mode in SYSTEMS[system].modes:
                     yield number, measure, system, mode
 
@@ -49,7 +50,8 @@ async def run(plan: PeersPlan, facts: dict[str, str], say: Say) -> PeersResults:
 async def _speeds(plan: PeersPlan, abouts: dict[str, SystemDescription], say: Say) -> list[PeersTrial]:
     trials: list[PeersTrial] = []
     with echo_server() as address:
-        before = await take(address, plan.echo_calls)
+        baseline = Baseline(partial(measure_apart, address, plan.echo_calls))
+        await baseline.begin()
         for number, measure, system, mode in schedule(plan):
             trial = PeersTrial(system, mode, measure, number)
             try:
@@ -59,9 +61,7 @@ async def _speeds(plan: PeersPlan, abouts: dict[str, SystemDescription], say: Sa
                 say(f"round {number + 1}: {measure} {system} ({mode}) FAILED: {error}")
                 continue
             abouts[system] = told.about
-            after = await take(address, plan.echo_calls)
-            trials.append(_measured(trial, told, before.mean_with(after)))
-            before = after
+            trials.append(_measured(trial, told, await baseline.end()))
             say(f"round {number + 1}: {measure} {system} ({mode}) {_shown(told.values)}")
     return trials
 
@@ -89,7 +89,8 @@ async def _kills(plan: PeersPlan, abouts: dict[str, SystemDescription], say: Say
         say(f"kill {number + 1}: {system} finished {told.kill.finished} of {told.kill.jobs}, lost {told.kill.lost}")
         return KillTrial(system, number, told.kill)
 
-    pairs = [(system, number) for number in range(plan.kills) for system in plan.systems]
+    killed = [system for system in plan.systems if KILL in SYSTEMS[system].workers]
+    pairs = [(system, number) for number in range(plan.kills) for system in killed]
     return list(await asyncio.gather(*(one(*pair) for pair in pairs)))
 
 

@@ -1,4 +1,4 @@
-"""The servers that keep the jobs of the peers: Redis, NATS and beanstalkd, private to one trial.
+"""The servers that keep the jobs of the peers: Redis, NATS, beanstalkd and PostgreSQL, private to one trial.
 
 A store runs in one of these modes. The mode says whether a job is on disk when its submit returns.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import UnavailableError
+from holdfast.process.postgres_programs import INSTALLED
 from holdfast_lab.measure.processes import child
 from holdfast_lab.measure.reserved_ports import HOST, Ports
 
@@ -81,6 +82,15 @@ BEANSTALKD = PeerStore(
     durability="yes: with `-b` and `-f 0` every job is synced before its submit returns, and so is every result and "
     "every delete",
 )
+POSTGRES = PeerStore(
+    title="PostgreSQL",
+    program="postgres",
+    install=[*_APT, "postgresql"],
+    version_option="--version",
+    arguments=[],  # `PrivatePostgres` has its own
+    modes={ONLY_SYNCED: []},
+    durability="yes: PostgreSQL syncs every commit (`synchronous_commit on`)",
+)
 
 
 def ensure_installed(store: PeerStore) -> None:
@@ -105,6 +115,10 @@ def version(store: PeerStore) -> str:
 @contextmanager
 def running(store: PeerStore, folder: Path, mode: str) -> Iterator[str]:
     """The address of a store that runs during the block, on a reserved port and in a folder of its own."""
+    if store is POSTGRES:
+        with _running_postgres(folder / store.program) as url:
+            yield url
+        return
     program = _path(store)
     ports = Ports(1)
     data = folder / store.program
@@ -119,9 +133,23 @@ def running(store: PeerStore, folder: Path, mode: str) -> Iterator[str]:
         ports.close()
 
 
+@contextmanager
+def _running_postgres(folder: Path) -> Iterator[str]:
+    """The URL of an empty database."""
+    from holdfast.process.private_postgres import PrivatePostgres  # noqa: PLC0415 - it needs psycopg
+
+    server = PrivatePostgres(folder)
+    url = server.start()
+    try:
+        yield url
+    finally:
+        server.stop()
+
+
 def _find(store: PeerStore) -> str | None:
-    """The path of the program; pip installs it beside the interpreter, which need not be on PATH."""
-    return shutil.which(store.program) or shutil.which(store.program, path=sysconfig.get_path("scripts"))
+    """The path of the program; pip and Debian's PostgreSQL install it in folders that need not be on PATH."""
+    folders = [None, sysconfig.get_path("scripts"), *map(str, INSTALLED.glob("*/bin"))]
+    return next(filter(None, (shutil.which(store.program, path=folder) for folder in folders)), None)
 
 
 def _path(store: PeerStore) -> str:

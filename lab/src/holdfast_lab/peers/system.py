@@ -17,6 +17,15 @@ class SystemDescription(msgspec.Struct, frozen=True):
     #: The fate of a killed worker's jobs with the system's defaults, as its documents state it.
     after_a_kill: str
     is_ours: bool = False
+    #: Jobs of one call of `enqueue_many` while the system is measured.
+    chunk: int = 500
+
+
+#: Callers at a time in `submit_together`.
+CALLERS = 64
+#: Batches at a time, and jobs of each, in `enqueue_many` of a system with concurrent callers.
+BATCHES = 4
+_BATCH = 500
 
 
 class System(Protocol):
@@ -31,7 +40,7 @@ class System(Protocol):
         ...
 
     def worker_command(self) -> list[str]:
-        """The system's own command for one worker process; called for each one."""
+        """The system's own command for one worker process; called for each one. Empty: the system has started all."""
         ...
 
     def enqueue_many(self, count: int) -> None:
@@ -61,3 +70,16 @@ class System(Protocol):
     def close(self) -> None:
         """Close connections."""
         ...
+
+
+class ConcurrentSystem(System, Protocol):
+    """A system that is also measured with concurrent callers."""
+
+    def submit_together(self, count: int) -> None:
+        """Submit no-op jobs one by one from `CALLERS` concurrent callers; a multiple of their number."""
+        ...
+
+
+def batches(count: int) -> list[int]:
+    """The sizes of the batches of so many jobs."""
+    return [min(_BATCH, count - first) for first in range(0, count, _BATCH)]

@@ -15,10 +15,9 @@ from holdfast_lab.peers import trial_environment
 from holdfast_lab.peers.measures import MEASURES
 from holdfast_lab.peers.stores import MODES, running
 from holdfast_lab.peers.system import System, SystemDescription
-from holdfast_lab.peers.systems import SYSTEMS, load
+from holdfast_lab.peers.systems import KILL, SYSTEMS, load
 from holdfast_lab.peers.worker_kill import JOB_S, KillOutcome, kill_worker
 
-KILL = "kill"
 _LOG_BYTES = 2_000
 
 
@@ -31,9 +30,10 @@ class TrialOutput(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def system_at(name: str, mode: str, folder: Path) -> Iterator[System]:
-    """The system over an empty store in this folder."""
+def system_at(name: str, mode: str, folder: Path, workers: int) -> Iterator[System]:
+    """The system over an empty store in this folder, for a trial with this many worker processes."""
     with ExitStack() as stack:
+        os.environ[trial_environment.WORKERS] = str(workers)
         os.environ[trial_environment.FOLDER] = str(folder)
         if store := SYSTEMS[name].store:
             os.environ[trial_environment.STORE] = stack.enter_context(running(store, folder, mode))
@@ -47,7 +47,7 @@ def run(name: str, mode: str, measure: str, seconds: float) -> TrialOutput:
     with tempfile.TemporaryDirectory(prefix="holdfast-peers-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)
         try:
-            with system_at(name, mode, folder) as system:
+            with system_at(name, mode, folder, SYSTEMS[name].workers.get(measure, 0)) as system:
                 if measure == KILL:
                     return TrialOutput(system.about, kill=kill_worker(system, job_s=min(seconds, JOB_S)))
                 return TrialOutput(system.about, values=MEASURES[measure](system, seconds))

@@ -3,13 +3,19 @@
 import os
 from pathlib import Path
 
+WORKERS = "LAB_WORKERS"
 STORE = "LAB_STORE"
 FOLDER = "LAB_FOLDER"
 HOLDFAST = "LAB_HOLDFAST_URL"
 
 
+def workers() -> int:
+    """The number of worker processes of the trial."""
+    return int(os.environ.get(WORKERS, "2"))
+
+
 def store_address() -> str:
-    """Host and port of the trial's private store."""
+    """Host and port of the trial's private store; of PostgreSQL, the URL of an empty database."""
     return os.environ[STORE]
 
 

@@ -11,6 +11,16 @@ def nothing() -> int:
     return 1
 
 
+#: The argument of the no-op in the comparison over PostgreSQL.
+ARGUMENT = "x" * 80
+
+
+async def nothing_async(argument: str) -> int:
+    """Do nothing on the event loop of the worker."""
+    del argument
+    return 1
+
+
 def pause(index: int, seconds: float) -> int:
     """Sleep, and record the start and the end."""
     write_record("start", index)

@@ -8,8 +8,8 @@ import msgspec
 from holdfast.errors import DeadlineExceededError
 from holdfast_lab.peers.records import Record, read_records
 from holdfast_lab.peers.system import System
-from holdfast_lab.peers.worker_pair import worker_pair
 from holdfast_lab.peers.worker_process import kill
+from holdfast_lab.peers.workers import running_workers
 
 JOBS = 50
 JOB_S = 1.0
@@ -36,7 +36,7 @@ class KillOutcome(msgspec.Struct, frozen=True):
 
 def kill_worker(system: System, jobs: int = JOBS, job_s: float = JOB_S, cap_s: float = CAP_S) -> KillOutcome:
     """Kill one of two workers during its first jobs, and wait at most `cap_s` until all jobs have finished."""
-    with worker_pair(system) as (victim, _):
+    with running_workers(system) as (victim, _):
         system.enqueue_pauses(range(jobs), job_s)
         _wait_for_start(victim.pid)
         time.sleep(job_s / 2)

@@ -2,17 +2,18 @@
 
 import asyncio
 import sys
-from collections.abc import Coroutine
 from importlib.metadata import version
 from typing import Any
 
 from redis import Redis
 
+from holdfast_lab.measure.timing import in_lanes
 from holdfast_lab.peers import trial_environment
 from holdfast_lab.peers.stores import REDIS
 from holdfast_lab.peers.system import SystemDescription
 from holdfast_lab.peers.tasks import taskiq_app
 
+#: Calls in progress: each holds a connection.
 _LANES = 20
 _CHECK_S = 0.001
 
@@ -40,13 +41,13 @@ class Taskiq:
         return [sys.executable, "-m", "taskiq", "worker", app, "--workers", "1", "--log-level", "WARNING"]
 
     def enqueue_many(self, count: int) -> None:
-        self._runner.run(_in_lanes([taskiq_app.nothing.kiq() for _ in range(count)]))
+        self._runner.run(in_lanes([taskiq_app.nothing.kiq() for _ in range(count)], _LANES))
 
     def submit_each(self, count: int) -> None:
         self._runner.run(_submit_each(count))
 
     def enqueue_pauses(self, indexes: range, seconds: float) -> None:
-        self._runner.run(_in_lanes([taskiq_app.pause.kiq(index, seconds) for index in indexes]))
+        self._runner.run(in_lanes([taskiq_app.pause.kiq(index, seconds) for index in indexes], _LANES))
 
     def submit_and_wait(self) -> None:
         self._runner.run(_submit_and_wait())
@@ -63,16 +64,6 @@ class Taskiq:
         self._runner.close()
         self._broker.close()
         self._results.close()
-
-
-async def _in_lanes(calls: list[Coroutine[Any, Any, object]]) -> None:
-    """Await all calls, a few at a time: each running call holds a connection."""
-
-    async def lane(number: int) -> None:
-        for call in calls[number::_LANES]:
-            await call
-
-    await asyncio.gather(*(lane(number) for number in range(_LANES)))
 
 
 async def _submit_each(count: int) -> None:

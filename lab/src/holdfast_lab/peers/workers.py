@@ -1,11 +1,12 @@
-"""The two worker processes of a trial, warmed up: both have run jobs."""
+"""The worker processes of a trial, warmed up: each has run jobs."""
 
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from holdfast.errors import DeadlineExceededError
+from holdfast_lab.peers import trial_environment
 from holdfast_lab.peers.records import read_records
 from holdfast_lab.peers.system import System
 from holdfast_lab.peers.worker_process import worker
@@ -21,12 +22,15 @@ _PROBE_S = 0.02
 
 
 @contextmanager
-def worker_pair(system: System) -> Iterator[tuple[Process, Process]]:
-    """Two workers that run during the block; both have run jobs when it begins, and no job is left."""
-    with worker(system.worker_command(), "first") as first, worker(system.worker_command(), "second") as second:
+def running_workers(system: System) -> Iterator[list[Process]]:
+    """Workers that run during the block; each has run jobs when it begins, and no job is left."""
+    with ExitStack() as stack:
+        commands = [system.worker_command() for _ in range(trial_environment.workers())]
+        own = [command for command in commands if command]
+        started = [stack.enter_context(worker(command, f"worker-{number}")) for number, command in enumerate(own)]
         _warm_up(system)
-        _wait_for_both(system)
-        yield first, second
+        _wait_for_all(system, len(started))
+        yield started
 
 
 def _warm_up(system: System) -> None:
@@ -42,10 +46,10 @@ def _warm_up(system: System) -> None:
                 raise
 
 
-def _wait_for_both(system: System) -> None:
-    """Send short jobs, with negative indexes, until both workers have run some and none is left."""
+def _wait_for_all(system: System, count: int) -> None:
+    """Send short jobs, with negative indexes, until this many workers have run some and none is left."""
     deadline, sent = time.monotonic() + _READY_S, 0
-    while len({record.session for record in read_records()}) < 2:  # noqa: PLR2004
+    while len({record.session for record in read_records()}) < count:
         system.enqueue_pauses(range(-sent - _PROBES, -sent), _PROBE_S)
         sent += _PROBES
         _wait_for_ends(sent, deadline)
@@ -54,5 +58,5 @@ def _wait_for_both(system: System) -> None:
 def _wait_for_ends(count: int, deadline: float) -> None:
     while sum(record.what == "end" for record in read_records()) < count:
         if time.monotonic() > deadline:
-            raise DeadlineExceededError(f"two workers did not both run jobs within {_READY_S:g} s")
+            raise DeadlineExceededError(f"not every worker ran jobs within {_READY_S:g} s")
         time.sleep(_POLL_S)
