@@ -100,7 +100,7 @@ def _validated(
     for one in given:
         if one.name in fields:
             origins[one.name] = one.origin
-            written[one.name] = _as_written(one, written[one.name])
+            written[one.name] = _as_written(one, option(one.name))
             values[one.name] = _convert(one, written[one.name], fields, problems)
     if not problems:
         settings = kind(**values)

@@ -7,6 +7,8 @@ from typing import Annotated
 import msgspec
 import pytest
 
+from holdfast.cli.number_options import number, whole_number
+from holdfast.errors import InvalidArgumentError
 from holdfast.settings import (
     FIELDS,
     MASK,
@@ -211,6 +213,37 @@ def test_metrics_need_a_port_of_their_own(tmp_path: Path) -> None:
     """The metrics port must differ from the server's port."""
     problems = problems_of(tmp_path, flags={"port": 9000, "metrics_port": 9000})
     assert problems == ("--metrics-port must differ from --port, got 9000 for both",)
+
+
+def test_contradiction_names_each_setting_as_it_was_written(tmp_path: Path) -> None:
+    """A setting has the name of the source that gave its value: an option goes before a variable."""
+    given = {"HOLDFAST_PORT": "9000", "HOLDFAST_METRICS_PORT": "1"}
+    problems = problems_of(tmp_path, flags={"metrics_port": 9000}, environment=given)
+    assert problems == ("--metrics-port must differ from HOLDFAST_PORT, got 9000 for both",)
+    half = problems_of(tmp_path, environment={"HOLDFAST_TLS_KEY": "key.pem"})
+    assert half == ("--tls-cert and HOLDFAST_TLS_KEY must be given together, got only HOLDFAST_TLS_KEY",)
+
+
+def test_option_of_another_name_is_named_by_its_own(tmp_path: Path) -> None:
+    """An error names the option of the command, also where its name differs from that of the setting."""
+    options = {"http_port": "--port", "port": "--grpc-port"}
+    with pytest.raises(SettingsError, match=r"^--port must differ from --grpc-port, got 90 for both$"):
+        load(Settings, flags={"http_port": 90, "port": 90}, environment={}, folder=tmp_path, options=options)
+
+
+@pytest.mark.parametrize("given", ["0.1", "61", "nan", "fast", ""])
+def test_number_option_outside_its_limits_is_refused_by_name(given: str) -> None:
+    """The error of a number option names the option, its limits and the value; nan is outside of all limits."""
+    with pytest.raises(InvalidArgumentError, match=f"^--interval must be a number from 0.2 to 60, got '{given}'$"):
+        number("--interval", 0.2, 60)(given)
+
+
+def test_number_options_accept_their_limits_and_defaults() -> None:
+    """Limits are allowed values, and a default that is a number already stays."""
+    assert [number("--interval", 0.2, 60)(given) for given in ("0.2", "60", 1.5)] == [0.2, 60, 1.5]
+    assert [whole_number("--limit", 1)(given) for given in ("1", 20)] == [1, 20]
+    with pytest.raises(InvalidArgumentError, match=r"^--limit must be a whole number of at least 1, got '1.5'$"):
+        whole_number("--limit", 1)("1.5")
 
 
 class Keeper(msgspec.Struct, frozen=True):

@@ -193,7 +193,7 @@ async def test_program_that_sends_nothing_is_not_taken_for_a_closed_port(monkeyp
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         for connect in (WireTransport.connect, connected_in_a_thread):
-            with pytest.raises(UnavailableError, match=f"{address}: something accepts connections there") as caught:
+            with pytest.raises(UnavailableError, match=f"{address}: a process accepts connections there") as caught:
                 await connect(TcpEndpoint(address))
             assert caught.value.reason == "UNREACHABLE"
 
