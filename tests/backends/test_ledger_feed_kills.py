@@ -1,4 +1,8 @@
-"""A feed reader while the server is killed repeatedly: it receives exactly the entries of the journal."""
+"""A feed reader while the server is killed repeatedly: it receives exactly the entries of the journal.
+
+The torture has no reader of the feed: its records of clients and workers are the same for every topology, and only
+ledgers have a feed. Here its entries are compared one by one with the journal.
+"""
 
 import asyncio
 import uuid

@@ -1,4 +1,8 @@
-"""Cron leaders in processes of their own, killed and stopped at random instants."""
+"""Cron leaders in processes of their own, killed and stopped at random instants.
+
+The torture kills the processes of a whole pipeline, one of which leads. Here every process competes for the leadership
+and does nothing else, so that each kill and each stop hits a leader between two ticks.
+"""
 
 import contextlib
 import random
