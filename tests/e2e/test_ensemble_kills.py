@@ -1,7 +1,7 @@
 """kill -9 of the servers of a private ensemble under load, with plain nodes instead of jobs.
 
-The torture kills these servers too, and judges the jobs. This test compares every node of every server, so that a server
-that comes back with other data is found even if no job shows it.
+The torture kills these servers too, and judges the jobs. This test compares every node of every server, so that a
+server that comes back with other data is found even if no job shows it.
 """
 
 import itertools

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from holdfast_lab.torture.faults.descriptor_exhaustion import Descriptors
 from holdfast_lab.torture.faults.kills import KillFault, KillMany, KillStarting
 from holdfast_lab.torture.faults.machine_faults import ClockStep, FullDisk, SlowDisk
-from holdfast_lab.torture.faults.network_faults import BAD_ROADS, Cut, Delay, Resets
-from holdfast_lab.torture.faults.partitions import Partition
+from holdfast_lab.torture.faults.network_faults import BAD_ROADS, Cut, Delay, Partition, Resets
 from holdfast_lab.torture.faults.pauses import EngineAway, EngineCrash, EngineStop, Stop
 from holdfast_lab.torture.faults.restarts import ClockRestart
 from holdfast_lab.torture.faults.targets import TargetedFault
