@@ -14,7 +14,6 @@ from holdfast_lab.torture.faults.targets import SECONDS_MAX, SECONDS_MIN, some_t
 from holdfast_lab.torture.faults.wait_until import felt
 from holdfast_lab.torture.ports import Arena, NamespacedArena, NotNowError, Proxy, ProxyEffects
 
-
 _DELAY_S = (0.005, 1.5)
 #: Clients that were cut off reconnect within this time.
 _NEW_S = 0.5
