@@ -208,7 +208,8 @@ def trace(
     ] = "",
 ) -> None:
     """Show where the time of one lone submit and one lone job goes: every hop, over each link, as medians."""
-    from holdfast_lab.trace.campaign import report_of, traced
+    from holdfast_lab.trace.campaign import traced
+    from holdfast_lab.trace.report import picture, report_of
 
     folder = _folder(out) if out else None
     if folder is not None:
@@ -217,8 +218,6 @@ def trace(
     if folder is None:
         print(report_of(traces), end="")
         return
-    from holdfast_lab.trace.picture import picture
-
     (folder / "trace.md").write_text(report_of(traces))
     (folder / "trace.svg").write_bytes(picture(traces))
     print(f"{folder / 'trace.md'} has the tables, and trace.svg beside it the picture")
