@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast_lab.simulation import __main__ as cli
-from holdfast_lab.simulation import minimiser, regressions, runner
+from holdfast_lab.simulation import regressions, runner
 from holdfast_lab.simulation.swarm import SwarmSettings, draw
 from holdfast_lab.simulation.world import RunOutcome
 
@@ -57,7 +57,7 @@ def test_finding_is_named_minimised_and_kept(
         return outcome_of(settings, "it broke" if is_broken else "", steps=min(settings.events, 300))
 
     monkeypatch.setattr(cli, "REGRESSIONS", path)
-    monkeypatch.setattr(minimiser, "run_settings", run)
+    monkeypatch.setattr(runner, "run_settings", run)
     monkeypatch.setattr(runner.Sweep, "over", lambda *_: iter([run(draw(9, 400))]))
     assert cli.main(["--seeds", "9:10", "--events", "400"]) == 1
     lines = capsys.readouterr().out.splitlines()

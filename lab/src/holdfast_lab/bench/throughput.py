@@ -3,6 +3,7 @@
 Everything acknowledged is synced first; the server runs with the product's defaults.
 """
 
+import argparse
 import asyncio
 import os
 import sys
@@ -17,7 +18,7 @@ from holdfast_lab.bench import http_throughput, sdk_throughput, weight
 from holdfast_lab.bench.grpc_load import BATCH, GrpcLoadClient, LeaseHolder
 from holdfast_lab.bench.replay import count_expired, replay_ratio
 from holdfast_lab.measure.echo import Baseline, Echo
-from holdfast_lab.measure.measures import Measure, at_least, at_most, conclude, parser, progress
+from holdfast_lab.measure.measures import Measure, at_least, at_most, conclude, progress
 from holdfast_lab.measure.process_tree import resident_bytes
 from holdfast_lab.measure.processes import echo_server, holdfast_server
 from holdfast_lab.measure.rounds import Say, announced
@@ -150,7 +151,9 @@ async def run(names: list[str], runs: int, jobs: int, say: Say) -> list[Measure]
 
 def main() -> int:
     """Print a table and JSON; the exit status is 1 if a target was missed."""
-    options = parser("make bench", __doc__)
+    options = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    options.add_argument("--runs", type=int, default=5, help="runs of each measure (at least 3)")
+    options.add_argument("--json", type=Path, help="also write the JSON to this file")
     options.add_argument("--jobs", type=int, default=1_000_000, help="jobs in the long queue")
     options.add_argument("--only", nargs="*", choices=PARTS, help="parts to run")
     given = options.parse_args()

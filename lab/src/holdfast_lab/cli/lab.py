@@ -238,7 +238,8 @@ def trace(
 
     Traces one submit and one job at a time, over each link, and shows the median of every step.
     """
-    from holdfast_lab.trace.campaign import report_of, traced
+    from holdfast_lab.trace.campaign import traced
+    from holdfast_lab.trace.report import picture, report_of
 
     folder = _folder(out) if out else None
     if folder is not None:
@@ -247,8 +248,6 @@ def trace(
     if folder is None:
         print(report_of(traces), end="")
         return
-    from holdfast_lab.trace.picture import picture
-
     (folder / "trace.md").write_text(report_of(traces))
     (folder / "trace.svg").write_bytes(picture(traces))
     print(f"{folder / 'trace.md'} has the tables, and trace.svg beside it the picture")

@@ -14,7 +14,7 @@ from holdfast_lab.compare.records import Packed, Records
 from holdfast_lab.compare.topologies import RunningTopology
 from holdfast_lab.compare.workloads import Workload
 from holdfast_lab.measure.process_tree import Meter, Usage, cpu_of, cpu_of_machine
-from holdfast_lab.measure.processes import module
+from holdfast_lab.measure.processes import module, spawned
 
 #: All clients begin this long after the start time was sent to them.
 _AHEAD_S = 0.05
@@ -80,9 +80,7 @@ async def run_trial(started: RunningTopology, workload: Workload, *, seed: int, 
 
 @contextlib.asynccontextmanager
 async def _client(task: ClientTask):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    command = module("holdfast_lab.compare.client_process")
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, start_new_session=True)
+    process = await spawned(module("holdfast_lab.compare.client_process"), stdin=asyncio.subprocess.PIPE)
     try:
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(task) + b"\n")

@@ -20,6 +20,7 @@ from holdfast_lab.measure.timing import durations, rate
 PAYLOAD = b"x" * 100
 LANES = 64
 CALLS = 6_400
+_WARM_CALLS = 640
 _SERVICE = "holdfast.lab.Echo"
 _ROUND_TRIPS_MIN = 10
 
@@ -44,7 +45,7 @@ class Echo:
 
     async def measure(self, calls: int = CALLS) -> Yardstick:
         """Measure the echo after a warm-up."""
-        await rate(self.echo, max(LANES, calls // 10), LANES)
+        await rate(self.echo, _WARM_CALLS, LANES)
         in_flight = await rate(self.echo, max(LANES, calls), LANES)
         times = await durations(self.echo, max(_ROUND_TRIPS_MIN, calls // 12))
         return Yardstick(in_flight, statistics.median(times) * 1_000)

@@ -1,6 +1,5 @@
 """Measures: their values run by run, with a target or without; the table of them, and their JSON."""
 
-import argparse
 import json
 import statistics
 from pathlib import Path
@@ -69,14 +68,6 @@ def as_json(measures: list[Measure]) -> str:
     """The measures for programs, on one line."""
     rows = [msgspec.structs.asdict(measure) | {"median": measure.median} for measure in measures]
     return json.dumps({"measures": rows}, ensure_ascii=False)
-
-
-def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
-    """The options that every bench has."""
-    made = argparse.ArgumentParser(prog=prog, description=description)
-    made.add_argument("--runs", type=int, default=5, help="runs of each measure (at least 3)")
-    made.add_argument("--json", type=Path, help="also write the JSON to this file")
-    return made
 
 
 def conclude(measures: list[Measure], json_file: Path | None = None) -> int:

@@ -95,17 +95,23 @@ def ready_line(process: subprocess.Popen[str]) -> dict[str, Any]:
     return line
 
 
-async def spawned(command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> asyncio.subprocess.Process:
-    """A program that works in the folder of its log, with its standard output in a pipe; the caller ends it.
+async def spawned(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    stdin: int = asyncio.subprocess.DEVNULL,
+) -> asyncio.subprocess.Process:
+    """A program that works in the folder of its log, if it has one; its standard output is a pipe; the caller ends it.
 
     It has a session of its own: a Ctrl-C at the terminal reaches the lab alone, which then ends the process.
     """
-    with log.open("ab") as errors:
+    with log.open("ab") if log else contextlib.nullcontext() as errors:
         return await asyncio.create_subprocess_exec(
             *command,
-            cwd=log.parent,
+            cwd=log.parent if log else None,
             env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=stdin,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
             start_new_session=True,

@@ -10,8 +10,7 @@ import msgspec
 
 from holdfast_lab.evidence import BROKEN, KEPT, UNKNOWN, Campaign, Evidence, RuleResult, keep
 from holdfast_lab.simulation import regressions
-from holdfast_lab.simulation.minimiser import minimise
-from holdfast_lab.simulation.runner import EVENTS_DEFAULT, Sweep, SweepTally, run_seed
+from holdfast_lab.simulation.runner import EVENTS_DEFAULT, Sweep, SweepTally, minimise, run_seed
 from holdfast_lab.simulation.swarm import draw
 from holdfast_lab.simulation.world import RunOutcome
 

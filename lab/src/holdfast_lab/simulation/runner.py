@@ -1,4 +1,4 @@
-"""Runs many seeds in a few processes, until a time or a range is over."""
+"""Runs many seeds in a few processes, until a time or a range is over, and finds the smallest run that fails."""
 
 import multiprocessing
 import multiprocessing.pool
@@ -81,3 +81,29 @@ class Sweep:
 
 def _run_one(work: tuple[int, int]) -> RunOutcome:
     return run_seed(*work)
+
+
+def minimise(failed: RunOutcome) -> RunOutcome:
+    """Finds the smallest run that still fails: switches faults off one by one, then shortens the run."""
+    best = failed
+    for fault in sorted(failed.settings.faults):
+        best = _still_fails(best.settings.without(fault)) or best
+    return _shortest(best)
+
+
+def _still_fails(settings: SwarmSettings) -> RunOutcome | None:
+    outcome = run_settings(settings)
+    return outcome if outcome.failure else None
+
+
+def _shortest(best: RunOutcome) -> RunOutcome:
+    """Bisects between a length that fails and one that does not."""
+    low, high = 0, min(best.steps, best.settings.events)
+    while high - low > max(1, high // 50):
+        middle = (low + high) // 2
+        shorter = _still_fails(best.settings.shortened(middle))
+        if shorter is None:
+            low = middle
+        else:
+            best, high = shorter, min(middle, shorter.steps)
+    return best

@@ -1,4 +1,4 @@
-"""Traces of a lone submit and of a lone job over each link: the processes, and the report."""
+"""Traces of a lone submit and of a lone job over each link: the processes."""
 
 import contextlib
 import json
@@ -6,26 +6,12 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from holdfast_lab.measure.processes import URL_VARIABLE, child, module, ready_line
-from holdfast_lab.trace.path import Hop, Mark, path_of, table_of
 from holdfast_lab.trace.probes import read_marks
+from holdfast_lab.trace.report import Hop, Mark, Traced, path_of
 
 SUBMIT, JOB = "submit", "job"
-
-
-class Traced(NamedTuple):
-    """One trace: the link, the kind of call, and its hops."""
-
-    link: str
-    kind: str
-    hops: list[Hop]
-
-    @property
-    def title(self) -> str:
-        """The heading of its table."""
-        return f"A lone {self.kind}, {self.link}"
 
 
 def traced(calls: int, say: Callable[[str], None]) -> list[Traced]:
@@ -74,8 +60,3 @@ def _program(role: str, folder: Path, *arguments: str, url: str = "") -> Iterato
     command = module("holdfast_lab.trace.program", role, str(folder / f"{role}.json"), *arguments)
     with child(command, environment={URL_VARIABLE: url}, errors=subprocess.DEVNULL) as process:
         yield ready_line(process)
-
-
-def report_of(traces: list[Traced]) -> str:
-    """Returns all traces as Markdown."""
-    return "\n\n".join(f"### {one.title}\n\n{table_of(one.hops)}" for one in traces) + "\n"
