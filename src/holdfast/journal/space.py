@@ -57,7 +57,7 @@ class Space:
                 if wanted <= self._allocated:
                     self._granted += size
                     return True
-            if not self._extend(file, wanted):
+            if not self._extend(file, self._whole_extents(wanted), wanted):
                 return False
 
     def give_back(self, size: int) -> None:
@@ -75,7 +75,7 @@ class Space:
                     self._granted -= size - unpromised
                     self._end += size
                     return True
-            if not self._extend(file, wanted):
+            if not self._extend(file, self._whole_extents(wanted), wanted):
                 return False
 
     def extend_ahead(self) -> None:
@@ -108,13 +108,13 @@ class Space:
                 return False
             allocated = wanted
 
-    def _extend(self, file: File, wanted: int) -> bool:
-        """Allocate the file up to `wanted`: in whole extents if possible, otherwise exactly; the caller looks again."""
+    def _extend(self, file: File, *targets: int) -> bool:
+        """Allocate the file up to the first target for which there is space; the caller looks again."""
         with self._extending:
             if file is not self._file:
                 return True  # a roll was faster
             allocated = self._allocated
-            for target in (self._whole_extents(wanted), wanted):
+            for target in targets:
                 # Another thread may have extended the file meanwhile.
                 if target <= allocated or _extended(file, target):
                     with self._lock:

@@ -213,3 +213,16 @@ def test_reserving_beside_writing_is_safe() -> None:
     used = sum(info.bytes - HEADER_BYTES for info in journal.segments())
     assert used == frames * size
     assert len(list(journal.replay())) == frames
+
+
+def test_full_disk_is_asked_once_for_space_ahead() -> None:
+    """Extending ahead of need on a full disk costs one attempt for an eighth of an extent, and fails no write."""
+    disk = empty_disk()
+    journal = open_journal(disk, JournalConfig(segment_bytes=1 << 20, extent_bytes=4_096))
+    assert journal.reserve(3_000)
+    disk.faults.free_bytes = 0
+    before = disk.operations
+    for _ in range(5):
+        journal.write(b"x" * 10, 1, 0)
+    writes = 5 * 2  # each is written and synced
+    assert disk.operations - before == writes + 1
