@@ -290,7 +290,20 @@ async def test_connections_leave_descriptors_for_the_journal(
 ) -> None:
     """Connections use at most nine sixteenths of the process's descriptors, whatever is configured."""
     monkeypatch.setattr(descriptors, "descriptor_limit", lambda: 100)
-    assert WireService(server.backend, server.terms)._budget.most == 56
+    for configured, bound in ((10, 10), (56, 56), (16_384, 56)):
+        assert admitted_by(WireService(server.backend, server.terms, connections_max=configured)) == bound
+
+
+def admitted_by(service: WireService) -> int:
+    """The number of connections that a service admits."""
+    for count in range(100):
+        connection = WireConnection(service, "test")
+        try:
+            service.admitted(connection, wire.Opening(1, 1, wire.CALLS), lambda _: None)
+        except ResourceExhaustedError:
+            return count
+        service.joined(connection)
+    raise AssertionError("the service admits any number of connections")
 
 
 async def test_socket_and_port_share_their_connections(server: LedgerServer, token: str) -> None:
