@@ -12,6 +12,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from holdfast.core.model import Template
 from holdfast.journal.os_disk import OsDisk
+from holdfast.ledger.coordinator import CommandLane, Read
+from holdfast.ledger.coordinator_calls import CoordinatorCaller
 from holdfast.ports import JobDraft
 from holdfast.proto import taskqueue_internal_pb2 as internal_pb
 from holdfast.proto import taskqueue_internal_pb2_grpc as internal_rpc
@@ -19,8 +21,11 @@ from holdfast.proto import taskqueue_public_pb2 as public_pb
 from holdfast.proto import taskqueue_public_pb2_grpc as public_rpc
 from holdfast.server.ledger_server import LedgerServer
 from holdfast.settings import Settings
+from holdfast.wire import messages as wire
+from holdfast.wire import methods
 from holdfast_lab.faults.stalling_disk import Gate, StallingDisk
 from tests.integration.http_client import ask
+from tests.integration.raw_wire import raw_wire
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
@@ -120,3 +125,37 @@ async def test_heartbeat_names_a_cancellation_only_once_it_is_durable(server: Le
             assert not canceling.done()
         await canceling
         assert await worker.beat() == [job_id]
+
+
+READS = 1_000
+
+
+async def test_reads_that_wait_for_a_sync_hold_nothing_up(
+    server: LedgerServer, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a sync hangs, a thousand reads of one connection are all in progress, and a submit behind them is taken."""
+    (job_id,) = (await server.jobs.submit([Template("noop")], [JobDraft()])).job_ids
+    reads, read = list[CommandLane](), CoordinatorCaller.read
+
+    async def counted(caller: CoordinatorCaller, lane: CommandLane, query: Read) -> object:
+        reads.append(lane)
+        return await read(caller, lane, query)
+
+    monkeypatch.setattr(CoordinatorCaller, "read", counted)
+    jobs = server.coordinator.ledger.state.jobs
+    async with raw_wire(server.http_address) as line:
+        await line.open()
+        (connection,) = server.public_server._wire._connections
+        with gate.shut():
+            submitting = asyncio.create_task(server.jobs.submit([Template("noop")], [JobDraft()]))
+            await asyncio.to_thread(gate.is_met.wait)
+            for number in range(1, READS + 1):
+                line.call(number, methods.GET, methods.OneJob(job_id))
+            line.call(READS + 1, methods.SUBMIT, methods.Submission([Template("noop")], [JobDraft()]))
+            while len(jobs) < 3 and not connection._holds:  # noqa: ASYNC110 - it arrives within a few turns of the loop
+                await asyncio.sleep(0)
+            assert (len(reads), len(jobs)) == (READS, 3)
+            assert not submitting.done()
+        await submitting
+        replies = [await line.reply() for _ in range(READS + 1)]
+    assert {(reply.id, reply.kind) for reply in replies} == {(number, wire.LAST) for number in range(1, READS + 2)}

@@ -290,7 +290,20 @@ async def test_connections_leave_descriptors_for_the_journal(
 ) -> None:
     """Connections use at most nine sixteenths of the process's descriptors, whatever is configured."""
     monkeypatch.setattr(descriptors, "descriptor_limit", lambda: 100)
-    assert WireService(server.backend, server.terms)._budget.most == 56
+    for configured, bound in ((10, 10), (56, 56), (16_384, 56)):
+        assert admitted_by(WireService(server.backend, server.terms, connections_max=configured)) == bound
+
+
+def admitted_by(service: WireService) -> int:
+    """The number of connections that a service admits."""
+    for count in range(100):
+        connection = WireConnection(service, "test")
+        try:
+            service.admitted(connection, wire.Opening(1, 1, wire.CALLS), lambda _: None)
+        except ResourceExhaustedError:
+            return count
+        service.joined(connection)
+    raise AssertionError("the service admits any number of connections")
 
 
 async def test_socket_and_port_share_their_connections(server: LedgerServer, token: str) -> None:
@@ -528,7 +541,7 @@ async def test_large_grant_is_sent_in_parts(server: LedgerServer, token: str) ->
 
 
 async def test_leases_that_end_before_they_are_sent_are_not_kept(server: LedgerServer, token: str) -> None:
-    """The payload of a lease that was revoked while its worker did not read is neither kept nor sent."""
+    """A lease that was revoked while its worker did not read is neither kept nor sent, and its slot gets a job."""
     job_ids = await large_jobs(server, JOBS)
     async with raw_wire(server.http_address) as line:
         await greedy_worker(line, token, credit=0)
@@ -541,14 +554,49 @@ async def test_leases_that_end_before_they_are_sent_are_not_kept(server: LedgerS
             await asyncio.sleep(0)
         unsent = list(handler._leases)
         (purged,) = [token for token in unsent if handler._leases[token].job_id == job_ids[-1]]
-        assert handler._session is not None
-        handler._session.push(SessionPush(revoked=[purged]))
+        session = handler._session
+        assert session is not None
+        assert session.credits == 0
+        session.push(SessionPush(revoked=[purged]))
         assert list(handler._leases) == unsent[:-1]
+        assert (session.credits, handler._notices) == (1, [])
+        # A lease that the worker knows is announced as before.
+        session.push(SessionPush(revoked=[purged, SENT]))
+        assert (session.credits, handler._notices) == (1, [SessionPush(revoked=[purged, SENT])])
+        session.push(SessionPush(revoked=[unsent[-2], SENT]))
+        assert (session.credits, handler._notices[1:]) == (2, [SessionPush(revoked=[SENT])])
         line.writer.transport.resume_reading()  # type: ignore[attr-defined]
         received = list[str]()
-        while len(received) < JOBS - 1:
+        while len(received) < JOBS - 2:
             received += [lease.job_id for lease in directive(await line.message()).leases]
-    assert received == job_ids[:-1]
+        assert received == job_ids[:-2]
+        later = list((await server.jobs.submit([Template("echo")], [JobDraft()] * 3)).job_ids)
+        received = [lease.job_id for lease in directive(await line.message()).leases]
+        assert received == later[:2]
+        assert session.credits == 0
+
+
+#: The token of a lease that was sent.
+SENT = 1 << 40
+
+
+async def test_credits_that_return_are_limited(server: LedgerServer, token: str) -> None:
+    """Credits of leases that ended before they were sent do not add up beyond those that a worker may have."""
+    await large_jobs(server, JOBS)
+    async with raw_wire(server.http_address) as line:
+        await greedy_worker(line, token, credit=0)
+        (connection,) = server.public_server._wire._connections
+        handler = connection._handler
+        assert isinstance(handler, ServedWorker)
+        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        line.send(framed(wire.encode(wire.WorkerMessage(credits=JOBS))))
+        while not handler._leases or connection.is_writable:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+        assert handler._session is not None
+        handler.take(wire.encode(wire.WorkerMessage(credits=1_000_000)))
+        handler._session.push(SessionPush(revoked=list(handler._leases)))
+        assert not handler._leases
+        assert handler._session.credits == 10 * limits.LEASES_PER_GRANT_MAX
 
 
 async def test_credits_of_a_worker_are_limited(server: LedgerServer, token: str) -> None:

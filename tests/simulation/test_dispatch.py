@@ -113,6 +113,42 @@ def test_silent_worker_gets_no_job_after_a_quiet_minute() -> None:
     assert leases == []
 
 
+def test_returned_credits_are_granted_again() -> None:
+    """A credit whose lease ended before it was sent brings another job, unless the worker withdrew its credits."""
+    shop = Shop()
+    session, leases = shop.attach("worker", 1)
+    shop.submit("queue", 5)
+    shop.dispatcher.return_credits(session, 1)
+    shop.machine.pass_ms(10)
+    assert (len(leases), session.credits) == (2, 0)
+    shop.dispatcher.recall(session)
+    shop.dispatcher.return_credits(session, 1)
+    shop.machine.pass_ms(10)
+    assert (len(leases), session.credits) == (2, 0)
+    shop.dispatcher.grant_credits(session, 1)
+    shop.dispatcher.return_credits(session, 1)
+    shop.machine.pass_ms(10)
+    assert (len(leases), session.credits) == (4, 0)
+    shop.dispatcher.drain(session)
+    shop.dispatcher.return_credits(session, 1)
+    shop.machine.pass_ms(10)
+    assert (len(leases), session.credits) == (4, 0)
+
+
+def test_returned_credits_are_no_sign_of_life() -> None:
+    """A worker that sends nothing stays silent when credits are returned to its session."""
+    shop = Shop()
+    session, leases = shop.attach("worker", 1)
+    shop.submit("queue", 1)
+    shop.machine.pass_ms(60_000)
+    shop.dispatcher.return_credits(session, 1)
+    shop.submit("other", 1)
+    assert len(leases) == 1
+    shop.dispatcher.heartbeat(session)
+    shop.machine.pass_ms(10)
+    assert len(leases) == 2
+
+
 def test_paused_queue_grants_no_job_until_it_is_opened() -> None:
     """A worker with free slots gets no jobs of a paused queue, other jobs at once, and the rest once it opens."""
     shop = Shop()

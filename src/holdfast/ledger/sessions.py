@@ -82,6 +82,7 @@ class Session:
         "is_attached",
         "is_draining",
         "is_paused",
+        "is_recalled",
         "push",
         "reports",
         "supersede",
@@ -96,6 +97,8 @@ class Session:
         self.is_draining = False
         #: Whether the session is granted nothing, because its worker does not read.
         self.is_paused = False
+        #: Whether the worker has withdrawn its credits and offered no new ones.
+        self.is_recalled = False
         #: Reports that were not acknowledged yet, and whether they are durable.
         self.reports: dict[int, bool] = {}
         self._acknowledged = 0
@@ -214,7 +217,18 @@ class SessionDispatcher:
         """Adds credits: the worker has room for this many more jobs."""
         self._hear(session)
         session.credits += count
+        session.is_recalled = False
         self._feed(session)
+
+    def return_credits(self, session: Session, count: int) -> None:
+        """Gives back the credits of leases that ended before they were sent: their slots are still free.
+
+        Not after a drain or a recall, which withdrew these credits as well. The worker sent nothing, so that a silent
+        one stays silent.
+        """
+        if not session.is_draining and not session.is_recalled:
+            session.credits += count
+            self._feed(session)
 
     def report(self, session: Session, report_id: int, rows: list[ReportRow]) -> None:
         """Records outcomes; acknowledges `report_id` when they are durable, even if rows were refused.
@@ -286,6 +300,7 @@ class SessionDispatcher:
         """Withdraws the session's credits; sends `is_recalled` after the last lease in flight."""
         self._hear(session)
         session.credits = 0
+        session.is_recalled = True
         self._matcher.leave(session)
         self._push_in_order(session, SessionPush(is_recalled=True))
 

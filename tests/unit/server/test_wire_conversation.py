@@ -16,7 +16,7 @@ from holdfast.limits import BATCH_BYTES_MAX
 from holdfast.server.auth.permissions import ALL_SCOPES, Caller, Scope
 from holdfast.server.wire import conversation as module
 from holdfast.server.wire.calls import ServedMethod
-from holdfast.server.wire.conversation import PENDING_BYTES_MAX, STREAMS_MAX, Conversation
+from holdfast.server.wire.conversation import PENDING_BYTES_MAX, STREAMS_MAX, WAITING_CALLS_MAX, Conversation
 from holdfast.server.wire.direct_calls import Done
 from holdfast.server.wire.reply_budget import REPLY_BYTES_MAX
 from holdfast.wire.messages import ERROR, LAST, MORE, Reply, WireFailure, decode_failure, decode_reply, encode
@@ -362,10 +362,9 @@ async def test_pages_are_not_computed_for_a_client_that_does_not_read() -> None:
     await turns()
     assert handlers.pages == list(range(1, PAGES + 1))
     assert line.is_empty
-    assert line.holds == [True]
     line.unblock()
     assert [(await line.reply()).id for _ in range(100)] == list(range(1, 101))
-    assert line.holds == [True, False]
+    assert line.holds == []
 
 
 async def test_pages_in_progress_are_limited_while_the_client_reads() -> None:
@@ -390,11 +389,29 @@ async def test_canceled_calls_make_room_for_others() -> None:
         conversation.take(encode((number, "")))
     await turns()
     assert handlers.pages == [1, 2, 3, 4, 10]
-    assert line.holds == [True, False]
     line.unblock()
     assert (await line.reply()).id == 10
     assert line.is_empty
     assert not conversation._budget.reserved_bytes
+
+
+async def test_cancels_are_read_while_few_calls_wait_for_room() -> None:
+    """The server stops reading when many calls wait for room, and resumes when one of them is canceled or starts."""
+    conversation, line, handlers = talk()
+    line.block()
+    for number in range(1, PAGES + WAITING_CALLS_MAX + 1):
+        conversation.take(call(number, "page", number))
+    assert line.holds == []
+    for _ in range(2):
+        conversation.take(call(9_999, "page", 0))
+        conversation.take(encode((9_999, "")))
+    assert line.holds == [True, False] * 2
+    conversation.take(call(9_999, "page", 0))
+    await turns()
+    conversation.take(encode((1, "")))  # page 5 starts instead
+    await turns()
+    assert line.holds == [True, False] * 3
+    assert len(handlers.pages) == PAGES + 1
 
 
 async def test_calls_that_wait_for_a_job_need_no_room() -> None:
@@ -431,6 +448,26 @@ async def test_replies_of_ended_jobs_are_computed_again_if_the_client_does_not_r
     assert received == list(range(1, count + 1))
     assert len(handlers.begun) == 2 * count - (2 * PAGES - 1)
     assert not conversation._budget.reserved_bytes
+
+
+async def test_replies_without_room_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a reply had no room, those after it are dropped without being encoded."""
+    conversation, line, handlers = talk()
+    for number in range(1, 101):
+        conversation.take(call(number, "settle"))
+    line.block()
+    measured = list[int]()
+
+    def measure(value: object) -> bytes:
+        measured.append(1)
+        return encode(value)
+
+    monkeypatch.setattr(module, "encode", measure)
+    for done in tuple(handlers.begun):
+        done(bytes(BATCH_BYTES_MAX))
+    await turns()
+    assert len(measured) == PAGES
+    assert len(conversation._unsent) == PAGES - 1
 
 
 async def test_reply_that_cannot_be_measured_is_an_error_of_its_call() -> None:

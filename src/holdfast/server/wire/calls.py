@@ -33,6 +33,7 @@ ReplyBytes = Callable[[Any], int]
 _VIEW_BYTES = 8 * limits.LABELS_MAX * (limits.LABEL_KEY_CHARS_MAX + limits.LABEL_VALUE_CHARS_MAX) + 8_192
 #: An output, its summary and its numbers.
 _RESULT_BYTES = limits.OUTPUT_BYTES_MAX + 8_192
+_SMALL_BYTES = 4_096
 #: An id, or a refusal that quotes a key of the job.
 _SUBMITTED_JOB_BYTES = 512
 
@@ -41,8 +42,7 @@ def _up_to(size: int) -> ReplyBytes:
     return lambda _: size
 
 
-_SMALL, _VIEW, _RESULT = _up_to(4_096), _up_to(_VIEW_BYTES), _up_to(_RESULT_BYTES)
-_PAYLOAD, _LIST = _up_to(limits.PAYLOAD_BYTES_MAX), _up_to(limits.BATCH_BYTES_MAX)
+_SMALL, _PAYLOAD, _LIST = _up_to(_SMALL_BYTES), _up_to(limits.PAYLOAD_BYTES_MAX), _up_to(limits.BATCH_BYTES_MAX)
 
 #: Entries in one part of the feed, so that it stays below the size limit of a message.
 _ENTRIES_MAX = 1_000
@@ -59,16 +59,27 @@ class ServedMethod(msgspec.Struct, frozen=True):
     is_stream: bool = False
     #: Starts the call without a task, if the backend can.
     begin: Begin | None = None
-    #: The memory to reserve before a call starts; None for streams, and for calls that wait for the end of a job.
+    #: The memory to reserve before a call starts; None for streams, and for calls that may start again.
     reply_bytes: ReplyBytes | None = _SMALL
-    #: Not 0: the call waits for the end of a job, and may start again when the job has ended; it then reserves this.
+    #: Not 0: the call changes nothing, and starts again if there was no room for its reply; it then reserves this.
     repeated_bytes: int = 0
 
 
 Table = Mapping[str, ServedMethod]
 _Rows = dict[WireMethod[Any, Any], tuple[Scope, Handler, ReplyBytes | None]]
-#: The methods that wait for the end of a job.
-_REPEATED_BYTES = {methods.SETTLED: _VIEW_BYTES + _RESULT_BYTES}
+#: The largest replies of the methods that read one thing or wait for the end of a job. Lists are not here: a backend
+#: may compute a whole page before it is known whether the client reads.
+_REPEATED_BYTES = {
+    methods.GET: _VIEW_BYTES,
+    methods.RESULT: _RESULT_BYTES,
+    methods.PAYLOAD: limits.PAYLOAD_BYTES_MAX,
+    methods.EXPLAIN: _SMALL_BYTES,
+    methods.SETTLED: _VIEW_BYTES + _RESULT_BYTES,
+    methods.CAPABILITIES: _SMALL_BYTES,
+    methods.STATS: _SMALL_BYTES,
+    methods.GET_SCHEDULE: limits.PAYLOAD_BYTES_MAX,
+    methods.PREVIEW_SCHEDULE: _SMALL_BYTES,
+}
 
 
 def table(backend: Backend) -> Table:
@@ -101,10 +112,10 @@ class _JobMethods:
         jobs = self._jobs
         return {
             methods.SUBMIT: (Scope.SUBMIT, self._submit, _submission_bytes),
-            methods.GET: (Scope.READ, _by_id(jobs.get), _VIEW),
-            methods.RESULT: (Scope.READ, _by_id(jobs.result), _RESULT),
-            methods.PAYLOAD: (Scope.READ, _by_id(jobs.payload), _PAYLOAD),
-            methods.EXPLAIN: (Scope.READ, _by_id(jobs.explain), _SMALL),
+            methods.GET: (Scope.READ, _by_id(jobs.get), None),
+            methods.RESULT: (Scope.READ, _by_id(jobs.result), None),
+            methods.PAYLOAD: (Scope.READ, _by_id(jobs.payload), None),
+            methods.EXPLAIN: (Scope.READ, _by_id(jobs.explain), None),
             methods.FIND: (Scope.READ, self._find, _LIST),
             methods.SETTLED: (Scope.READ, _by_id(jobs.settled), None),
             methods.WATCH: (Scope.READ, self._watch, None),
@@ -185,8 +196,8 @@ class _AdminMethods:
 
     def rows(self) -> _Rows:
         return {
-            methods.CAPABILITIES: (Scope.READ, self._capabilities, _SMALL),
-            methods.STATS: (Scope.READ, lambda _: self._admin.stats(), _SMALL),
+            methods.CAPABILITIES: (Scope.READ, self._capabilities, None),
+            methods.STATS: (Scope.READ, lambda _: self._admin.stats(), None),
             methods.QUEUES: (Scope.READ, lambda _: self._admin.queues(), _LIST),
             methods.SET_QUEUE_MODE: (Scope.ADMIN, self._set_mode, _SMALL),
             methods.PURGE: (Scope.ADMIN, self._purge, _SMALL),
@@ -221,7 +232,7 @@ class _ScheduleMethods:
     def rows(self) -> _Rows:
         return {
             methods.SET_SCHEDULE: (Scope.ADMIN, lambda request: self._schedules.set(request.spec), _PAYLOAD),
-            methods.GET_SCHEDULE: (Scope.READ, lambda request: self._schedules.get(_name(request.name)), _PAYLOAD),
+            methods.GET_SCHEDULE: (Scope.READ, lambda request: self._schedules.get(_name(request.name)), None),
             methods.SCHEDULES: (Scope.READ, lambda _: self._schedules.all(), _LIST),
             methods.DELETE_SCHEDULE: (Scope.ADMIN, lambda request: self._schedules.delete(_name(request.name)), _SMALL),
             methods.PAUSE_SCHEDULE: (Scope.ADMIN, self._pause, _PAYLOAD),
@@ -230,7 +241,7 @@ class _ScheduleMethods:
                 lambda request: self._schedules.trigger(_name(request.name)),
                 _SMALL,
             ),
-            methods.PREVIEW_SCHEDULE: (Scope.READ, self._preview, _SMALL),
+            methods.PREVIEW_SCHEDULE: (Scope.READ, self._preview, None),
         }
 
     @property

@@ -3,11 +3,11 @@
 Invariants: every call gets exactly one last reply, unless it was canceled; no task outlives the conversation; replies
 that were not sent yet take a limited amount of memory, whether or not the client reads.
 
-The last one needs three rules. A call starts only when the budget has room for its largest possible reply; until then
-it waits undecoded, and no more calls are read. A call that waits for the end of a job reserves nothing, because many of
-them may wait for long; if the client does not read when the job ends, the reply is kept while the budget has room for
-it, and otherwise dropped and computed again later. A stream computes an item only when the client reads, and a
-connection has few streams.
+The last one needs three rules. A call that reads one thing, or waits for the end of a job, reserves nothing, because
+many of them may wait for a sync or a job; if the client does not read when the reply is ready, the reply is kept while
+the budget has room for it, and otherwise dropped and computed again later. Any other call starts only when the budget
+has room for its largest possible reply; until then it waits undecoded, and beyond a number of waiting calls no more are
+read. A stream computes an item only when the client reads, and a connection has few streams.
 """
 
 import asyncio
@@ -40,6 +40,9 @@ CALLS_MAX = 50_000
 PENDING_BYTES_MAX = 32 << 20
 #: Concurrent streams in one conversation: each may have computed an item. Our own clients have one per connection.
 STREAMS_MAX = 4
+#: Calls that wait for room in the budget, above which no more are read. Below, the server reads on, so that it receives
+#: cancels, and calls that need no room.
+WAITING_CALLS_MAX = 1_000
 _METHOD_CHARS_MAX = 200
 
 
@@ -100,7 +103,7 @@ class Conversation:
         self._budget = ReplyBudget()
         #: Calls that wait for room in the budget, oldest first.
         self._queue: OrderedDict[int, _OpenCall] = OrderedDict()
-        self._is_starting = False
+        self._is_starting = self._is_held = False
         #: Responses that wait until the client reads, oldest first.
         self._unsent: OrderedDict[int, tuple[_OpenCall, object]] = OrderedDict()
         self._sender: asyncio.Task[None] | None = None
@@ -205,9 +208,14 @@ class Conversation:
     # -- calls that wait for room
 
     def _enqueue(self, call_id: int, opened: _OpenCall) -> None:
-        if not self._queue:
-            self._line.hold("replies in progress", is_held=True)
         self._queue[call_id] = opened
+        self._hold_if_many_wait()
+
+    def _hold_if_many_wait(self) -> None:
+        is_held = len(self._queue) > WAITING_CALLS_MAX
+        if is_held != self._is_held:
+            self._is_held = is_held
+            self._line.hold("replies in progress", is_held=is_held)
 
     def _start_queued(self) -> None:
         """Starts waiting calls, oldest first, as long as there is room for their replies."""
@@ -220,9 +228,8 @@ class Conversation:
                 self._queue[call_id] = opened
                 self._queue.move_to_end(call_id, last=False)
                 break
-        else:
-            self._line.hold("replies in progress", is_held=False)
         self._is_starting = False
+        self._hold_if_many_wait()
 
     # -- replies
 
@@ -253,6 +260,9 @@ class Conversation:
         """Keeps a response until the client reads; without room for it, the call starts again later."""
         opened.give_up = None
         if opened.method.repeated_bytes and not opened.reserved_bytes:
+            if self._queue:  # there was no room for others
+                self._enqueue(call_id, opened)
+                return
             try:  # the size is not known otherwise
                 reply = msgspec.Raw(encode(reply))
             except Exception as error:  # noqa: BLE001 - every call gets a reply
@@ -313,8 +323,8 @@ class Conversation:
         opened = self._calls.get(call_id)
         if opened is not None:
             self._unsent.pop(call_id, None)
-            if self._queue.pop(call_id, None) is not None and not self._queue:
-                self._line.hold("replies in progress", is_held=False)
+            if self._queue.pop(call_id, None) is not None:
+                self._hold_if_many_wait()
             self._end(call_id, opened)
             if opened.give_up is not None:
                 opened.give_up()

@@ -4,12 +4,16 @@ A session ends because the worker leaves, the connection is lost, the session is
 last case the worker keeps its leases, reconnects, and names those it still holds.
 
 Invariant: the memory for a worker that does not read is limited. Messages are encoded only while it reads, it is
-granted no more jobs until it reads again, and a lease that ends meanwhile is not kept.
+granted no more jobs until it reads again, and a lease that ends meanwhile is not kept. The worker never hears of such a
+lease, so its credit goes back to the session.
 """
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from holdfast import limits
 from holdfast.core.commands import GrantedLease, ReportRow
@@ -26,6 +30,7 @@ from holdfast.wire.messages import ERROR, LAST, WireFailure, WorkerMessage, deco
 _CREDITS_MAX = limits.LEASES_PER_GRANT_MAX * 10
 #: So few leases are sent at once: a lone job should not wait. Others wait for the end of the loop's iteration.
 _AT_ONCE_LEASES = 2
+_NOTHING = SessionPush()
 _UINT32_MAX, _INT64_MAX = (1 << 32) - 1, (1 << 63) - 1
 
 
@@ -116,8 +121,13 @@ class ServedWorker:
         return session
 
     def _push(self, push: SessionPush) -> None:
-        for token in push.revoked:
-            self._leases.pop(token, None)
+        if push.revoked:
+            unsent = self._leases.keys() & push.revoked
+            if unsent:
+                self._drop_leases(unsent)
+                push = replace(push, revoked=[token for token in push.revoked if token not in unsent])
+                if push == _NOTHING:
+                    return
         for lease in push.leases:
             self._leases[lease.token] = lease
         # A worker may send many heartbeats before it reads, and gets the same cancels for each.
@@ -127,6 +137,14 @@ class ServedWorker:
             self._write()
         else:
             self._wake()
+
+    def _drop_leases(self, tokens: Collection[int]) -> None:
+        """Drops leases that ended before they were sent, and returns their credits."""
+        for token in tokens:
+            del self._leases[token]
+        session = self._session
+        if session is not None:
+            self._dispatcher.return_credits(session, min(len(tokens), _CREDITS_MAX - session.credits))
 
     def _supersede(self) -> None:
         message = "a newer session of this worker id took over; give every worker an id of its own"
