@@ -80,6 +80,27 @@ def test_ledger_that_was_trimmed_is_whole_with_its_archive(short_path: Path) -> 
     assert sorted(path.name for path in data.glob("*.seg")) == [f"{covered + 1:020d}-0000000002.seg"]
 
 
+def test_segment_that_a_start_removes_is_no_error(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty segment that disappears between the listing and the copy is left out of the archive."""
+    data, copies = short_path / "data", short_path / "archive"
+    data.mkdir()
+    write_history(data, JOBS)
+    config = JournalConfig(digest_version=DIGEST_VERSION)
+    recover(OsDisk(data), config, LedgerConfig(), now_ms=1, new_cluster_id=bytes(16)).journal.close()
+    gone, copy = sorted(path.name for path in data.glob("*.seg"))[0], shutil.copyfile
+
+    def copy_late(source: Path, target: Path) -> None:
+        source.unlink()
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", copy_late)
+    archive = Archive(data, copies)
+    archive.take()
+    archive.close()
+    assert not (data / gone).exists()
+    assert list(copies.iterdir()) == []
+
+
 def test_journal_with_segments_that_differ_from_its_snapshot_is_damaged(short_path: Path) -> None:
     """A journal whose archived segments do not match its snapshot is damaged."""
     data, other = short_path / "data", short_path / "other"

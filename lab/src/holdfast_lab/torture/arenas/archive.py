@@ -31,11 +31,16 @@ class Archive:
         """Copies each segment that is followed by another one, and then allows the server to remove it."""
         names = segment_names([path.name for path in self._journal.iterdir()])
         for name in names[:-1]:
-            if not (self._copies / name).exists():
-                shutil.copyfile(self._journal / name, self._copies / f"{name}{_NEW}")
-                (self._copies / f"{name}{_NEW}").rename(self._copies / name)
+            # A start removes empty segments of earlier starts, in spite of the pin.
+            with suppress(FileNotFoundError):
+                self._copy(name)
         if names:
             self._hold(_first_position(names[-1]))
+
+    def _copy(self, name: str) -> None:
+        if not (self._copies / name).exists():
+            shutil.copyfile(self._journal / name, self._copies / f"{name}{_NEW}")
+            (self._copies / f"{name}{_NEW}").rename(self._copies / name)
 
     def trimmed(self) -> int:
         """Returns how many of the copied segments the server has removed."""
