@@ -87,7 +87,7 @@ def test_segment_that_a_start_removes_is_no_error(short_path: Path, monkeypatch:
     write_history(data, JOBS)
     config = JournalConfig(digest_version=DIGEST_VERSION)
     recover(OsDisk(data), config, LedgerConfig(), now_ms=1, new_cluster_id=bytes(16)).journal.close()
-    gone, copy = sorted(path.name for path in data.glob("*.seg"))[0], shutil.copyfile
+    gone, copy = min(path.name for path in data.glob("*.seg")), shutil.copyfile
 
     def copy_late(source: Path, target: Path) -> None:
         source.unlink()
