@@ -148,7 +148,7 @@ class LedgerServer:
             conditions=local(core.conditions),
             early=early,
         )
-        self._socket = SocketServer(self.public_server.backend, self.terms, self.public_server.wire_budget)
+        self._socket = SocketServer(self.public_server.backend, self.terms, self.public_server.budget)
         try:
             await self._listen()
         except BaseException:

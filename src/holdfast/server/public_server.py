@@ -85,11 +85,12 @@ class PublicServer:
         has_grpc: bool = True,
         conditions: ReadConditions = no_conditions_here,
         early: "EarlyPorts | None" = None,
+        budget: ConnectionBudget | None = None,
     ) -> None:
         """Without a `protection` it is loaded; `FailedPreconditionError` if protection is missing or damaged.
 
         Without `measures` the calls through this server are counted; without `terms` no workers connect here.
-        `early` are ports that already listen.
+        `early` are ports that already listen. `budget` is the one of the process, if it has several servers.
         """
         allow_many()
         self._early = early
@@ -109,14 +110,14 @@ class PublicServer:
         self.backend = msgspec.structs.replace(backend, declared=declared)
         self.addresses: dict[str, str] = {}
         self.is_ready = False
-        #: The connections of the wire on all ports of this process.
-        self.wire_budget = ConnectionBudget()
+        #: The connections on all ports of this process.
+        self.budget = budget or ConnectionBudget()
         self._wire = WireService(
             self.backend,
             terms,
             guard=self.protection.guard,
             connections_max=settings.grpc_connections,
-            budget=self.wire_budget,
+            budget=self.budget,
         )
         self._rpc = self._rpc_port(terms) if has_grpc else None
         self._application = self._http_application()
@@ -187,7 +188,9 @@ class PublicServer:
         return port
 
     def _http_server(self, application: "RequestHandler") -> "HttpServer":
-        return self._early.http if self._early is not None else http_server(application, self.protection, self._wire)
+        if self._early is not None:
+            return self._early.http
+        return http_server(application, self.protection, self._wire, self.budget.http_share)
 
     def _metrics_server(self, application: "MetricsApplication") -> "HttpServer":
         if self._early is not None and self._early.metrics is not None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.server.backend import Backend
+from holdfast.server.descriptors import ConnectionBudget
 from holdfast.server.public_server import PublicServer
 from holdfast.settings import Settings
 from holdfast.topologies.pipeline import PIPELINE
@@ -42,11 +43,13 @@ class PipelineGateway:
             elsewhere=_ELSEWHERE,
             short_retries=short_retries(settings.retries, settings.retry_ms),
         )
-        self._public_server = PublicServer(backend, settings)
-        self._second = None if also_port is None or settings.no_http else self._beside(settings, also_port)
+        second_port = None if settings.no_http else also_port
+        budget = ConnectionBudget(http_ports=1 if second_port is None else 2)
+        self._public_server = PublicServer(backend, settings, budget=budget)
+        self._second = None if second_port is None else self._beside(settings, second_port)
 
     def _beside(self, settings: Settings, port: int) -> PublicServer:
-        """Makes a public server for HTTP on another port, with the same backend and metrics."""
+        """Makes a public server for HTTP on another port, with the same backend, metrics and budget."""
         first = self._public_server
         return PublicServer(
             first.backend,
@@ -54,6 +57,7 @@ class PipelineGateway:
             protection=first.protection,
             measures=first.measures,
             has_grpc=False,
+            budget=first.budget,
         )
 
     async def start(self) -> dict[str, str]:
