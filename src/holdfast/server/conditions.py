@@ -32,8 +32,10 @@ def local(conditions: Conditions) -> ReadConditions:
     return read
 
 
-def of_backend(admin: AdminApi) -> ReadConditions:
-    """Returns a reader of the warnings in the statistics of a backend."""
+def of_backend(admin: AdminApi | None) -> ReadConditions:
+    """Returns a reader of the warnings in the statistics of a backend; one without administration has none."""
+    if admin is None:
+        return no_conditions_here
 
     async def read() -> Sequence[Condition]:
         return [parsed(warning) for warning in (await admin.stats()).warnings]

@@ -23,7 +23,7 @@ from holdfast import __version__
 from holdfast.clock import system_clock
 from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.server.backend import Backend
-from holdfast.server.conditions import ReadConditions, no_conditions_here
+from holdfast.server.conditions import ReadConditions, of_backend
 from holdfast.server.descriptors import ConnectionBudget, allow_many
 from holdfast.server.early_ports import addresses_of, http_server, metrics_server, port_of
 from holdfast.server.protection import Protection, protect
@@ -83,21 +83,23 @@ class PublicServer:
         measures: MetricsSource | None = None,
         terms: LeaseTerms = NO_TERMS,
         has_grpc: bool = True,
-        conditions: ReadConditions = no_conditions_here,
+        conditions: ReadConditions | None = None,
         early: "EarlyPorts | None" = None,
         budget: ConnectionBudget | None = None,
     ) -> None:
         """Without a `protection` it is loaded; `FailedPreconditionError` if protection is missing or damaged.
 
         Without `measures` the calls through this server are counted; without `terms` no workers connect here.
-        `early` are ports that already listen. `budget` is the one of the process, if it has several servers.
+        Without `conditions` they are the warnings of the backend. `early` are ports that already listen. `budget` is
+        the one of the process, if it has several servers.
         """
         allow_many()
         self._early = early
         self.protection = protection or protect(settings)
         self._settings = settings
         self._measures = measures
-        self._conditions = conditions
+        #: The problems that `/readyz` and the metrics show.
+        self.conditions = conditions or of_backend(backend.admin)
         if measures is None and is_measured(settings):
             # A server with neither HTTP nor metrics does not import them.
             from holdfast.server.gateway_metrics import GatewayMetrics  # noqa: PLC0415
@@ -226,7 +228,7 @@ class PublicServer:
             version=__version__,
             started_at_ms=system_clock().wall_ms(),
             is_ready=lambda: self.is_ready,
-            conditions=self._conditions,
+            conditions=self.conditions,
             metrics=self._page,
             totals=self._measures.totals,
         )
@@ -239,7 +241,7 @@ class PublicServer:
             certificates_taken=certificates.reloads if certificates is not None else 0,
             certificates_refused=certificates.failures if certificates is not None else 0,
             connections_ended=rpc.connections_ended if rpc is not None else 0,
-            warnings=len(await self._conditions()),
+            warnings=len(await self.conditions()),
         )
         return await self._measures.page() + own
 
