@@ -13,12 +13,13 @@ from holdfast import Holdfast
 from holdfast.core.owner import owner_index
 from holdfast.errors import ExitCode
 from holdfast.proto import taskqueue_public_pb2 as public
+from holdfast_lab.measure.reserved_ports import Ports
 from tests.e2e.fleet import Fleet, Program, fleet_in, stable_port
 from tests.e2e.grpc_client import Wire
 from tests.e2e.http_requests import ask
 from tests.e2e.nodes import wait_for_the_slow
 from tests.e2e.preloaded_prompt import LoadedProgram, LoadedShell
-from tests.e2e.slow_start import process_with, refuses_everything_but_probes, stopped
+from tests.e2e.slow_start import listens, process_with, refuses_everything_but_probes, stopped
 from tests.e2e.wait_until import eventually
 
 APP = """
@@ -48,7 +49,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Pat
     """Two nodes with an app, and their folder; the last test that uses them stops them."""
     folder = tmp_path_factory.mktemp("two")
     (folder / "shop.py").write_text(APP)
-    arguments = ("--nodes", "2", "--port", "0", "--data", "data", "-A", "shop:app")
+    arguments = ("--nodes", "2", "--port", "0", "--http-port", "0", "--data", "data", "-A", "shop:app")
     with fleet_in(folder) as fleet:
         yield fleet.start("up", "--topology", "monolith", *arguments), folder
 
@@ -107,6 +108,20 @@ def test_nodes_run_the_functions_of_an_app(two: tuple[Program, Path]) -> None:
         assert app.submit("where").result(60) not in program.children()
 
 
+def test_second_start_on_a_directory_in_use_names_the_lock(two: tuple[Program, Path], loaded: LoadedProgram) -> None:
+    """A second `holdfast up` on a directory is refused for its lock, with the same HTTP port and with another."""
+    first, folder = two
+    taken = first.ready()["http"].rpartition(":")[2]
+    for port in (taken, "0"):
+        second = LoadedShell(loaded, folder).run(
+            *("up", "--topology", "monolith", "--nodes", "2", "--port", "0", "--data", "data", "--http-port", port)
+        )
+        assert second.returncode == ExitCode.UNREACHABLE
+        assert re.search("data/node-[01] is in use by process", second.stderr)
+        assert "cannot serve HTTP" not in second.stderr
+        assert "front" not in second.stderr
+
+
 def test_number_of_nodes_is_fixed_for_a_directory(two: tuple[Program, Path], loaded: LoadedProgram) -> None:
     """`holdfast up` refuses another number of nodes for a directory and prints why."""
     first, folder = two
@@ -136,10 +151,14 @@ def test_app_that_cannot_be_loaded_is_refused(tmp_path: Path, loaded: LoadedProg
 
 def test_front_answers_probes_while_a_node_starts(fleet: Fleet) -> None:
     """Before all nodes serve, HTTP answers /livez and refuses the rest, and no ready line is printed."""
+    ports = Ports(2)
+    first = ports.first
+    ports.close()
     http = f"127.0.0.1:{stable_port()}"
-    options = ("--topology", "monolith", "--nodes", "2", "--port", "0", "--data", "data")
+    options = ("--topology", "monolith", "--nodes", "2", "--port", str(first), "--data", "data")
     program = fleet.start("up", *options, "--http-port", http.rpartition(":")[2])
-    with stopped(lambda: process_with(program, b"node", b"--index", b"1")):
+    # Stopped before the front has asked it, which a stopped process does not answer.
+    with stopped(lambda: process_with(program, b"node", b"--index", b"1"), lambda: listens(first + 1)):
         refuses_everything_but_probes(http)
         assert program.output == ""
     assert program.ready()["http"] == http

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from holdfast.client.access import NO_CREDENTIALS
 from holdfast.core.condition import Condition, parsed
@@ -150,8 +151,41 @@ async def test_probe_does_not_wait_for_a_process_that_hangs() -> None:
     never.set()
 
 
+async def test_probe_answers_after_an_error_of_any_kind() -> None:
+    """An error that was not foreseen makes the conditions unknown, and is logged."""
+
+    async def read() -> list[Condition]:
+        raise OSError("descriptors")
+
+    with capture_logs() as lines:
+        (one,) = await RemoteConditions(read)()
+    assert [(line["event"], str(line["exc_info"])) for line in lines] == [("bug", "descriptors")]
+    assert one.summary.startswith("warnings of the processes that store the jobs are unknown")
+
+
 @pytest.mark.parametrize("summary", ["new jobs are refused", "node 3: the journal grows"])
 @pytest.mark.parametrize("detail", ["", "'/a/b' is full: 1 of 2"])
 def test_condition_is_read_from_its_sentence(summary: str, detail: str) -> None:
-    """The summary of a warning in statistics can be told from its detail, which not everybody may read."""
+    """The summary of a warning in statistics can be told from its detail, which few clients may read."""
     assert parsed(str(Condition(summary, detail))) == Condition(summary, detail)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cannot write /data/secret/0001.seg",
+        "0001.seg is damaged: 3 of 4",
+        "'secret' is full: 1 of 2",
+        "node 3: no answer from 10.0.0.7:50051",
+        "",
+    ],
+)
+def test_warning_of_another_form_is_a_detail_as_a_whole(text: str) -> None:
+    """A text that is not that of a condition is not shown to every client."""
+    assert parsed(text) == Condition("a server has a warning", text)
+
+
+def test_summary_with_a_file_name_is_a_bug() -> None:
+    """A condition whose summary is not for every client cannot be made."""
+    with pytest.raises(AssertionError, match="0001"):
+        Condition("cannot write 0001.seg")

@@ -308,7 +308,7 @@ def admitted_by(service: WireService) -> int:
 
 async def test_socket_and_port_share_their_connections(server: LedgerServer, token: str) -> None:
     """Connections of the socket and of the port count together, so that they leave descriptors for the journal."""
-    server.public_server.wire_budget.most = FEW
+    server.public_server.budget.most = FEW
     async with AsyncExitStack() as stack:
         for number in range(FEW):
             raw = raw_wire(server.http_address) if number % 2 else raw_socket(server.socket)
@@ -317,8 +317,8 @@ async def test_socket_and_port_share_their_connections(server: LedgerServer, tok
         for raw in (raw_wire(server.http_address), raw_socket(server.socket)):
             async with raw as refused:
                 assert (await refused.open(token=token)).reason == "TOO_MANY_CONNECTIONS"
-        assert server.public_server.wire_budget.count == FEW
-    while server.public_server.wire_budget.count:  # noqa: ASYNC110 - the ends arrive within a few turns of the loop
+        assert server.public_server.budget.count == FEW
+    while server.public_server.budget.count:  # noqa: ASYNC110 - the ends arrive within a few turns of the loop
         await asyncio.sleep(0)
 
 

@@ -90,7 +90,7 @@ RULES = (
         ),
     ),
     # Rows name modules as text.
-    Rule("topologies/table.py", ours=("core.capabilities",)),
+    Rule("topologies/table.py", ours=("core.capabilities", "limits")),
     Rule("topologies/microservices/state/", ours=("topologies.microservices.state", "core", "errors", "limits")),
     Rule("topologies/microservices/state/", not_others=IMPURE | {"grpc", "structlog", "uvloop"}),
     # A topology imports no other topology, so that its folder can be deleted.

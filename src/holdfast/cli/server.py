@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from holdfast.settings import FIELDS, Settings, purpose
-from holdfast.settings_sources import load
+from holdfast.settings_sources import LoadedSettings, load
 from holdfast.topologies.table import OWN_SETTINGS, topology_named
 
 if TYPE_CHECKING:
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
 
 def up(**flags: object) -> None:
     """Runs all processes of a topology until TERM or INT."""
-    loaded = load(Settings, flags=flags, environment=os.environ, folder=Path.cwd())
-    settings = loaded.settings
-    topology = topology_named(settings.topology)
-    unsaid = {name: value for name, value in topology.defaults.items() if loaded.origins[name] == "default"}
-    settings = msgspec.structs.replace(settings, **unsaid)
+    settings = of_topology(load(Settings, flags=flags, environment=os.environ, folder=Path.cwd()))
     if not (settings.is_in_memory or settings.database or settings.ensemble):
         from holdfast.process.directory_owner import refuse_another
 
         refuse_another(Path(settings.data), settings.topology)
-    run_program(settings, resolve_name(topology.program))
+    run_program(settings, resolve_name(topology_named(settings.topology).program))
+
+
+def of_topology(loaded: LoadedSettings[Settings]) -> Settings:
+    """Returns the settings with the defaults of their topology for those that were not given."""
+    defaults = topology_named(loaded.settings.topology).defaults
+    unsaid = {name: value for name, value in defaults.items() if loaded.origins[name] == "default"}
+    return msgspec.structs.replace(loaded.settings, **unsaid)
 
 
 def server(**flags: object) -> None:

@@ -8,17 +8,23 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-#: A condition in a sentence, as `Condition.__str__` writes it, perhaps after the number of its node.
-_SENTENCE = re.compile(r"((?:node \d+: )?[^:]*)(?:: (.*))?", re.DOTALL)
+_NODE = r"(?:node [0-9]+: )?"
+#: Words without any character that a file name or an address needs; the number of a node may precede them.
+_SUMMARY = rf"{_NODE}(?!node [0-9]+:)[A-Za-z0-9_%, -]+"
+#: A condition in a sentence, as `Condition.__str__` writes it.
+_SENTENCE = re.compile(rf"({_SUMMARY})(?:: (.*))?", re.DOTALL)
 
 
 class Condition(msgspec.Struct, frozen=True):
     """One problem of a server that still serves."""
 
-    #: Every client of the server can read it, so it contains no file name, no address, and no colon.
+    #: Every client of the server can read it, so it contains no file name, no address, and no colon of its own.
     summary: str
     #: For operators: the cause and the remedy.
     detail: str = ""
+
+    def __post_init__(self) -> None:
+        assert re.fullmatch(_SUMMARY, self.summary), f"a summary that is not for every client: {self.summary!r}"
 
     def __str__(self) -> str:
         return f"{self.summary}: {self.detail}" if self.detail else self.summary
@@ -27,7 +33,7 @@ class Condition(msgspec.Struct, frozen=True):
 def parsed(warning: str) -> Condition:
     """Returns the condition of a warning in the statistics of a backend; the number of a node is in its summary."""
     found = _SENTENCE.fullmatch(warning)
-    # A text of another form could contain file names anywhere.
+    # A text of another form, such as that of another version, could contain file names anywhere.
     return Condition(found[1], found[2] or "") if found else Condition("a server has a warning", warning)
 
 

@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from holdfast.core.condition import Condition, Conditions, parsed
 from holdfast.errors import HoldfastError
+from holdfast.observe.logs import get_logger
 from holdfast.ports import AdminApi
 
 #: Reads the current conditions; never raises an operating error.
 ReadConditions = Callable[[], Awaitable[Sequence[Condition]]]
 
-#: How old an answer may be: everybody may read `/readyz`, and must not be able to flood the processes behind it.
+#: How old an answer may be: any client may read `/readyz`, and must not be able to flood the processes behind it.
 _FRESH_S = 1.0
 #: How long a probe waits for an answer; an orchestrator's own limit is often one second.
 _WAIT_S = 0.5
@@ -31,8 +32,10 @@ def local(conditions: Conditions) -> ReadConditions:
     return read
 
 
-def of_backend(admin: AdminApi) -> ReadConditions:
-    """Returns a reader of the warnings in the statistics of a backend."""
+def of_backend(admin: AdminApi | None) -> ReadConditions:
+    """Returns a reader of the warnings in the statistics of a backend; one without administration has none."""
+    if admin is None:
+        return no_conditions_here
 
     async def read() -> Sequence[Condition]:
         return [parsed(warning) for warning in (await admin.stats()).warnings]
@@ -44,7 +47,7 @@ class RemoteConditions:
     """Reads the conditions of other processes at most once a second, for any number of callers."""
 
     def __init__(self, read: ReadConditions) -> None:
-        """`read` may raise a `HoldfastError`; that is then the condition."""
+        """If `read` raises an error, the conditions are unknown, and an unexpected error is logged."""
         self._read = read
         self._reading: asyncio.Task[Sequence[Condition]] | None = None
         self._read_s = 0.0
@@ -66,4 +69,7 @@ class RemoteConditions:
         try:
             return await self._read()
         except HoldfastError:
+            return [_UNKNOWN]
+        except Exception as error:  # noqa: BLE001 - a probe must answer, whatever has failed
+            get_logger().error("bug", message="the warnings could not be read", exc_info=error)
             return [_UNKNOWN]

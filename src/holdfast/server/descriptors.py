@@ -4,7 +4,7 @@ Invariant: the connections of all ports together leave a sixteenth of all descri
 
     9/16   admitted connections of the wire, on all ports and on the socket: a `ConnectionBudget` counts them
     4/16   the port for calls: gRPC; without gRPC, connections of that port before they are admitted
-    2/16   the port of HTTP, and that of the metrics
+    2/16   the ports of HTTP, and that of the metrics
 
 A port with TLS divides its part between handshakes in progress and connections.
 """
@@ -40,14 +40,19 @@ def connections_allowed(wanted: int, share: float) -> int:
 
 
 class ConnectionBudget:
-    """The connections of the wire that this process may have, on all of its ports together."""
+    """The connections that all ports of this process share: those of the wire, and those of HTTP.
 
-    def __init__(self) -> None:
+    It belongs to the process: several servers in one process are given the same budget.
+    """
+
+    def __init__(self, http_ports: int = 1) -> None:
         self.most = connections_allowed(_WANTED, WIRE_SHARE)
-        #: The number of connections now.
+        #: The part of all descriptors for each port of HTTP.
+        self.http_share = HTTP_SHARE / http_ports
+        #: The number of connections of the wire now.
         self.count = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether no further connection is allowed."""
+        """Whether no further connection of the wire is allowed."""
         return self.count >= self.most

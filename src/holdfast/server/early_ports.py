@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from holdfast import limits
-from holdfast.server.descriptors import METRICS_SHARE, allow_many
+from holdfast.server.descriptors import HTTP_SHARE, METRICS_SHARE, allow_many
 from holdfast.server.protection import Protection
 from holdfast.server.rpc_port import rpc_port
 from holdfast.server.startup import Startup
@@ -93,11 +93,13 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def http_server(application: "RequestHandler", protection: Protection, wire: WireService) -> "HttpServer":
-    """Makes the server of the HTTP port, which also serves the wire."""
+def http_server(
+    application: "RequestHandler", protection: Protection, wire: WireService, share: float = HTTP_SHARE
+) -> "HttpServer":
+    """Makes the server of an HTTP port, which also serves the wire; `share` is its part of all descriptors."""
     from holdfast.server.http.server import HttpServer  # noqa: PLC0415 - as above
 
-    return HttpServer(application, tls=protection.certificates, wire=wire.connection)
+    return HttpServer(application, tls=protection.certificates, wire=wire.connection, share=share)
 
 
 def metrics_server(application: "RequestHandler") -> "HttpServer":

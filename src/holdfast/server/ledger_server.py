@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,9 +49,13 @@ class LedgerServer:
         log_stream: ByteStream | None = None,
         ownership: Ownership | None = None,
         socket: Path | None = None,
+        listening: Callable[[], None] | None = None,
         open_disk: OpenDisk = OsDisk,
     ) -> None:
-        """`ownership` is that of a node; `socket` is the socket's path for a server without a directory."""
+        """`ownership` is that of a node; `socket` is the socket's path for a server without a directory.
+
+        `listening` is called once the directory is locked and the ports are open, before the recovery has ended.
+        """
         #: A node owns only a part of the jobs, so it serves no HTTP.
         self._settings = settings if ownership is None else msgspec.structs.replace(settings, no_http=True)
         self._log_stream: ByteStream = log_stream or sys.stderr.buffer
@@ -62,7 +67,9 @@ class LedgerServer:
         self._is_given_up = False
         #: By protocol, once the ports listen.
         self.addresses: dict[str, str] = {}
-        self._socket_path = socket if settings.is_in_memory else Path(settings.data).absolute() / SOCKET_NAME
+        self._listening = listening
+        #: The path at which the socket will appear; None if there will be none.
+        self.socket_path = socket if settings.is_in_memory else Path(settings.data).absolute() / SOCKET_NAME
         #: The path of the socket for processes of this user; empty if there is none.
         self.socket = ""
 
@@ -141,7 +148,7 @@ class LedgerServer:
             conditions=local(core.conditions),
             early=early,
         )
-        self._socket = SocketServer(self.public_server.backend, self.terms, self.public_server.wire_budget)
+        self._socket = SocketServer(self.public_server.backend, self.terms, self.public_server.budget)
         try:
             await self._listen()
         except BaseException:
@@ -171,7 +178,7 @@ class LedgerServer:
 
         async def open_ports() -> None:
             await early.open()
-            self.addresses = early.addresses
+            self._now_listening(early.addresses)
 
         async def close_ports() -> None:
             await early.close()
@@ -194,9 +201,16 @@ class LedgerServer:
         coordinator.observers.append(self._transitions)
 
     async def _listen(self) -> None:
-        if self._socket_path is not None:
-            await self._serve_near(self._socket_path)
-        self.addresses = await self.public_server.start()
+        if self.socket_path is not None:
+            await self._serve_near(self.socket_path)
+        addresses = await self.public_server.start()
+        if not self.addresses:
+            self._now_listening(addresses)
+
+    def _now_listening(self, addresses: dict[str, str]) -> None:
+        self.addresses = addresses
+        if self._listening is not None:
+            self._listening()
 
     async def _serve_near(self, path: Path) -> None:
         """Serves the socket, by which other processes that open the directory find this server."""

@@ -23,7 +23,7 @@ from holdfast import __version__
 from holdfast.clock import system_clock
 from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.server.backend import Backend
-from holdfast.server.conditions import ReadConditions, no_conditions_here
+from holdfast.server.conditions import ReadConditions, of_backend
 from holdfast.server.descriptors import ConnectionBudget, allow_many
 from holdfast.server.early_ports import addresses_of, http_server, metrics_server, port_of
 from holdfast.server.protection import Protection, protect
@@ -83,20 +83,23 @@ class PublicServer:
         measures: MetricsSource | None = None,
         terms: LeaseTerms = NO_TERMS,
         has_grpc: bool = True,
-        conditions: ReadConditions = no_conditions_here,
+        conditions: ReadConditions | None = None,
         early: "EarlyPorts | None" = None,
+        budget: ConnectionBudget | None = None,
     ) -> None:
         """Without a `protection` it is loaded; `FailedPreconditionError` if protection is missing or damaged.
 
         Without `measures` the calls through this server are counted; without `terms` no workers connect here.
-        `early` are ports that already listen.
+        Without `conditions` they are the warnings of the backend. `early` are ports that already listen. `budget` is
+        the one of the process, if it has several servers.
         """
         allow_many()
         self._early = early
         self.protection = protection or protect(settings)
         self._settings = settings
         self._measures = measures
-        self._conditions = conditions
+        #: The problems that `/readyz` and the metrics show.
+        self.conditions = conditions or of_backend(backend.admin)
         if measures is None and is_measured(settings):
             # A server with neither HTTP nor metrics does not import them.
             from holdfast.server.gateway_metrics import GatewayMetrics  # noqa: PLC0415
@@ -109,14 +112,14 @@ class PublicServer:
         self.backend = msgspec.structs.replace(backend, declared=declared)
         self.addresses: dict[str, str] = {}
         self.is_ready = False
-        #: The connections of the wire on all ports of this process.
-        self.wire_budget = ConnectionBudget()
+        #: The connections on all ports of this process.
+        self.budget = budget or ConnectionBudget()
         self._wire = WireService(
             self.backend,
             terms,
             guard=self.protection.guard,
             connections_max=settings.grpc_connections,
-            budget=self.wire_budget,
+            budget=self.budget,
         )
         self._rpc = self._rpc_port(terms) if has_grpc else None
         self._application = self._http_application()
@@ -187,7 +190,9 @@ class PublicServer:
         return port
 
     def _http_server(self, application: "RequestHandler") -> "HttpServer":
-        return self._early.http if self._early is not None else http_server(application, self.protection, self._wire)
+        if self._early is not None:
+            return self._early.http
+        return http_server(application, self.protection, self._wire, self.budget.http_share)
 
     def _metrics_server(self, application: "MetricsApplication") -> "HttpServer":
         if self._early is not None and self._early.metrics is not None:
@@ -223,7 +228,7 @@ class PublicServer:
             version=__version__,
             started_at_ms=system_clock().wall_ms(),
             is_ready=lambda: self.is_ready,
-            conditions=self._conditions,
+            conditions=self.conditions,
             metrics=self._page,
             totals=self._measures.totals,
         )
@@ -236,7 +241,7 @@ class PublicServer:
             certificates_taken=certificates.reloads if certificates is not None else 0,
             certificates_refused=certificates.failures if certificates is not None else 0,
             connections_ended=rpc.connections_ended if rpc is not None else 0,
-            warnings=len(await self._conditions()),
+            warnings=len(await self.conditions()),
         )
         return await self._measures.page() + own
 

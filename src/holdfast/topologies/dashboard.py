@@ -23,7 +23,6 @@ from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop
 from holdfast.server.backend import Backend
-from holdfast.server.conditions import ReadConditions, no_conditions_here, of_backend
 from holdfast.server.protection import Protection, protect
 from holdfast.server.public_server import PublicServer
 from holdfast.server.unix_socket import SOCKET_NAME
@@ -43,9 +42,7 @@ async def serve(settings: Settings, place: Place, access: Access) -> None:
         async with AsyncExitStack() as closing:
             client = await closing.enter_async_context(connected(settings, place, access))
             backend = backend_of(client, await declared_by(client))
-            public_server = PublicServer(
-                backend, settings, protection=protection, has_grpc=False, conditions=conditions_of(backend)
-            )
+            public_server = PublicServer(backend, settings, protection=protection, has_grpc=False)
             addresses = await _started(public_server)
             closing.push_async_callback(public_server.stop)
             page = f"http{'s' if settings.tls_cert else ''}://{addresses['http']}/"
@@ -117,11 +114,6 @@ def backend_of(client: Client, told: Capabilities) -> Backend:
         histories=client if told.has(Capability.HISTORY) else None,
         declared=told,
     )
-
-
-def conditions_of(backend: Backend) -> ReadConditions:
-    """Returns a reader of the backend's warnings; a backend without statistics has none."""
-    return of_backend(backend.admin) if backend.admin is not None else no_conditions_here
 
 
 async def _started(public_server: PublicServer) -> dict[str, str]:

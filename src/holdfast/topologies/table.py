@@ -10,6 +10,8 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast import limits
+
 if TYPE_CHECKING:
     from holdfast.core.capabilities import Capabilities
 
@@ -45,7 +47,7 @@ TOPOLOGIES = (
         "microservices",
         "holdfast.topologies.microservices.up:serve",
         "holdfast.topologies.microservices:MICROSERVICES",
-        defaults={"data": "memory://", "slots": 6},
+        defaults={"data": "memory://", "slots": 6, "snapshot_bytes": limits.OWNER_SNAPSHOT_BYTES_DEFAULT},
         marks=("job/MANIFEST", "queue/MANIFEST", "result/MANIFEST"),
         # Records first and results last: so no job has ended in the one without a result in the other.
         journals=("job", "queue", "result"),

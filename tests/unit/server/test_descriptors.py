@@ -11,8 +11,11 @@ import pytest
 from holdfast import limits
 from holdfast.server import descriptors, rpc_port
 from holdfast.server.grpc.server import GrpcServer
+from holdfast.server.http.server import HttpServer
 from holdfast.server.ledger_server import LedgerServer
+from holdfast.server.public_server import PublicServer
 from holdfast.settings import Settings
+from holdfast.topologies.pipeline.gateway import PipelineGateway
 from tests.integration.made_certificates import Authority
 
 _PROGRAM = """
@@ -31,11 +34,12 @@ def test_server_takes_as_many_descriptors_as_it_may() -> None:
     subprocess.run([sys.executable, "-c", _PROGRAM], check=True, timeout=60)
 
 
+@pytest.mark.parametrize("process", ["ledger", "pipeline gateway"])
 @pytest.mark.parametrize("limit", [1_024, 20_000, 65_536])
 @pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("has_grpc", [False, True], ids=["wire", "grpc"])
 async def test_connections_of_all_ports_together_leave_descriptors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, *, has_grpc: bool, is_secure: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: str, limit: int, *, has_grpc: bool, is_secure: bool
 ) -> None:
     """With as many connections and handshakes as all ports allow, the journal can still open files."""
     monkeypatch.setattr(descriptors, "descriptor_limit", lambda: limit)
@@ -50,24 +54,42 @@ async def test_connections_of_all_ports_together_leave_descriptors(
         tls_key=key,
         log_level="error",
     )
-    server = LedgerServer(settings, log_stream=BytesIO())
-    await server.start()
-    try:
-        allowed = allowed_by(server)
-    finally:
-        await server.stop()
+    allowed = await (ledger_allows(settings) if process == "ledger" else gateway_allows(settings))
     handshakes = [name for name in allowed if name.endswith("handshakes")]
-    assert len(handshakes) == is_secure * (1 if has_grpc else 2)
+    assert len(handshakes) == is_secure * ((process != "ledger") + (1 if has_grpc else 2))
     assert limit - sum(allowed.values()) >= limit // 16
 
 
-def allowed_by(server: LedgerServer) -> dict[str, int]:
-    """The connections that each part of a server allows."""
-    public = server.public_server
-    # The socket and the ports of the wire count their connections together.
-    assert server._socket._service._budget is public._wire._budget
-    allowed = {"wire": min(public._wire._budget.most, limits.WIRE_CONNECTIONS_MAX)}
-    ports = {"http": public._http, "metrics": public._metrics}
+async def ledger_allows(settings: Settings) -> dict[str, int]:
+    """The connections that each part of a ledger server allows."""
+    server = LedgerServer(settings, log_stream=BytesIO())
+    await server.start()
+    try:
+        # The socket and the ports of the wire count their connections together.
+        assert server._socket._service._budget is server.public_server.budget
+        return allowed_by(server.public_server, {"http": server.public_server._http})
+    finally:
+        await server.stop()
+
+
+async def gateway_allows(settings: Settings) -> dict[str, int]:
+    """The connections that each part of a gateway with two ports of HTTP allows."""
+    gateway = PipelineGateway(settings, ["127.0.0.1:1"], also_port=0, check_ms=60_000)
+    await gateway.start()
+    try:
+        second = gateway._second
+        assert second is not None
+        assert second._wire._budget is gateway._public_server.budget
+        return allowed_by(gateway._public_server, {"http": gateway._public_server._http, "also http": second._http})
+    finally:
+        await gateway.stop()
+
+
+def allowed_by(public: PublicServer, ports: dict[str, HttpServer | None]) -> dict[str, int]:
+    """The connections that each part of a public server allows, and those on ports of HTTP."""
+    assert public._wire._budget is public.budget
+    allowed = {"wire": min(public.budget.most, limits.WIRE_CONNECTIONS_MAX)}
+    ports["metrics"] = public._metrics
     if isinstance(public._rpc, rpc_port.WirePort):
         assert public._rpc._wire is public._wire
         ports["calls"] = public._rpc._server

@@ -115,9 +115,7 @@ class ServiceCommands:
         memory = {"MEMORY_BYTES": str(memory_for_jobs(settings))} if name == "job" else {}
         kept = {"RETAIN_MS": settings.retain_ms, "RETAIN_FAILED_MS": settings.failed_retention_ms}
         spans = {} if name == "queue" else {variable: str(value) for variable, value in kept.items()}
-        # The default is that of a ledger; owners have one of their own.
-        is_given = settings.snapshot_bytes != FIELDS["snapshot_bytes"].default
-        snapshots = {"SNAPSHOT_BYTES": str(settings.snapshot_bytes)} if is_given else {}
+        snapshots = {"SNAPSHOT_BYTES": str(settings.snapshot_bytes)}
         hashes = {"SERVICE_TOKEN_HASHES": self._hashes}
         return self._role(name, [*place, "--early"], {**hashes, **keys, **memory, **spans, **snapshots})
 

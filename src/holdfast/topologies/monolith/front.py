@@ -25,7 +25,6 @@ from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce
 from holdfast.process.signals import on_stop
 from holdfast.server.backend import Backend
-from holdfast.server.conditions import of_backend
 from holdfast.server.early_ports import EarlyPorts
 from holdfast.server.protection import protect
 from holdfast.server.public_server import PublicServer
@@ -70,7 +69,6 @@ class Front:
                 self._settings,
                 protection=self._protection,
                 has_grpc=False,
-                conditions=of_backend(self._jobs),
                 early=early,
             )
             return await self._public_server.start()

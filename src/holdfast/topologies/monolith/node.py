@@ -24,12 +24,21 @@ from holdfast.worker.start_report import BackendReads, report_start
 Program = Callable[[Settings, ByteStream], Coroutine[Any, Any, None]]
 
 
-def program(ownership: Ownership, *, has_slots: bool, socket: Path | None = None) -> Program:
-    """Returns the program of one node; without slots, its jobs wait for workers that connect."""
+def program(ownership: Ownership, *, has_slots: bool, socket: Path | None = None, is_early: bool = False) -> Program:
+    """Returns the program of one node; without slots, its jobs wait for workers that connect.
+
+    If it is early, it prints a line when it listens, before its ready line.
+    """
 
     async def serve(settings: Settings, log_stream: ByteStream) -> None:
         slots = NodeWorker(settings, ownership.index) if has_slots else None
-        server = LedgerServer(settings, log_stream=log_stream, ownership=ownership, socket=socket)
+        server = LedgerServer(
+            settings,
+            log_stream=log_stream,
+            ownership=ownership,
+            socket=socket,
+            listening=(lambda: _tell_listening(server, ownership)) if is_early else None,
+        )
         await _serve(server, settings, ownership, slots)
 
     return serve
@@ -84,6 +93,12 @@ async def _prepare(server: LedgerServer, ownership: Ownership, slots: NodeWorker
         if ownership.owns(spec.name):
             await schedules.set(spec)
     await report_start(slots.declared, BackendReads(admin.queues, admin.workers, schedules.all))
+
+
+def _tell_listening(server: LedgerServer, ownership: Ownership) -> None:
+    """Tells the supervisor that this node has locked its directory, and where it will be reached."""
+    line = {"event": "listening", **server.addresses, "socket": str(server.socket_path or ""), "pid": os.getpid()}
+    announce(line, f"{ownership} listens at {server.address}, and is not ready yet")
 
 
 def _announce(server: LedgerServer, settings: Settings, ownership: Ownership) -> None:

@@ -19,7 +19,14 @@ _PORT = 50_061
 _NO_SLOTS = "0"
 
 
-def node(index: int, *, socket: Path | None = None, has_lifeline: bool = False, **flags: object) -> None:
+def node(
+    index: int,
+    *,
+    socket: Path | None = None,
+    has_lifeline: bool = False,
+    is_early: bool = False,
+    **flags: object,
+) -> None:
     """Runs a node until TERM or INT."""
     has_slots = flags.get("slots") != _NO_SLOTS
     given = flags if has_slots else {**flags, "slots": None}
@@ -34,7 +41,7 @@ def node(index: int, *, socket: Path | None = None, has_lifeline: bool = False, 
     if has_lifeline:
         lifeline()
     ownership = Ownership(index=index, nodes=settings.nodes)
-    run_program(settings, program(ownership, has_slots=has_slots, socket=socket))
+    run_program(settings, program(ownership, has_slots=has_slots, socket=socket, is_early=is_early))
 
 
 def _unsaid(loaded: LoadedSettings[Settings], index: int) -> Settings:
@@ -65,6 +72,7 @@ def _signature() -> inspect.Signature:
     index = typer.Option("--index", metavar="I", help="Index of this node, from 0; a data directory keeps its index")
     socket = typer.Option("--socket", hidden=True)
     lifeline = typer.Option("--lifeline", hidden=True)
+    early = typer.Option("--early", hidden=True)
     return inspect.Signature(
         [
             inspect.Parameter("index", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[int, index]),
@@ -74,6 +82,9 @@ def _signature() -> inspect.Signature:
             ),
             inspect.Parameter(
                 "has_lifeline", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, lifeline]
+            ),
+            inspect.Parameter(
+                "is_early", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, early]
             ),
         ]
     )

@@ -2,7 +2,8 @@
 
 The order of the nodes is that of their ports, and never changes: clients find the owner of a job by it. The front, a
 separate process, serves HTTP for all nodes. It connects to their sockets: in their directories, or, if jobs are kept in
-memory, in a temporary directory that only this user can open.
+memory, in a temporary directory that only this user can open. It starts once every node has locked its directory, so
+that it never reaches the nodes of another instance, and a second instance is refused for the lock.
 """
 
 import contextlib
@@ -21,7 +22,6 @@ from holdfast.process.signals import on_stop
 from holdfast.process.supervised_process import ProcessSpec
 from holdfast.process.supervisor import Lines, StoppedError, Supervisor
 from holdfast.server.protection import protect
-from holdfast.server.unix_socket import SOCKET_NAME
 from holdfast.settings import FIELDS, Settings
 from holdfast.topologies.table import OWN_SETTINGS
 
@@ -51,9 +51,12 @@ async def serve(settings: Settings, log_stream: ByteStream) -> None:
 
 
 async def _start(supervisor: Supervisor, settings: Settings, sockets: Path | None) -> None:
-    """Starts the nodes and the front together; the front answers probes while the nodes recover."""
+    """Starts the nodes, and the front as soon as all of them listen; it answers probes while they recover."""
     stage = supervisor.begin([role(settings, index, sockets) for index in range(settings.nodes)])
-    front = [] if settings.no_http else supervisor.begin([front_role(settings, sockets)])
+    front = []
+    if not settings.no_http:
+        listening = await supervisor.listening(stage)
+        front = supervisor.begin([front_role(settings, listening)])
     lines = await supervisor.ready(stage)
     try:
         if front:
@@ -108,8 +111,9 @@ def check(settings: Settings) -> None:
 def role(settings: Settings, index: int, sockets: Path | None = None) -> ProcessSpec:
     """Returns the role of one node, with all its settings; after a restart it listens on the same port."""
     port = settings.port and settings.port + index
-    socket = ["--socket", str(_socket(settings, index, sockets))] if sockets is not None else []
-    return ProcessSpec(_name(index), [*_command(settings, index), *socket], {_PORT: str(port)}, _PORT)
+    socket = ["--socket", str(sockets / f"{_name(index)}.sock")] if sockets is not None else []
+    command = [*_command(settings, index), *socket]
+    return ProcessSpec(_name(index), command, {_PORT: str(port)}, _PORT, until_ready=["--early"])
 
 
 def check_sockets(settings: Settings, lines: Lines) -> None:
@@ -122,26 +126,19 @@ def check_sockets(settings: Settings, lines: Lines) -> None:
         )
 
 
-def front_role(settings: Settings, sockets: Path | None) -> ProcessSpec:
-    """Returns the role of the front, which connects to the sockets of the nodes once they appear.
+def front_role(settings: Settings, listening: Lines) -> ProcessSpec:
+    """Returns the role of the front, which connects to the sockets that the nodes have told, once they appear.
 
     A front that is restarted serves at once: the jobs of one node need not wait for another node.
     """
-    paths = [_socket(settings, index, sockets) for index in range(settings.nodes)]
+    paths = [str(listening[_name(index)]["socket"]) for index in range(settings.nodes)]
     command = [
         *child_command("holdfast", "front", "--lifeline", "--metrics-port", "0"),
-        *(part for path in paths for part in ("--socket", str(path))),
+        *(part for path in paths for part in ("--socket", path)),
         *_told(settings, _OF_THE_FRONT),
     ]
     port = {_HTTP_PORT: str(settings.http_port)}
     return ProcessSpec("front", command, port, http_port_variable=_HTTP_PORT, until_ready=["--early"])
-
-
-def _socket(settings: Settings, index: int, sockets: Path | None) -> Path:
-    """Returns the path of a node's socket: in its directory, or among those of nodes in memory."""
-    if sockets is not None:
-        return sockets / f"{_name(index)}.sock"
-    return Path(settings.data).absolute() / _name(index) / SOCKET_NAME
 
 
 def _name(index: int) -> str:

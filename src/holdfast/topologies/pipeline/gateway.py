@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.core.condition import Condition
 from holdfast.server.backend import Backend
+from holdfast.server.conditions import of_backend
+from holdfast.server.descriptors import ConnectionBudget
 from holdfast.server.public_server import PublicServer
 from holdfast.settings import Settings
 from holdfast.topologies.pipeline import PIPELINE
@@ -33,20 +36,24 @@ class PipelineGateway:
         self._lines = RoleConnections(token=token)
         self._balancer = LoadBalancer(schedulers, self._lines, check_ms / 1_000)
         self._jobs = BalancedJobs(self._balancer)
+        admin = BalancedAdmin(self._balancer)
+        self._warnings = of_backend(admin)
         backend = Backend(
             self._jobs,
-            admin=BalancedAdmin(self._balancer),
+            admin=admin,
             schedules=BalancedSchedules(self._balancer),
             histories=self._jobs,
             declared=PIPELINE,
             elsewhere=_ELSEWHERE,
             short_retries=short_retries(settings.retries, settings.retry_ms),
         )
-        self._public_server = PublicServer(backend, settings)
-        self._second = None if also_port is None or settings.no_http else self._beside(settings, also_port)
+        second_port = None if settings.no_http else also_port
+        budget = ConnectionBudget(http_ports=1 if second_port is None else 2)
+        self._public_server = PublicServer(backend, settings, conditions=self._conditions, budget=budget)
+        self._second = None if second_port is None else self._beside(settings, second_port)
 
     def _beside(self, settings: Settings, port: int) -> PublicServer:
-        """Makes a public server for HTTP on another port, with the same backend and metrics."""
+        """Makes a public server for HTTP on another port, with the same backend, metrics and budget."""
         first = self._public_server
         return PublicServer(
             first.backend,
@@ -54,7 +61,18 @@ class PipelineGateway:
             protection=first.protection,
             measures=first.measures,
             has_grpc=False,
+            conditions=first.conditions,
+            budget=first.budget,
         )
+
+    async def _conditions(self) -> Sequence[Condition]:
+        """Returns the unavailable schedulers, whose causes are in the log, and the warnings of the others."""
+        schedulers = self._balancer.schedulers
+        away = sum(not one.is_well for one in schedulers)
+        if not away:
+            return await self._warnings()
+        condition = Condition(f"{away} of {len(schedulers)} schedulers {'is' if away == 1 else 'are'} unavailable")
+        return [condition, *(await self._warnings() if away < len(schedulers) else ())]
 
     async def start(self) -> dict[str, str]:
         """Listens, even if no scheduler is available; returns the addresses by protocol."""
