@@ -274,7 +274,7 @@ def test_setting_that_only_a_ledger_heeds_is_refused(fleet: Fleet) -> None:
     """`holdfast up --topology microservices` refuses settings that only a ledger uses."""
     program = fleet.start(*UP, "--lease-ms", "500", "--history-ms", "1234")
     assert program.wait() == ExitCode.USAGE
-    assert [line.split()[1] for line in program.log.splitlines()] == ["lease_ms", "history_ms"]
+    assert [line.split()[1] for line in program.log.splitlines()] == ["--lease-ms", "--history-ms"]
 
 
 def test_failed_jobs_have_a_retention_of_their_own(tmp_path: Path) -> None:
