@@ -10,6 +10,7 @@ import pytest
 from holdfast.core.history import Entry, entries
 from holdfast.core.model import Template
 from holdfast.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.ledger import time_travel
@@ -39,7 +40,8 @@ class Tiny:
     def truth(self) -> list[Entry]:
         """Returns all entries of the journal."""
         assert self.disk is not None, "a ledger in memory has no journal"
-        return [entry for position, event in time_travel.all_events(self.disk) for entry in entries(position, event)]
+        past = time_travel.all_events(DirectoryArchive(self.disk))
+        return [entry for position, event in past for entry in entries(position, event)]
 
     def pins(self) -> list[str]:
         """Returns the names of the pins on disk."""

@@ -10,6 +10,7 @@ from holdfast.core.commands import Submitted
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.model import NewJob, Template
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.errors import JournalError
 from holdfast.journal.pins import pin
 from holdfast.journal.port import JournalConfig
@@ -55,7 +56,7 @@ class BusyLedger:
         """Makes a snapshot; the keeper calls it."""
         self.makes += 1
         try:
-            is_made = take_snapshot(self.disk, LedgerConfig()) > 0
+            is_made = take_snapshot(DirectoryArchive(self.disk), LedgerConfig()) > 0
         except (OSError, JournalError):
             self.failures += 1
             is_made = False

@@ -23,6 +23,7 @@ from holdfast.core.commands import Refusal
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import Code
 from holdfast.journal.descriptors import DescriptorReserve
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
@@ -230,7 +231,7 @@ class StateOwner:
         leave_marks(disk, log_clock)
         helper = maker if isinstance(maker, HelperProcess) else None
         state_owner = cls(machine, recovered.journal, around, log_clock, helper)
-        maker = maker or ReplayBuilder(machine, disk, around.aside, state_owner.commit.fail)
+        maker = maker or ReplayBuilder(machine, DirectoryArchive(disk), around.aside, state_owner.commit.fail)
         keeper = SnapshotKeeper(state_owner.commit, recovered.journal, disk, maker, around.aside, snapshots)
         state_owner.snapshots = keeper.health
         return state_owner
