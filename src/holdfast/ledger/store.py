@@ -17,6 +17,7 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError
 from holdfast.journal.descriptors import DescriptorReserve
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
@@ -29,7 +30,8 @@ from holdfast.ledger.job_index import IndexKeeper, JobIndex
 from holdfast.ledger.log_clock import ClockMark, leave_marks, read_mark
 from holdfast.ledger.node_identity import claim
 from holdfast.ledger.recovery import Progress, recover
-from holdfast.ledger.snapshot_keeper import KeeperConfig, SnapshotHealth, SnapshotKeeper
+from holdfast.ledger.snapshot_keeper import SnapshotHealth, SnapshotKeeper
+from holdfast.ledger.snapshot_policy import KeeperConfig
 from holdfast.ledger.snapshot_process import index_command, maker_command
 from holdfast.observe.logs import get_logger
 from holdfast.process.helper_process import HelperProcess
@@ -185,7 +187,7 @@ class DirectoryStore:
             history_bytes=settings.history_bytes,
         )
         self._aside = SyncingThread(loop, name="holdfast-tidy")
-        keeper = SnapshotKeeper(coordinator.commit, journal, self._disk, maker, self._aside, config)
+        keeper = SnapshotKeeper(coordinator.commit, journal, DirectoryArchive(self._disk), maker, self._aside, config)
         self.snapshots = keeper.health
 
     def _descriptors(self) -> DescriptorReserve:
