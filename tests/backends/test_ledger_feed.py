@@ -14,9 +14,10 @@ from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.ledger import time_travel
-from holdfast.ledger.event_window import EventWindow, JournalHistory, WindowConfig
+from holdfast.ledger.event_window import EventWindow, WindowConfig
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_index import JobIndex
+from holdfast.ledger.journal_history import JournalHistory
 from holdfast.ports import FeedPart, JobDraft
 from holdfast.settings import MEMORY, Settings
 from holdfast.topologies.embedded.served_ledger import ServedLedger

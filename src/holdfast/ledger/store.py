@@ -25,10 +25,11 @@ from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.ledger.asyncio_shell import SyncingThread
 from holdfast.ledger.coordinator import Coordinator
-from holdfast.ledger.event_window import JournalHistory
 from holdfast.ledger.job_index import IndexKeeper, JobIndex
+from holdfast.ledger.journal_history import JournalHistory
 from holdfast.ledger.log_clock import ClockMark, leave_marks, read_mark
 from holdfast.ledger.node_identity import claim
+from holdfast.ledger.past_events import PastEvents
 from holdfast.ledger.recovery import Progress, recover
 from holdfast.ledger.snapshot_keeper import SnapshotHealth, SnapshotKeeper
 from holdfast.ledger.snapshot_policy import KeeperConfig
@@ -60,7 +61,7 @@ class LedgerStore(Protocol):
         """Returns the clocks of the previous process, if they are known."""
         ...
 
-    def attach(self, coordinator: Coordinator) -> JournalHistory | None:
+    def attach(self, coordinator: Coordinator) -> PastEvents | None:
         """Starts to look after the journal that the coordinator writes; returns its past events, if they are kept."""
         ...
 
@@ -93,7 +94,7 @@ class MemoryStore:
         """Returns None: there was no previous process."""
         return None
 
-    def attach(self, coordinator: Coordinator) -> JournalHistory | None:
+    def attach(self, coordinator: Coordinator) -> PastEvents | None:
         """Returns None: no event is kept."""
         del coordinator
         return None
@@ -165,7 +166,7 @@ class DirectoryStore:
         """Returns the mark that the previous process left."""
         return read_mark(self._disk)
 
-    def attach(self, coordinator: Coordinator) -> JournalHistory | None:
+    def attach(self, coordinator: Coordinator) -> PastEvents | None:
         """Starts to make snapshots and indexes, each in a process of its own, and to remove files."""
         journal, loop = self.journal, asyncio.get_running_loop()
         assert isinstance(journal, FileJournal)
