@@ -10,12 +10,14 @@ import pytest
 from holdfast.core.history import Entry, entries
 from holdfast.core.model import Template
 from holdfast.errors import InvalidArgumentError, NotFoundError, UnavailableError
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.ledger import time_travel
-from holdfast.ledger.event_window import EventWindow, JournalHistory, WindowConfig
+from holdfast.ledger.event_window import EventWindow, WindowConfig
 from holdfast.ledger.feed_api import LedgerFeed
 from holdfast.ledger.job_index import JobIndex
+from holdfast.ledger.journal_history import JournalHistory
 from holdfast.ports import FeedPart, JobDraft
 from holdfast.settings import MEMORY, Settings
 from holdfast.topologies.embedded.served_ledger import ServedLedger
@@ -39,7 +41,8 @@ class Tiny:
     def truth(self) -> list[Entry]:
         """Returns all entries of the journal."""
         assert self.disk is not None, "a ledger in memory has no journal"
-        return [entry for position, event in time_travel.all_events(self.disk) for entry in entries(position, event)]
+        past = time_travel.all_events(DirectoryArchive(self.disk))
+        return [entry for position, event in past for entry in entries(position, event)]
 
     def pins(self) -> list[str]:
         """Returns the names of the pins on disk."""

@@ -14,6 +14,7 @@ from holdfast.client.wire_transport import tcp_transport
 from holdfast.core.history import Entry, entries
 from holdfast.core.model import Template
 from holdfast.errors import HoldfastError
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.os_disk import OsDisk
 from holdfast.ledger import time_travel
 from holdfast.ports import JobDraft
@@ -82,7 +83,7 @@ async def test_reader_receives_each_journal_entry_once_across_server_kills(tmp_p
         await asyncio.wait_for(listening, 60)
         truth = [
             entry
-            for position, event in time_travel.all_events(OsDisk(server.data))
+            for position, event in time_travel.all_events(DirectoryArchive(OsDisk(server.data)))
             for entry in entries(position, event)
             if position <= listener.position
         ]

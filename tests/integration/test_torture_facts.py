@@ -13,6 +13,7 @@ from holdfast.core.events import Created
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING
 from holdfast.core.model import NewJob, Result, Template
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.ledger.recovery import recover
@@ -67,7 +68,7 @@ def test_ledger_that_was_trimmed_is_whole_with_its_archive(short_path: Path) -> 
     archive = Archive(data, copies)
     config = JournalConfig(digest_version=DIGEST_VERSION)
     recovered = recover(OsDisk(data), config, LedgerConfig(), now_ms=1, new_cluster_id=bytes(16))
-    covered = take_snapshot(OsDisk(data), LedgerConfig())
+    covered = take_snapshot(DirectoryArchive(OsDisk(data)), LedgerConfig())
     assert recovered.journal.remove_segments(covered) == []
     archive.take()
     assert len(recovered.journal.remove_segments(covered)) == archive.trimmed() == 1
@@ -114,7 +115,7 @@ def test_journal_with_segments_that_differ_from_its_snapshot_is_damaged(short_pa
             now_ms=1,
             new_cluster_id=bytes(16),
         ).journal.close()
-        take_snapshot(OsDisk(path), LedgerConfig())
+        take_snapshot(DirectoryArchive(OsDisk(path)), LedgerConfig())
     first = min(data.glob("*.seg"))
     copies = short_path / "archive"
     copies.mkdir()

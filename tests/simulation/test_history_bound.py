@@ -10,6 +10,7 @@ from holdfast.core.commands import Submitted
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.model import NewJob, Template
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.errors import JournalError
 from holdfast.journal.pins import pin
 from holdfast.journal.port import JournalConfig
@@ -17,7 +18,8 @@ from holdfast.journal.snapshot import list_snapshots
 from holdfast.ledger.coordinator import CommandLane, Coordinator, CoordinatorPorts, LoopConfig
 from holdfast.ledger.group_commit import NO_SPACE
 from holdfast.ledger.recovery import recover
-from holdfast.ledger.snapshot_keeper import SNAPSHOTS_KEPT, KeeperConfig, SnapshotKeeper
+from holdfast.ledger.snapshot_keeper import SnapshotKeeper
+from holdfast.ledger.snapshot_policy import SNAPSHOTS_KEPT, KeeperConfig
 from holdfast.ledger.snapshots import take_snapshot
 from holdfast_lab.faults.full_disk import SimulatedMachine
 from holdfast_lab.simulation.disk import SimDisk
@@ -46,8 +48,9 @@ class BusyLedger:
         world = CoordinatorPorts(self.machine.clock, self.machine, self.machine, self.machine.fatal)
         config = LoopConfig(spare_bytes=2_048, retain_jobs=4)
         self.coordinator = Coordinator(recovered.ledger, self.journal, world, config)
+        self.archive = DirectoryArchive(self.disk)
         self.makes = self.failures = 0
-        SnapshotKeeper(self.coordinator.commit, self.journal, self.disk, self, AtOnce(), keeper)
+        SnapshotKeeper(self.coordinator.commit, self.journal, self.archive, self, AtOnce(), keeper)
         self.coordinator.start()
         self._jobs = 0
 
@@ -55,7 +58,7 @@ class BusyLedger:
         """Makes a snapshot; the keeper calls it."""
         self.makes += 1
         try:
-            is_made = take_snapshot(self.disk, LedgerConfig()) > 0
+            is_made = take_snapshot(self.archive, LedgerConfig()) > 0
         except (OSError, JournalError):
             self.failures += 1
             is_made = False

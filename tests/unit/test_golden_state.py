@@ -11,6 +11,7 @@ from holdfast.core import events, image
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import Started
 from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.errors import ReplayDivergedError
 from holdfast.journal.segment import segment_names
 from holdfast.journal.snapshot import list_snapshots, read_snapshot_header
@@ -56,11 +57,11 @@ def recovered_owner(kind: str, disk: SimDisk) -> StateMachine:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_ledger_of_every_version_is_verified(version: str) -> None:
     """Every frame is replayed and compared with the digest of its version, and the result has the present digest."""
-    proof, ledger = verified(disk_of(version, LEDGER), silent)
+    proof, ledger = verified(DirectoryArchive(disk_of(version, LEDGER)), silent)
     assert (proof.digest, ledger.state.digest_version) == (ledger.digest, DIGEST_VERSION)
-    _, present = verified(disk_of(VERSIONS[-1], LEDGER), silent)
+    _, present = verified(DirectoryArchive(disk_of(VERSIONS[-1], LEDGER)), silent)
     assert image.full_digest(ledger) == image.full_digest(present)
-    assert history(disk_of(version, LEDGER), job_id(0))
+    assert history(DirectoryArchive(disk_of(version, LEDGER)), job_id(0))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -83,7 +84,7 @@ def test_ledger_of_every_version_is_upgraded(version: str) -> None:
     new = [name for name in segment_names(list(files)) if name not in before]
     assert new
     assert {version_of(files[name]) for name in new} == {FORMAT_VERSION}
-    assert verified(disk, silent)[1].digest == ledger.digest
+    assert verified(DirectoryArchive(disk), silent)[1].digest == ledger.digest
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -91,7 +92,7 @@ def test_next_snapshot_is_of_the_present_version(version: str) -> None:
     """A snapshot made from old segments has the present digest version, and a restart can use it."""
     disk = disk_of(version, LEDGER)
     whole = recovered_ledger(disk)
-    position = take_snapshot(disk, LedgerConfig())
+    position = take_snapshot(DirectoryArchive(disk), LedgerConfig())
     assert position == max(list_snapshots(disk))
     header = read_snapshot_header(disk, position)
     assert header.digest_version == DIGEST_VERSION
@@ -117,7 +118,7 @@ def test_digest_of_every_version_is_compared(version: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_owner_of_every_version_is_upgraded(version: str, kind: str) -> None:
     """The journals of the services recover to the same state, by snapshot or by frames alone."""
-    state = owner_state(kind, disk_of(version, kind), silent)
+    state = owner_state(kind, DirectoryArchive(disk_of(version, kind)), silent)
     disk = disk_of(version, kind)
     machine = recovered_owner(kind, disk)
     bare = disk_of(version, kind)

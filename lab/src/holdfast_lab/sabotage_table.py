@@ -683,8 +683,8 @@ VARIANTS = (
     Variant(
         "tidying-raises",
         "ledger/snapshot_keeper.py",
-        "        with suppress(JournalError, OSError):\n            found",
-        "        if True:\n            found",
+        "        with suppress(JournalError, OSError):\n            self._snapshots",
+        "        if True:\n            self._snapshots",
         test="tests/unit/ledger/test_snapshots.py::test_directory_that_cannot_be_read_is_looked_at_again",
     ),
     Variant(
@@ -703,7 +703,7 @@ VARIANTS = (
     ),
     Variant(
         "history-beyond-its-bound",
-        "ledger/snapshot_keeper.py",
+        "ledger/snapshot_policy.py",
         "excess = max(over, short)",
         "excess = short",
         test="tests/simulation/test_history_bound.py::test_history_stays_under_its_bound",

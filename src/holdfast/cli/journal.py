@@ -16,6 +16,7 @@ from holdfast.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     from holdfast.core.overview import Overview
+    from holdfast.journal.archive import JournalArchive
     from holdfast.journal.os_disk import OsDisk
     from holdfast.journal.recovery import RepairReport
     from holdfast.ledger.time_travel import Moment
@@ -82,10 +83,10 @@ def verify(directory: Directory, as_json: Json = False) -> None:
 
     from holdfast.ledger import time_travel
 
-    disk = disk_of(directory)
+    archive = archive_of(directory)
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
         task = bar.add_task("replaying", total=None)
-        proof = time_travel.verify(disk, lambda position, end: bar.update(task, completed=position, total=end))
+        proof = time_travel.verify(archive, lambda position, end: bar.update(task, completed=position, total=end))
     if as_json:
         print_json(msgspec.to_builtins(proof) | {"digest": f"{proof.digest:016x}"})
         return
@@ -117,7 +118,7 @@ def show(
 
     lines = (
         entry
-        for position, event in time_travel.all_events(disk_of(directory), after)
+        for position, event in time_travel.all_events(archive_of(directory), after)
         for entry in entries(position, event)
     )
     print_entries(list(islice(lines, limit)), as_json=as_json, has_ids=True)
@@ -135,7 +136,7 @@ def history(
     from holdfast.cli.views import print_entries
     from holdfast.ledger import time_travel
 
-    print_entries(time_travel.history(disk_of(directory), job_id), as_json=as_json, has_ids=False)
+    print_entries(time_travel.history(archive_of(directory), job_id), as_json=as_json, has_ids=False)
 
 
 @app.command()
@@ -146,7 +147,7 @@ def replay(directory: Directory, at: At = "", as_json: Json = False) -> None:
     from holdfast.core.overview import overview
     from holdfast.ledger import time_travel
 
-    view = overview(time_travel.state_at(disk_of(directory), past_of(at)))
+    view = overview(time_travel.state_at(archive_of(directory), past_of(at)))
     if as_json:
         print_json(msgspec.to_builtins(view))
     else:
@@ -158,11 +159,18 @@ def digest(directory: Directory, at: At = "", as_json: Json = False) -> None:
     """Print the digest of the state. Journals with the same events have the same digest."""
     from holdfast.ledger import time_travel
 
-    ledger = time_travel.state_at(disk_of(directory), past_of(at))
+    ledger = time_travel.state_at(archive_of(directory), past_of(at))
     if as_json:
         print_json({"digest": f"{ledger.digest:016x}", "position": ledger.position})
     else:
         print(f"{ledger.digest:016x} at position {ledger.position}")
+
+
+def archive_of(place: Path) -> "JournalArchive":
+    """Returns the frames and snapshots of the journal at a place; raises `NotFoundError` if there is none."""
+    from holdfast.journal.directory_archive import DirectoryArchive
+
+    return DirectoryArchive(disk_of(place))
 
 
 def disk_of(directory: Path) -> "OsDisk":

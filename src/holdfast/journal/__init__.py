@@ -27,9 +27,11 @@ THE STEPS TO CHANGE THE FORMAT are listed beside FORMAT_VERSION in version.py.
 
 The modules, bottom up: disk (ports) and os_disk; version, frame, segment, manifest (bytes); walk, tail,
 survey (reading and checking); index; recovery (cutting); replay; descriptors, space, chain, next_segment, file
-(writing); memory; snapshot; pins.
+(writing); memory; snapshot; pins; archive (the port of readers) and directory_archive.
 """
 
+from holdfast.journal.archive import JournalArchive
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.disk import Disk, File
 from holdfast.journal.errors import (
     DirectoryLockedError,
@@ -62,12 +64,14 @@ from holdfast.journal.version import FORMAT_VERSION
 __all__ = [
     "FORMAT_VERSION",
     "FRAME_OVERHEAD",
+    "DirectoryArchive",
     "DirectoryLockedError",
     "Disk",
     "File",
     "FileJournal",
     "Frame",
     "Journal",
+    "JournalArchive",
     "JournalClosedError",
     "JournalConfig",
     "JournalDamagedError",

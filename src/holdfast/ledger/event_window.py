@@ -1,4 +1,4 @@
-"""Recent events in memory, and older events from the journal.
+"""Recent events in memory; older ones are in the journal (`past_events.py`).
 
 Invariants:
 - A window holds events without a gap, up to the last one applied; it returns only durable events.
@@ -7,33 +7,20 @@ Invariants:
 - Readers do not delay the window: it drops events above its limits whether they were read or not.
 """
 
-import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from itertools import islice
-from typing import Generic, TypeVar
 
 import msgspec
 
 from holdfast.core.events import AnyEvent, Noted, Reported
 from holdfast.core.footprint import JOB_BYTES
-from holdfast.core.history import Entry
 from holdfast.core.ledger import Ledger
-from holdfast.errors import NotFoundError
-from holdfast.journal.disk import Disk
-from holdfast.journal.errors import PositionRemovedError
-from holdfast.journal.file import FileJournal
-from holdfast.journal.pins import pin
-from holdfast.ledger import time_travel
-from holdfast.ledger.job_index import JobIndex
+from holdfast.ledger.past_events import At
 
 #: Estimated memory of an event without payloads and outputs, and of each job that it names.
 _EVENT_BYTES = 200
 _ROW_BYTES = 200
-
-T = TypeVar("T")
-At = tuple[int, AnyEvent]
 
 
 class WindowConfig(msgspec.Struct, frozen=True):
@@ -107,78 +94,3 @@ def _words(event: AnyEvent) -> int:
     if isinstance(event, Noted):
         return sum(_ROW_BYTES + len(note.message) + sum(map(len, note.lines)) for note in event.notes)
     return _ROW_BYTES * len(event.refused) if isinstance(event, Reported) else 0
-
-
-class JournalWalk(Generic[T]):
-    """Reads a journal in parts, each in the thread that calls `take`.
-
-    It pins the segments that it still needs. `close` may be called at any time, in any thread: a running `take`
-    finishes first.
-    """
-
-    def __init__(self, steps: Generator[T, None, None]) -> None:
-        self._steps = steps
-        self._is_busy = threading.Lock()
-        self._is_closed = False
-
-    def take(self, count: int) -> list[T]:
-        """Returns the next `count` steps; fewer only at the end of the events that were durable when the walk began."""
-        try:
-            with self._is_busy:
-                return [] if self._is_closed else list(islice(self._steps, count))
-        except PositionRemovedError as error:
-            raise NotFoundError(error.message, reason=error.reason) from error
-        finally:
-            if self._is_closed:
-                self._end()
-
-    def close(self) -> None:
-        """Closes files and removes pins."""
-        self._is_closed = True
-        if self._is_busy.acquire(blocking=False):
-            self._is_busy.release()
-            self._end()
-
-    def _end(self) -> None:
-        with self._is_busy:
-            self._steps.close()
-
-
-class JournalHistory:
-    """The past events of a journal on disk, while its coordinator writes it."""
-
-    def __init__(self, journal: FileJournal, disk: Disk, index: JobIndex) -> None:
-        self._journal = journal
-        self._disk = disk
-        self._index = index
-        # Two threads that name a pin at the same time would choose the same name, and one would wait for the other.
-        self._pinning = threading.Lock()
-
-    @property
-    def first_position(self) -> int:
-        """The oldest position in the journal."""
-        return self._journal.first_position
-
-    def walk(self, after: int) -> JournalWalk[At]:
-        """Reads the durable events past a position; `NotFoundError` at the first step if they were removed."""
-        return JournalWalk(self._events(after))
-
-    def history(self, job_id: str) -> JournalWalk[list[Entry]]:
-        """Reads the durable history of a job; each step reads some of the frames that may name the job."""
-        return JournalWalk(self._about(job_id))
-
-    def _events(self, after: int) -> Generator[At, None, None]:
-        with self._pinned(after + 1):
-            yield from time_travel.events_of(self._journal.replay(after), after)
-
-    def _about(self, job_id: str) -> Generator[list[Entry], None, None]:
-        with self._pinned(1):
-            for frames in self._index.pieces(job_id):
-                yield list(time_travel.about(frames, job_id))
-
-    @contextmanager
-    def _pinned(self, position: int) -> Iterator[None]:
-        with ExitStack() as stack:
-            with self._pinning:
-                stack.enter_context(pin(self._disk, position))
-            yield

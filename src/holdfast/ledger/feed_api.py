@@ -12,7 +12,8 @@ from typing import Self
 from holdfast.core.history import Entry, about, entries
 from holdfast.errors import HoldfastError, InvalidArgumentError, NotFoundError
 from holdfast.ledger.coordinator import STOPPING, Coordinator
-from holdfast.ledger.event_window import MEMORY_WINDOW, At, EventWindow, JournalHistory, JournalWalk, WindowConfig
+from holdfast.ledger.event_window import MEMORY_WINDOW, EventWindow, WindowConfig
+from holdfast.ledger.past_events import At, JournalWalk, PastEvents
 from holdfast.ledger.time_travel import no_history
 from holdfast.ports import FeedPart
 
@@ -32,8 +33,8 @@ _PATIENCE_S = 10.0
 class LedgerFeed:
     """The feed of all events, and the history of each job."""
 
-    def __init__(self, window: EventWindow, past: JournalHistory | None) -> None:
-        """`past` is None without a journal on disk; then only the events in the window are available."""
+    def __init__(self, window: EventWindow, past: PastEvents | None) -> None:
+        """`past` is None without a journal that keeps its events; then only the events in the window are available."""
         self._window = window
         self._past = past
         self._readers: set[asyncio.Event] = set()
@@ -41,7 +42,7 @@ class LedgerFeed:
         window.listeners.add(self._wake)
 
     @classmethod
-    def over(cls, coordinator: Coordinator, past: JournalHistory | None) -> Self:
+    def over(cls, coordinator: Coordinator, past: PastEvents | None) -> Self:
         """Creates the feed of a coordinator's events from now on, and of the journal that it writes."""
         ledger = coordinator.ledger
         config = MEMORY_WINDOW if past is None else WindowConfig()

@@ -1,4 +1,4 @@
-"""Recovery of a ledger from a directory: the newest good snapshot, then every frame after it.
+"""Recovery of a ledger: the newest good snapshot, then every frame after it.
 
 Invariants: only the journal and its snapshots are read; after each frame the digest of the state equals the digest in
 the frame, otherwise the start is refused; a damaged snapshot always causes a warning, and is not fatal as long as the
@@ -13,6 +13,8 @@ from holdfast.core import events, image
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger, LedgerConfig
+from holdfast.journal.archive import SnapshotStore
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import (
     RESTORE,
@@ -23,7 +25,6 @@ from holdfast.journal.errors import (
 )
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import Frame, JournalConfig
-from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header, snapshot_bytes
 
 #: Called with the stage (`snapshot` or `journal`), the amount done, and the total; may raise to abort the recovery.
 Progress = Callable[[str, int, int], None]
@@ -58,14 +59,14 @@ def recover(
     new_cluster_id: bytes,
     progress: Progress = ignore_progress,
 ) -> RecoveredLedger:
-    """Opens the journal and rebuilds the state; on failure, raises a `JournalError` that says what to do."""
+    """Opens a directory's journal and rebuilds the state; on failure, raises a `JournalError` that says what to do."""
     restored: RestoredSnapshot | None = None
 
     def position_restored() -> int:
         # Runs when the directory is locked, so that no process deletes the snapshot while it is read.
         nonlocal restored
         progress("snapshot", 0, 0)
-        restored = restore(disk, ledger_config, proves_digest=False, progress=progress)
+        restored = restore(DirectoryArchive(disk), ledger_config, proves_digest=False, progress=progress)
         return restored.ledger.position
 
     journal = FileJournal.open(
@@ -90,7 +91,7 @@ def recover(
 
 
 def restore(
-    disk: Disk,
+    store: SnapshotStore,
     config: LedgerConfig,
     *,
     oldest_first: bool = False,
@@ -99,10 +100,10 @@ def restore(
 ) -> RestoredSnapshot:
     """Returns the ledger of the newest (or oldest) good snapshot, or an empty ledger."""
     warnings: list[str] = []
-    for position in sorted(list_snapshots(disk), reverse=not oldest_first):
+    for position in sorted(store.snapshots(), reverse=not oldest_first):
         try:
-            header = read_snapshot_header(disk, position)
-            chunks = reported_chunks(disk, position, progress)
+            header = store.snapshot_header(position)
+            chunks = reported_chunks(store, position, progress)
             # A snapshot with an earlier digest version is hashed in any case, to convert it to the current one.
             proves = proves_digest or header.digest_version != DIGEST_VERSION
             ledger = image.load(chunks, config, header.digest_version, proves_digest=proves)
@@ -115,10 +116,10 @@ def restore(
     return RestoredSnapshot(Ledger(config), None, warnings)
 
 
-def reported_chunks(disk: Disk, position: int, progress: Progress) -> Iterator[bytes]:
+def reported_chunks(store: SnapshotStore, position: int, progress: Progress) -> Iterator[bytes]:
     """Yields the chunks of a snapshot, and reports progress before each."""
-    done, total = 0, snapshot_bytes(disk, position)
-    for chunk in read_snapshot(disk, position):
+    done, total = 0, store.snapshot_bytes(position)
+    for chunk in store.snapshot_chunks(position):
         progress("snapshot", done, total)
         done += len(chunk)
         yield chunk

@@ -14,6 +14,7 @@ from holdfast.core.events import Revoked
 from holdfast.core.ledger import Ledger
 from holdfast.core.lifecycle import State
 from holdfast.core.outcomes import revocation_of
+from holdfast.journal.archive import JournalArchive
 from holdfast.journal.disk import Disk
 from holdfast.journal.new_journal import Origin, begin
 from holdfast.ledger.time_travel import Moment, state_at
@@ -35,7 +36,7 @@ class RestoredLedger(msgspec.Struct, frozen=True):
 
 
 def restore_ledger(
-    backup: Disk, target: Disk, is_past: Moment, *, now_ms: int, cluster_id: bytes, epoch: int
+    backup: JournalArchive, target: Disk, is_past: Moment, *, now_ms: int, cluster_id: bytes, epoch: int
 ) -> RestoredLedger:
     """Starts a journal in an empty directory with the backup's state before the first event that `is_past`."""
     ledger = state_at(backup, is_past)

@@ -1,32 +1,24 @@
-"""Keeps the snapshots of a journal: decides when one is made, and deletes the files that it replaces.
+"""Keeps the snapshots of a journal: has them made when they are due, and deletes the files that they replace.
 
-A separate process makes the snapshot, so that the writer of the journal never pauses for it. Only the keeper, in the
-writer's process, deletes segments, mostly on another thread: segments that both kept snapshots cover and that have no
-pin, oldest first, if their newest event is older than the history window, if the history is larger than
-`history_bytes`, if the disk has no space for the next snapshot, or if an event finds no space. Two snapshots are kept,
-so that a damaged one costs only time.
+The policy (`snapshot_policy.py`) says when a snapshot is due and which segments may go. A separate process makes the
+snapshot, so that the writer of the journal never pauses for it. Only the keeper, in the writer's process, deletes
+segments, mostly on another thread: those that the policy lets go and that have no pin, and the oldest covered one if an
+event finds no space.
 """
 
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import pairwise
 from typing import Protocol
 
-import msgspec
+from msgspec import structs
 
-from holdfast import limits
 from holdfast.core.condition import Condition
-from holdfast.journal.disk import Disk
+from holdfast.journal.archive import SnapshotStore
 from holdfast.journal.errors import JournalError
-from holdfast.journal.file import FileJournal
-from holdfast.journal.snapshot import list_snapshots, snapshot_bytes, snapshot_name
-from holdfast.journal.whole_write import remove_if_present
+from holdfast.journal.port import Journal
 from holdfast.ledger.group_commit import GroupCommit
 from holdfast.ledger.ports import SyncThread
-
-SNAPSHOTS_KEPT = 2
-#: Each failure in a row doubles the interval between checks, at most this many times: a maker reads a whole journal.
-_DOUBLINGS_MAX = 6
+from holdfast.ledger.snapshot_policy import KeeperConfig, StoredSnapshots, is_due, last_removable, uncovered_bytes
 
 
 class Builder(Protocol):
@@ -35,17 +27,6 @@ class Builder(Protocol):
     def start(self, done: Callable[[str], None]) -> None:
         """Starts the work; calls `done` on the writer's thread with the problem, empty on success."""
         ...
-
-
-class KeeperConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """When a snapshot is made, and how much history is kept."""
-
-    snapshot_bytes: int = 256 << 20
-    history_ms: int = 7 * 86_400_000
-    history_bytes: int = limits.HISTORY_BYTES_DEFAULT
-    look_ms: int = 1_000
-    #: A snapshot also waits until the journal has grown by this part of the last one: its cost is a fixed share then.
-    least_growth: float = 0.0
 
 
 class SnapshotHealth:
@@ -83,29 +64,10 @@ def _ignore() -> None:
     """Does nothing."""
 
 
-class _Snapshots(msgspec.Struct, frozen=True):
-    """The snapshots on a disk, oldest first, and the size of the newest."""
-
-    positions: list[int]
-    newest_bytes: int
-    #: The free space of the disk when they were read: a call to a stalled disk would block the writer's thread.
-    free_bytes: int
-
-    @classmethod
-    def on(cls, disk: Disk) -> "_Snapshots":
-        """Reads the current snapshots."""
-        positions = list_snapshots(disk)
-        return cls(positions, snapshot_bytes(disk, positions[-1]) if positions else 0, disk.free_bytes())
-
-    @property
-    def covered(self) -> int:
-        """The last position that a snapshot covers."""
-        return max(self.positions, default=0)
-
-    @property
-    def covered_twice(self) -> int:
-        """The last position that all kept snapshots cover."""
-        return self.positions[-SNAPSHOTS_KEPT] if len(self.positions) >= SNAPSHOTS_KEPT else 0
+def _stored_in(store: SnapshotStore) -> StoredSnapshots:
+    """Lists the snapshots. The writer's thread uses the result: a call to a stalled disk would block it."""
+    positions = store.snapshots()
+    return StoredSnapshots(positions, store.snapshot_bytes(positions[-1]) if positions else 0, store.free_bytes())
 
 
 class SnapshotKeeper:
@@ -117,15 +79,15 @@ class SnapshotKeeper:
     def __init__(
         self,
         commit: GroupCommit,
-        journal: FileJournal,
-        disk: Disk,
+        journal: Journal,
+        store: SnapshotStore,
         maker: Builder,
         aside: SyncThread,
         config: KeeperConfig,
     ) -> None:
         self._commit = commit
         self._journal = journal
-        self._disk = disk
+        self._store = store
         self._maker = maker
         self._aside = aside
         self._config = config
@@ -135,19 +97,18 @@ class SnapshotKeeper:
         #: When a snapshot was last started because an event found no space.
         self._pressed_ms = 0
         #: Replaced as a whole, because the thread `aside` reads it again.
-        self._snapshots = _Snapshots.on(disk)
+        self._snapshots = _stored_in(store)
         commit.snapshots = self
 
     def durable(self, position: int) -> None:
         """Checks, at most every `look_ms`, whether to make a snapshot or to delete files."""
         now_ms = self._commit.writer.log_ms
-        wait_ms = self._config.look_ms << min(self.health.failed_in_a_row, _DOUBLINGS_MAX)
-        if self._is_busy or now_ms - self._looked_ms < wait_ms:
+        if self._is_busy or now_ms - self._looked_ms < self._interval_ms:
             return
         self._looked_ms = now_ms
         # A journal that has failed reports it to the loop itself; after an error of the disk, the next check follows.
         with suppress(JournalError, OSError):
-            if self._is_due():
+            if is_due(self._config, self._journal.segments(), self._snapshots):
                 self._make()
             else:
                 self._tidy(now_ms)
@@ -157,33 +118,26 @@ class SnapshotKeeper:
 
         If it is not covered, a snapshot of the sealed segments is started, so that it can be removed later.
         """
-        oldest = self._journal.segments()[0]
-        if oldest.is_sealed and oldest.last_position <= self._snapshots.covered_twice:
+        segments = self._journal.segments()
+        oldest = segments[0]
+        if oldest.is_sealed and oldest.last_position <= self._snapshots.covered_by_all:
             with suppress(JournalError, OSError):
                 return bool(self._journal.remove_segments(oldest.last_position))
             return False
         now_ms = self._commit.writer.served_ms
-        is_due = now_ms - self._pressed_ms >= self._config.look_ms << min(self.health.failed_in_a_row, _DOUBLINGS_MAX)
-        if is_due and not self._is_busy and self._uncovered_bytes():
+        is_early = now_ms - self._pressed_ms < self._interval_ms
+        if not is_early and not self._is_busy and uncovered_bytes(segments, self._snapshots):
             self._pressed_ms = now_ms
             self._make()
         return False
 
-    def _is_due(self) -> bool:
-        """Whether enough was written since the last snapshot, or the disk may soon have no space for another one."""
-        uncovered, config = self._uncovered_bytes(), self._config
-        if uncovered >= max(config.snapshot_bytes, config.least_growth * self._snapshots.newest_bytes):
-            return True
-        # The next snapshot is at most this much larger than the last one.
-        return uncovered > 0 and self._snapshots.free_bytes < 2 * (uncovered + self._snapshots.newest_bytes)
+    @property
+    def _interval_ms(self) -> int:
+        return self._config.interval_ms(self.health.failed_in_a_row)
 
     def _make(self) -> None:
         self._is_busy = True
         self._maker.start(self._made)
-
-    def _uncovered_bytes(self) -> int:
-        segments = self._journal.segments()
-        return sum(info.bytes for info in segments if info.is_sealed and info.last_position > self._snapshots.covered)
 
     def _made(self, problem: str) -> None:
         self._is_busy = False
@@ -201,44 +155,24 @@ class SnapshotKeeper:
             self._commit.fail(result)
 
     def _tidied(self, now_ms: int) -> int:
-        """Removes superfluous snapshots, and segments that are covered twice and exceed the history to keep.
+        """Removes superfluous snapshots, and the segments that the policy lets go.
 
         Runs on the thread `aside`.
         """
         # If the journal failed, the writer's next write fails too, and stops the process. If the directory could
         # not be read, the next check reads it again.
         with suppress(JournalError, OSError):
-            found = self._snapshots = _Snapshots.on(self._disk)
-            for position in found.positions[:-SNAPSHOTS_KEPT]:
-                remove_if_present(self._disk, snapshot_name(position))
-            if found.covered_twice:
-                past = max(self._last_outside_window(now_ms), self._last_beyond_bounds())
-                limit = min(found.covered_twice, past)
-                if limit >= self._journal.first_position:
-                    self._journal.remove_segments(limit)
+            self._snapshots = _stored_in(self._store)
+            for position in self._snapshots.superfluous:
+                self._store.remove_snapshot(position)
+            self._remove_segments(now_ms)
         return 0
 
-    def _last_outside_window(self, now_ms: int) -> int:
-        """Returns the last position before the history window; a segment ends when the next one is created."""
-        limit = 0
-        segments = self._journal.segments()
-        for info, following in pairwise(segments):
-            if following.created_ms > now_ms - self._config.history_ms:
-                break
-            limit = info.last_position
-        return limit
-
-    def _last_beyond_bounds(self) -> int:
-        """Returns the last position to remove so that history is within its limit and the next snapshot has space."""
-        limit = 0
-        sealed = [info for info in self._journal.segments() if info.is_sealed]
-        over = sum(info.bytes for info in sealed) - self._config.history_bytes
-        # A snapshot is written while the previous one is kept, and may be larger.
-        short = 2 * self._snapshots.newest_bytes - self._disk.free_bytes()
-        excess = max(over, short)
-        for info in sealed:
-            if excess <= 0:
-                break
-            excess -= info.bytes
-            limit = info.last_position
-        return limit
+    def _remove_segments(self, now_ms: int) -> None:
+        if not self._snapshots.covered_by_all:
+            return
+        # The space that the removed snapshots took is free now.
+        stored = structs.replace(self._snapshots, free_bytes=self._store.free_bytes())
+        limit = last_removable(self._config, self._journal.segments(), stored, now_ms)
+        if limit >= self._journal.first_position:
+            self._journal.remove_segments(limit)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from holdfast.core.ledger import LedgerConfig
 from holdfast.errors import HoldfastError
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.os_disk import OsDisk
 from holdfast.ledger.job_index import build_missing
 from holdfast.ledger.snapshots import PART_BYTES_MIN, failure_text, take_snapshot
@@ -40,7 +41,7 @@ def main(product: str, directory: str, part_bytes: str = str(PART_BYTES_MIN)) ->
             os.nice(_INDEX_NICENESS)
             build_missing(disk)
         else:
-            take_snapshot(disk, LedgerConfig(), int(part_bytes))
+            take_snapshot(DirectoryArchive(disk), LedgerConfig(), int(part_bytes))
     except HoldfastError as error:
         print(error.message if product == INDEX else failure_text(error), file=sys.stderr)
         return 1

@@ -1,9 +1,9 @@
 """Snapshots of a ledger by replay, made in a separate process, so that the coordinator never pauses for them.
 
-The maker process replays sealed segments onto the previous snapshot and writes the next one. It holds only the jobs
-that the segments can change; all others are copied from file to file (see `core/image_part.py`). The digest in each
-frame is checked during the replay. The finished file is read back, and its digest is computed from all its jobs; a
-mismatch is an error, and the previous snapshots stay.
+The maker process replays sealed frames onto the previous snapshot and writes the next one. It holds only the jobs
+that the frames can change; all others are copied from snapshot to snapshot (see `core/image_part.py`). The digest in
+each frame is checked during the replay. The finished snapshot is read back, and its digest is computed from all its
+jobs; a mismatch is an error, and the previous snapshots stay.
 """
 
 import gc
@@ -17,19 +17,10 @@ from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.image_part import ImageFacts, ImagePart, NeededJobs, examine
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.errors import HoldfastError
-from holdfast.journal.disk import Disk
+from holdfast.journal.archive import JournalArchive
 from holdfast.journal.errors import JournalDamagedError, JournalError, SnapshotDamagedError
-from holdfast.journal.pins import pin
 from holdfast.journal.port import Frame
-from holdfast.journal.replay import read_headers, read_sealed
-from holdfast.journal.snapshot import (
-    SnapshotHeader,
-    list_snapshots,
-    read_snapshot,
-    read_snapshot_header,
-    write_snapshot,
-)
-from holdfast.journal.whole_write import remove_if_present
+from holdfast.journal.snapshot import SnapshotHeader
 from holdfast.ledger.recovery import apply_frame, decoded
 
 #: The memory that a maker may always use for jobs; with less it would be slow.
@@ -40,20 +31,20 @@ class SnapshotMismatchError(JournalError):
     """The snapshot that was read back differs from the state that was written."""
 
 
-def take_snapshot(disk: Disk, config: LedgerConfig, part_bytes: int = PART_BYTES_MIN) -> int:
-    """Makes a snapshot of all sealed segments; returns its position, or 0 if there is nothing new.
+def take_snapshot(archive: JournalArchive, config: LedgerConfig, part_bytes: int = PART_BYTES_MIN) -> int:
+    """Makes a snapshot of all sealed frames; returns its position, or 0 if there is nothing new.
 
     It advances in steps of frames whose jobs take about `part_bytes` of memory. Each step writes a whole snapshot that
-    replaces the one of the previous step. The segments are pinned, so that they are not deleted meanwhile. A failure
+    replaces the one of the previous step. The frames are pinned, so that they are not deleted meanwhile. A failure
     leaves the snapshot of the last step and changes nothing else.
     """
-    base = newest = _newest_good(disk)
-    with pin(disk, base.position + 1 if base else 1):
+    base = newest = _newest_good(archive)
+    with archive.pin(base.position + 1 if base else 1):
         position, link = (base.position, base.link) if base else (0, None)
-        frames = _FrameQueue(read_sealed(disk, after=position, link=link))
-        while header := _advance(disk, newest, frames, config, part_bytes):
+        frames = _FrameQueue(archive.sealed_frames(position, link=link))
+        while header := _advance(archive, newest, frames, config, part_bytes):
             if newest is not None and newest is not base:
-                remove_if_present(disk, newest.name)
+                archive.remove_snapshot(newest.position)
             newest = header
             gc.collect()  # a ledger has reference cycles, and the next one needs its memory
     return newest.position if newest is not None and newest is not base else 0
@@ -107,18 +98,18 @@ def failure_text(error: HoldfastError) -> str:
     return error.message
 
 
-def _newest_good(disk: Disk) -> SnapshotHeader | None:
+def _newest_good(archive: JournalArchive) -> SnapshotHeader | None:
     """Returns the header of the newest undamaged snapshot, if any."""
-    for position in reversed(list_snapshots(disk)):
+    for position in reversed(archive.snapshots()):
         with suppress(SnapshotDamagedError, msgspec.MsgspecError):
-            header = read_snapshot_header(disk, position)
-            if examine(read_snapshot(disk, position), header.digest_version) == _facts_of(header):
+            header = archive.snapshot_header(position)
+            if examine(archive.snapshot_chunks(position), header.digest_version) == _facts_of(header):
                 return header
     return None
 
 
 def _advance(
-    disk: Disk, before: SnapshotHeader | None, frames: _FrameQueue, config: LedgerConfig, part_bytes: int
+    archive: JournalArchive, before: SnapshotHeader | None, frames: _FrameQueue, config: LedgerConfig, part_bytes: int
 ) -> SnapshotHeader | None:
     """Writes the snapshot after the next step, and reads it back; None if there are no more frames."""
     step = _Step.of(frames, part_bytes)
@@ -127,7 +118,7 @@ def _advance(
     if before is None:
         part = ImagePart(Ledger(config))
     else:
-        source, version = partial(read_snapshot, disk, before.position), step.frames[0].digest_version
+        source, version = partial(archive.snapshot_chunks, before.position), step.frames[0].digest_version
         facts = _facts_of(before) if before.digest_version == version else examine(source(), version)
         part = ImagePart.load(source, step.needs, facts, config)
     ledger = part.ledger
@@ -136,16 +127,15 @@ def _advance(
     part.rehash(DIGEST_VERSION)
     header = SnapshotHeader(
         digest_version=DIGEST_VERSION,
-        cluster_id=read_headers(disk)[0].cluster_id,
+        cluster_id=archive.cluster_id(),
         position=ledger.position,
         link=step.frames[-1].checksum,
         log_time_ms=ledger.state.last_ms,
         digest=ledger.digest,
     )
-    write_snapshot(disk, header, part.dump())
-    if examine(read_snapshot(disk, header.position), DIGEST_VERSION) != _facts_of(header):
-        disk.remove(header.name)
-        disk.sync_dir()
+    archive.write_snapshot(header, part.dump())
+    if examine(archive.snapshot_chunks(header.position), DIGEST_VERSION) != _facts_of(header):
+        archive.remove_snapshot(header.position, is_durable=True)
         raise SnapshotMismatchError(f"the snapshot at position {header.position} did not read back as it was written")
     return header
 

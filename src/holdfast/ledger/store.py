@@ -17,6 +17,7 @@ from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError
 from holdfast.journal.descriptors import DescriptorReserve
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
@@ -24,12 +25,14 @@ from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import JournalConfig
 from holdfast.ledger.asyncio_shell import SyncingThread
 from holdfast.ledger.coordinator import Coordinator
-from holdfast.ledger.event_window import JournalHistory
 from holdfast.ledger.job_index import IndexKeeper, JobIndex
+from holdfast.ledger.journal_history import JournalHistory
 from holdfast.ledger.log_clock import ClockMark, leave_marks, read_mark
 from holdfast.ledger.node_identity import claim
+from holdfast.ledger.past_events import PastEvents
 from holdfast.ledger.recovery import Progress, recover
-from holdfast.ledger.snapshot_keeper import KeeperConfig, SnapshotHealth, SnapshotKeeper
+from holdfast.ledger.snapshot_keeper import SnapshotHealth, SnapshotKeeper
+from holdfast.ledger.snapshot_policy import KeeperConfig
 from holdfast.ledger.snapshot_process import index_command, maker_command
 from holdfast.observe.logs import get_logger
 from holdfast.process.helper_process import HelperProcess
@@ -58,7 +61,7 @@ class LedgerStore(Protocol):
         """Returns the clocks of the previous process, if they are known."""
         ...
 
-    def attach(self, coordinator: Coordinator) -> JournalHistory | None:
+    def attach(self, coordinator: Coordinator) -> PastEvents | None:
         """Starts to look after the journal that the coordinator writes; returns its past events, if they are kept."""
         ...
 
@@ -91,7 +94,7 @@ class MemoryStore:
         """Returns None: there was no previous process."""
         return None
 
-    def attach(self, coordinator: Coordinator) -> JournalHistory | None:
+    def attach(self, coordinator: Coordinator) -> PastEvents | None:
         """Returns None: no event is kept."""
         del coordinator
         return None
@@ -163,7 +166,7 @@ class DirectoryStore:
         """Returns the mark that the previous process left."""
         return read_mark(self._disk)
 
-    def attach(self, coordinator: Coordinator) -> JournalHistory | None:
+    def attach(self, coordinator: Coordinator) -> PastEvents | None:
         """Starts to make snapshots and indexes, each in a process of its own, and to remove files."""
         journal, loop = self.journal, asyncio.get_running_loop()
         assert isinstance(journal, FileJournal)
@@ -185,7 +188,7 @@ class DirectoryStore:
             history_bytes=settings.history_bytes,
         )
         self._aside = SyncingThread(loop, name="holdfast-tidy")
-        keeper = SnapshotKeeper(coordinator.commit, journal, self._disk, maker, self._aside, config)
+        keeper = SnapshotKeeper(coordinator.commit, journal, DirectoryArchive(self._disk), maker, self._aside, config)
         self.snapshots = keeper.health
 
     def _descriptors(self) -> DescriptorReserve:

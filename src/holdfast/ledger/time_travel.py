@@ -1,6 +1,6 @@
 """The past of a journal: the history of a job, an earlier state, and the verification of all events.
 
-These functions read a directory; they change no data in it, and only pin the segments that they read.
+These functions read an archive of any engine; they change nothing in it, and only pin the frames that they read.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,11 +14,9 @@ from holdfast.core.history import Entry
 from holdfast.core.history import about as entries_about
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.errors import NotFoundError
-from holdfast.journal.disk import Disk
+from holdfast.journal.archive import JournalArchive, JournalView
 from holdfast.journal.errors import JournalError
-from holdfast.journal.pins import pin
 from holdfast.journal.port import Frame
-from holdfast.journal.reader import JournalReader
 from holdfast.ledger.recovery import apply_frame, restore
 
 #: Whether an event, at its position, is past the requested moment.
@@ -40,11 +38,11 @@ class VerificationSummary(msgspec.Struct, frozen=True):
     epoch: int
 
 
-def all_events(disk: Disk, after: int = 0) -> Iterator[tuple[int, AnyEvent]]:
+def all_events(archive: JournalArchive, after: int = 0) -> Iterator[tuple[int, AnyEvent]]:
     """Yields every event past `after` that is still in the journal, with its position."""
-    with pin(disk, max(after, 1)):
-        reader = JournalReader(disk)
-        yield from events_of(reader.frames(max(after, reader.first_position - 1)), after)
+    with archive.pin(max(after, 1)):
+        view = archive.view()
+        yield from events_of(view.frames(max(after, view.first_position - 1)), after)
 
 
 def events_of(frames: Iterable[Frame], after: int = 0) -> Iterator[tuple[int, AnyEvent]]:
@@ -64,13 +62,13 @@ def about(frames: Iterable[Frame], job_id: str) -> Iterator[Entry]:
             yield from entries_about(frame.first_position + at, event, job_id)
 
 
-def history(disk: Disk, job_id: str) -> list[Entry]:
+def history(archive: JournalArchive, job_id: str) -> list[Entry]:
     """Returns all entries about one job that are still in the journal, oldest first."""
-    with pin(disk, 1):
-        reader = JournalReader(disk)
-        found = list(about(reader.frames(reader.first_position - 1), job_id))
+    with archive.pin(1):
+        view = archive.view()
+        found = list(about(view.frames(view.first_position - 1), job_id))
     if not found:
-        raise no_history(job_id, reader.first_position)
+        raise no_history(job_id, view.first_position)
     return found
 
 
@@ -80,35 +78,35 @@ def no_history(job_id: str, first_position: int) -> NotFoundError:
     return NotFoundError(message, reason="JOB_NOT_FOUND")
 
 
-def state_at(disk: Disk, is_past: Moment) -> Ledger:
+def state_at(archive: JournalArchive, is_past: Moment) -> Ledger:
     """Returns the state before the first event for which `is_past(position, event)` holds."""
-    with pin(disk, 1):
-        reader = JournalReader(disk)
-        if reader.first_position > 1:
-            ledger = _state_from_snapshot(disk, reader, is_past)
+    with archive.pin(1):
+        view = archive.view()
+        if view.first_position > 1:
+            ledger = _state_from_snapshot(archive, view, is_past)
         else:
-            ledger = _replayed(Ledger(LedgerConfig()), reader, None, is_past)
+            ledger = _replayed(Ledger(LedgerConfig()), view, None, is_past)
     ledger.state.rehash(DIGEST_VERSION)
     return ledger
 
 
-def _state_from_snapshot(disk: Disk, reader: JournalReader, is_past: Moment) -> Ledger:
+def _state_from_snapshot(archive: JournalArchive, view: JournalView, is_past: Moment) -> Ledger:
     """Returns the state by replay from the oldest good snapshot; `NotFoundError` for a moment before it."""
-    restored = restore(disk, LedgerConfig(), oldest_first=True)
+    restored = restore(archive, LedgerConfig(), oldest_first=True)
     ledger = restored.ledger
-    if ledger.position + 1 < reader.first_position:
+    if ledger.position + 1 < view.first_position:
         raise NotFoundError(
-            f"the journal begins at position {reader.first_position}, and no snapshot covers the part before"
+            f"the journal begins at position {view.first_position}, and no snapshot covers the part before"
         )
     start = ledger.position
-    state = _replayed(ledger, reader, restored.link, is_past)
+    state = _replayed(ledger, view, restored.link, is_past)
     if state.position == start and is_past(start, events.Started(state.state.last_ms, 0)):
         raise NotFoundError(f"history reaches back to position {start} only; earlier events were deleted")
     return state
 
 
-def _replayed(ledger: Ledger, reader: JournalReader, link: int | None, is_past: Moment) -> Ledger:
-    for frame in reader.frames(ledger.position, link=link):
+def _replayed(ledger: Ledger, view: JournalView, link: int | None, is_past: Moment) -> Ledger:
+    for frame in view.frames(ledger.position, link=link):
         for position, event in enumerate(events.decode(frame.body), frame.first_position):
             if is_past(position, event):
                 return ledger
@@ -116,13 +114,13 @@ def _replayed(ledger: Ledger, reader: JournalReader, link: int | None, is_past: 
     return ledger
 
 
-def verify(disk: Disk, progress: Callable[[int, int], None]) -> VerificationSummary:
+def verify(archive: JournalArchive, progress: Callable[[int, int], None]) -> VerificationSummary:
     """Verifies the journal as `verified` does, and returns only the proof."""
-    return verified(disk, progress)[0]
+    return verified(archive, progress)[0]
 
 
 def verified(
-    disk: Disk, progress: Callable[[int, int], None], digest_version: int = DIGEST_VERSION
+    archive: JournalArchive, progress: Callable[[int, int], None], digest_version: int = DIGEST_VERSION
 ) -> tuple[VerificationSummary, Ledger]:
     """Replays the whole journal and checks every invariant of the log; raises at the first violation.
 
@@ -131,12 +129,12 @@ def verified(
     every cross-reference. `progress(position, end)` is called after each frame. The digest in the proof has the version
     `digest_version`, whatever the versions of the files are.
     """
-    with pin(disk, 1):
-        reader = JournalReader(disk)
-        restored = restore(disk, LedgerConfig(), oldest_first=True) if reader.first_position > 1 else None
+    with archive.pin(1):
+        view = archive.view()
+        restored = restore(archive, LedgerConfig(), oldest_first=True) if view.first_position > 1 else None
         ledger = restored.ledger if restored else Ledger(LedgerConfig())
         frames = 0
-        for frame in reader.frames(ledger.position, link=restored.link if restored else None):
+        for frame in view.frames(ledger.position, link=restored.link if restored else None):
             try:
                 apply_frame(ledger, frame)
             except (AssertionError, LookupError) as error:
@@ -145,12 +143,12 @@ def verified(
                     reason="INVARIANT_BROKEN",
                 ) from error
             frames += 1
-            progress(ledger.position, reader.end_position)
+            progress(ledger.position, view.end_position)
     ledger.state.rehash(digest_version)
     try:
         ledger.state.audit()
     except AssertionError as error:
         raise BrokenInvariantError(f"the state at position {ledger.position} is inconsistent: {error}") from error
     jobs = len(ledger.state.jobs)
-    proof = VerificationSummary(reader.first_position, ledger.position, frames, jobs, ledger.digest, reader.epoch)
+    proof = VerificationSummary(view.first_position, ledger.position, frames, jobs, ledger.digest, view.epoch)
     return proof, ledger

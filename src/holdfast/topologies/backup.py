@@ -22,6 +22,7 @@ from holdfast import __version__
 from holdfast.core import events
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError
+from holdfast.journal.archive import JournalArchive
 from holdfast.journal.backup import (
     BACKUP_FORMAT,
     Backup,
@@ -33,11 +34,10 @@ from holdfast.journal.backup import (
     read_backup,
     write_backup,
 )
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.disk import Disk, LockFile
 from holdfast.journal.errors import JournalDamagedError, JournalFullError
 from holdfast.journal.os_disk import OsDisk
-from holdfast.journal.pins import pin
-from holdfast.journal.reader import JournalReader
 from holdfast.journal.whole_write import is_no_space
 from holdfast.ledger.node_identity import IDENTITY_NAME
 from holdfast.ledger.restore import jobs_by_state
@@ -102,12 +102,14 @@ def take_backup(source: Path, target: Path, *, now_ms: int, watch: Watch) -> Bac
     return backup
 
 
-def prove(kind: str, disk: Disk, progress: Progress, digest_version: int = DIGEST_VERSION) -> ReplayedJournal:
+def prove(
+    kind: str, archive: JournalArchive, progress: Progress, digest_version: int = DIGEST_VERSION
+) -> ReplayedJournal:
     """Replays all frames, and compares the digest after each one; raises `JournalError` with the problem."""
     if kind == LEDGER:
-        proof, ledger = verified(disk, progress, digest_version)
+        proof, ledger = verified(archive, progress, digest_version)
         return ReplayedJournal(proof.end_position, proof.digest, ledger.state.last_ms, jobs_by_state(ledger))
-    state = owner_journals()[kind].owner_state(kind, disk, progress, digest_version)
+    state = owner_journals()[kind].owner_state(kind, archive, progress, digest_version)
     return ReplayedJournal(state.position, state.digest, state.last_ms, state.counts())
 
 
@@ -134,7 +136,7 @@ def _proved(disk: Disk, watch: Watch) -> Backup:
         raise NotABackupError(message, reason="BACKUP_VERSION")
     # Replay first: its error names the damaged position.
     try:
-        proved = prove(backup.kind, disk, watch("replaying"), backup.digest_version)
+        proved = prove(backup.kind, DirectoryArchive(disk), watch("replaying"), backup.digest_version)
     except JournalDamagedError as error:
         raise BackupDamagedError(
             f"file {error.file!r} of the backup is damaged at offset {error.offset}, position {error.position}:"
@@ -153,9 +155,9 @@ def _proved(disk: Disk, watch: Watch) -> Backup:
 
 
 def _copied(source: Disk, name: str, target: Disk, now_ms: int, watch: Watch) -> Backup:
-    kind = _kind_of(source, name)
+    kind = _kind_of(DirectoryArchive(source), name)
     copied = copy_journal(source, target, BESIDE, watch("copying"))
-    proved = prove(kind, target, watch("verifying the copy"))
+    proved = prove(kind, DirectoryArchive(target), watch("verifying the copy"))
     backup = Backup(
         BACKUP_FORMAT,
         __version__,
@@ -172,12 +174,12 @@ def _copied(source: Disk, name: str, target: Disk, now_ms: int, watch: Watch) ->
     return backup
 
 
-def _kind_of(disk: Disk, name: str) -> str:
+def _kind_of(archive: JournalArchive, name: str) -> str:
     """Returns the kind of the journal: the frames identify a ledger; an owner is identified by the directory's name."""
     owners = owner_journals()
-    with pin(disk, 1):
-        reader = JournalReader(disk)
-        frame = next(iter(reader.frames(reader.first_position - 1)), None)
+    with archive.pin(1):
+        view = archive.view()
+        frame = next(iter(view.frames(view.first_position - 1)), None)
     try:
         if frame is None:
             return name if name in owners else LEDGER

@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from holdfast.journal.backup import Backup, copy_beside
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.directory_marks import restoring
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import JournalFullError
@@ -73,7 +74,7 @@ def _ledger(
     backup: Backup, disk: Disk, made: Disk, is_past: Moment | None, now_ms: int, cluster_id: bytes
 ) -> RestoredDirectory:
     found = restore_ledger(
-        disk,
+        DirectoryArchive(disk),
         made,
         is_past or (lambda _position, _event: False),
         now_ms=now_ms,
@@ -99,7 +100,7 @@ def _owner(
     if is_past is not None:
         raise InvalidArgumentError("a service can only be restored to the end of its backup; leave out --at")
     owners = owner_journals()[backup.kind]
-    state = owners.owner_state(backup.kind, disk, lambda _position, _end: None)
+    state = owners.owner_state(backup.kind, DirectoryArchive(disk), lambda _position, _end: None)
     digest = f"{state.digest:016x}"
     ended = owners.restore_owner(state, made, now_ms=now_ms, cluster_id=cluster_id, epoch=backup.copied.epoch)
     return RestoredDirectory(

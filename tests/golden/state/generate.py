@@ -17,6 +17,7 @@ from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.lifecycle import DONE, FAILED, QUEUED, RUNNING, State
 from holdfast.core.model import Extra, NewJob, Now, QueueMode, ScheduleSpec, Template
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.port import JournalConfig
 from holdfast.journal.snapshot import SnapshotHeader, write_snapshot
 from holdfast.journal.version import FORMAT_VERSION
@@ -85,7 +86,7 @@ def ledger_files() -> dict[str, bytes]:
     writer.do(commands.Cancel(job_id(JOBS - 1), "not needed"))
     writer.do(commands.Cancel(granted[3].job_id, "too late"))
     writer.journal.close()
-    assert take_snapshot(disk, LedgerConfig())
+    assert take_snapshot(DirectoryArchive(disk), LedgerConfig())
     writer = _LedgerWriter(disk, START_MS + 60_000)
     writer.do(commands.Revoke("worker-1", "lost", is_spent=True))
     for one in writer.lease(3):

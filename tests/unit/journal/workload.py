@@ -4,7 +4,7 @@ import random
 
 from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
-from holdfast.journal.port import Frame, JournalConfig
+from holdfast.journal.port import Frame, Journal, JournalConfig
 from holdfast_lab.simulation.disk import SimDisk
 
 CLUSTER_ID = bytes(range(16))
@@ -31,7 +31,7 @@ def body_of(number: int) -> bytes:
     return f"<{number}>".encode() + bytes(number * 7 % 60) + b"#" * (number * 31 % 97) + long
 
 
-def write_frames(journal: FileJournal, count: int) -> None:
+def write_frames(journal: Journal, count: int) -> None:
     """Write `count` frames, of one to three events each."""
     for _ in range(count):
         first = journal.end_position + 1

@@ -10,7 +10,8 @@ from holdfast.core.commands import AnyCommand, Decision, ReportRow
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Note, Now, Template
-from holdfast.ledger.event_window import EventWindow, JournalWalk, WindowConfig
+from holdfast.ledger.event_window import EventWindow, WindowConfig
+from holdfast.ledger.past_events import JournalWalk
 
 
 class Told:

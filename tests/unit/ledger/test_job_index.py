@@ -21,8 +21,8 @@ from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
 from holdfast.journal.replay import read_headers
 from holdfast.ledger import time_travel
 from holdfast.ledger.coordinator import Coordinator
-from holdfast.ledger.event_window import JournalHistory
 from holdfast.ledger.job_index import IndexConfig, IndexKeeper, JobIndex, build_missing, names_in
+from holdfast.ledger.journal_history import JournalHistory
 from holdfast_lab.simulation.disk import SimDisk
 
 SEGMENT_BYTES = 32_768

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from holdfast.core.ledger import LedgerConfig
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.snapshot import list_snapshots, read_snapshot, read_snapshot_header, snapshot_name, write_snapshot
 from holdfast.ledger.recovery import restore
 from tests.unit.ledger.test_recovery_progress import filled_disk
@@ -15,6 +16,6 @@ def test_snapshot_whose_header_and_state_differ_is_passed_over() -> None:
     header, chunks = read_snapshot_header(disk, position), list(read_snapshot(disk, position))
     disk.remove(snapshot_name(position))
     write_snapshot(disk, replace(header, digest=header.digest ^ 1), chunks)
-    restored = restore(disk, LedgerConfig(), proves_digest=False)
+    restored = restore(DirectoryArchive(disk), LedgerConfig(), proves_digest=False)
     assert restored.ledger.position == 0
     assert restored.warnings == [f"snapshot at position {position} was skipped: its header and its state differ"]

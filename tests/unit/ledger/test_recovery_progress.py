@@ -8,6 +8,7 @@ from holdfast.core import events
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.model import NewJob, Template
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.port import JournalConfig
 from holdfast.ledger.recovery import Progress, RecoveredLedger, ignore_progress, recover
 from holdfast.ledger.snapshots import take_snapshot
@@ -48,7 +49,7 @@ def filled_disk() -> SimDisk:
         recovered.journal.close()
         if not life:
             opened(disk).journal.close()
-            assert take_snapshot(disk, LedgerConfig())
+            assert take_snapshot(DirectoryArchive(disk), LedgerConfig())
     return disk
 
 

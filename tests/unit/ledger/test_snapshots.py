@@ -4,11 +4,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.disk import Disk
-from holdfast.journal.file import FileJournal
-from holdfast.journal.port import SegmentInfo
+from holdfast.journal.port import Journal, SegmentInfo
 from holdfast.ledger.group_commit import GroupCommit
-from holdfast.ledger.snapshot_keeper import KeeperConfig, SnapshotKeeper
+from holdfast.ledger.snapshot_keeper import SnapshotKeeper
+from holdfast.ledger.snapshot_policy import KeeperConfig
 
 
 class Maker:
@@ -54,8 +55,8 @@ def test_directory_is_listed_and_tidied_aside() -> None:
     aside = Aside()
     keeper = SnapshotKeeper(
         cast("GroupCommit", SimpleNamespace(writer=writer)),
-        cast("FileJournal", SimpleNamespace(segments=list)),
-        cast("Disk", disk),
+        cast("Journal", SimpleNamespace(segments=list)),
+        DirectoryArchive(cast("Disk", disk)),
         Maker(),
         aside,
         KeeperConfig(look_ms=1_000),
@@ -83,8 +84,8 @@ def test_directory_that_cannot_be_read_is_looked_at_again() -> None:
     aside = Aside()
     keeper = SnapshotKeeper(
         cast("GroupCommit", SimpleNamespace(writer=writer)),
-        cast("FileJournal", SimpleNamespace(segments=list)),
-        cast("Disk", SimpleNamespace(names=names, free_bytes=lambda: 1 << 40)),
+        cast("Journal", SimpleNamespace(segments=list)),
+        DirectoryArchive(cast("Disk", SimpleNamespace(names=names, free_bytes=lambda: 1 << 40))),
         Maker(),
         aside,
         KeeperConfig(look_ms=1_000),
@@ -108,8 +109,8 @@ def test_snapshot_that_cannot_be_made_is_asked_for_ever_less_often() -> None:
     aside = Aside()
     keeper = SnapshotKeeper(
         cast("GroupCommit", SimpleNamespace(writer=writer)),
-        cast("FileJournal", journal),
-        cast("Disk", disk),
+        cast("Journal", journal),
+        DirectoryArchive(cast("Disk", disk)),
         maker,
         aside,
         KeeperConfig(snapshot_bytes=1_000, look_ms=1_000),

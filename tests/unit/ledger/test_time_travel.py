@@ -12,6 +12,7 @@ from holdfast.core.lifecycle import DONE
 from holdfast.core.model import NewJob, Now, Template
 from holdfast.core.overview import overview
 from holdfast.errors import NotFoundError
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import OsDisk
 from holdfast.journal.port import FRAME_OVERHEAD, JournalConfig
@@ -26,6 +27,7 @@ class Recorder:
 
     def __init__(self, folder: Path, config: JournalConfig = JournalConfig()) -> None:  # noqa: B008 - frozen
         self.disk = OsDisk(folder)
+        self.archive = DirectoryArchive(self.disk)
         self.journal = FileJournal.open(self.disk, config, now_ms=1, new_cluster_id=bytes(16))
         self.ledger = Ledger(LedgerConfig())
         self.now_ms = 1_000
@@ -71,7 +73,7 @@ def past(position: int) -> time_travel.Moment:
 
 def test_history_tells_all_that_happened_to_a_job(recorder: Recorder) -> None:
     """Each entry of a job's history names position, worker, token and reason, also for refused reports."""
-    found = time_travel.history(recorder.disk, "a")
+    found = time_travel.history(recorder.archive, "a")
     assert [(entry.position, entry.what, entry.state) for entry in found] == [
         (1, "submitted", "QUEUED"),
         (2, "granted", "RUNNING"),
@@ -84,12 +86,12 @@ def test_history_tells_all_that_happened_to_a_job(recorder: Recorder) -> None:
 def test_history_of_an_unknown_job_says_how_far_it_looked(recorder: Recorder) -> None:
     """The error for an unknown job names the first position of the journal."""
     with pytest.raises(NotFoundError, match="reaches back to position 1"):
-        time_travel.history(recorder.disk, "nobody")
+        time_travel.history(recorder.archive, "nobody")
 
 
 def test_any_past_state_can_be_replayed(recorder: Recorder) -> None:
     """The replayed state at a position equals the state when that position was the last."""
-    then = overview(time_travel.state_at(recorder.disk, past(3)))
+    then = overview(time_travel.state_at(recorder.archive, past(3)))
     assert (then.position, then.states["RUNNING"], then.states["QUEUED"]) == (3, 1, 1)
     assert [(lease.job_id, lease.worker, lease.token) for lease in then.leases] == [("a", "w1", 1)]
     assert [(queue.name, queue.ready, queue.running) for queue in then.queues] == [("default", 1, 1)]
@@ -97,22 +99,22 @@ def test_any_past_state_can_be_replayed(recorder: Recorder) -> None:
 
 def test_state_at_a_time_holds_all_up_to_it(recorder: Recorder) -> None:
     """A moment can be given as a time or as a position."""
-    state = time_travel.state_at(recorder.disk, lambda _position, event: event.at_ms > 1_002)
+    state = time_travel.state_at(recorder.archive, lambda _position, event: event.at_ms > 1_002)
     assert state.position == 2
 
 
 def test_journal_can_be_read_while_its_server_writes(recorder: Recorder) -> None:
     """Reading takes no lock: the reader sees all durable events, and the writer continues."""
-    before = time_travel.verify(recorder.disk, lambda _position, _end: None)
+    before = time_travel.verify(recorder.archive, lambda _position, _end: None)
     recorder.do(submit("c"))
-    after = time_travel.verify(recorder.disk, lambda _position, _end: None)
+    after = time_travel.verify(recorder.archive, lambda _position, _end: None)
     assert (before.end_position, after.end_position, after.digest) == (6, 7, recorder.ledger.digest)
 
 
 def test_sound_journal_is_proven(recorder: Recorder) -> None:
     """The proof of a valid journal names frames, jobs and digest, and the progress reaches the end."""
     seen: list[tuple[int, int]] = []
-    proof = time_travel.verify(recorder.disk, lambda position, end: seen.append((position, end)))
+    proof = time_travel.verify(recorder.archive, lambda position, end: seen.append((position, end)))
     assert (proof.frames, proof.jobs, proof.digest) == (6, 2, recorder.ledger.digest)
     assert seen[-1] == (6, 6)
 
@@ -121,7 +123,7 @@ def test_event_that_cannot_have_happened_is_named_by_its_position(recorder: Reco
     """A grant of a job that has ended is found by its position, although every checksum is right."""
     recorder.write_unapplied(Granted(2_000, "w1", 1_000, 2, ["a"]), digest=0)
     with pytest.raises(time_travel.BrokenInvariantError, match="position 7 "):
-        time_travel.verify(recorder.disk, lambda _position, _end: None)
+        time_travel.verify(recorder.archive, lambda _position, _end: None)
 
 
 def test_wrong_digest_is_found(recorder: Recorder) -> None:
@@ -129,7 +131,7 @@ def test_wrong_digest_is_found(recorder: Recorder) -> None:
     event = Created(2_000, [Template("echo")], [NewJob("c", 0)])
     recorder.write(event, digest=recorder.ledger.digest ^ 1)
     with pytest.raises(Exception, match="ends at position 7 gives digest"):
-        time_travel.verify(recorder.disk, lambda _position, _end: None)
+        time_travel.verify(recorder.archive, lambda _position, _end: None)
 
 
 def test_history_before_the_oldest_snapshot_is_said_to_be_gone(tmp_path: Path) -> None:
@@ -137,11 +139,11 @@ def test_history_before_the_oldest_snapshot_is_said_to_be_gone(tmp_path: Path) -
     recorder = Recorder(tmp_path, JournalConfig(segment_bytes=512, extent_bytes=4_096))
     for number in range(30):
         recorder.do(submit(f"job-{number}"))
-    covered = take_snapshot(recorder.disk, LedgerConfig())
+    covered = take_snapshot(recorder.archive, LedgerConfig())
     recorder.do(submit("late"))
     recorder.journal.remove_segments(covered)
-    state = time_travel.state_at(recorder.disk, past(31))
+    state = time_travel.state_at(recorder.archive, past(31))
     assert state.digest == recorder.ledger.digest
     with pytest.raises(NotFoundError, match=f"back to position {covered} only"):
-        time_travel.state_at(recorder.disk, past(3))
-    assert time_travel.verify(recorder.disk, lambda _position, _end: None).end_position == 31
+        time_travel.state_at(recorder.archive, past(3))
+    assert time_travel.verify(recorder.archive, lambda _position, _end: None).end_position == 31

@@ -15,6 +15,7 @@ from holdfast.core.model import NewJob, Template
 from holdfast.core.owner import Ownership
 from holdfast.errors import FailedPreconditionError, HoldfastError, InvalidArgumentError
 from holdfast.journal.backup import Backup, NotABackupError, Progress
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.directory_marks import MarkedDirectoryError
 from holdfast.journal.errors import JournalFullError
 from holdfast.journal.os_disk import OsDisk
@@ -93,7 +94,7 @@ def test_restored_directory_has_no_lease_and_is_sound(folder: Path) -> None:
     """A restored directory has no leases and verifies, with a position far beyond that of the backup."""
     made = restore(folder, "backup")
     assert (made.leases_ended, made.position, made.beside) == (1, 3, [tokens.FILE_NAME])
-    proof = verify(OsDisk(folder / "restored"), lambda _position, _end: None)
+    proof = verify(DirectoryArchive(OsDisk(folder / "restored")), lambda _position, _end: None)
     assert (proof.jobs, proof.end_position) == (2, TAKEN_MS * 1_024)
 
 
@@ -223,9 +224,9 @@ def test_journal_without_its_beginning_is_backed_up_with_a_snapshot(tmp_path: Pa
     """A backup of a journal without its first segments includes the snapshot that the first frame needs."""
     recorder = Recorder(tmp_path / "data", JournalConfig(segment_bytes=1_024))
     recorder.do(*(submit(f"early-{number}") for number in range(20)))
-    take_snapshot(recorder.disk, LedgerConfig())
+    take_snapshot(recorder.archive, LedgerConfig())
     recorder.do(*(submit(f"late-{number}") for number in range(20)))
-    position = take_snapshot(recorder.disk, LedgerConfig())
+    position = take_snapshot(recorder.archive, LedgerConfig())
     assert recorder.journal.remove_segments(position // 2)
     recorder.journal.close()
     made = back_up(tmp_path, "backup")

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from holdfast.core import commands
 from holdfast.core.ledger import LedgerConfig
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.disk import File
 from holdfast.journal.file import FileJournal
 from holdfast.journal.os_disk import OsDisk
@@ -75,7 +76,7 @@ def write_journal(folder: Path, size: int) -> list[str]:
     journal.close()
     # Opening the journal again seals its last segment, so that the snapshot covers it.
     FileJournal.open(OsDisk(folder), JournalConfig(), now_ms=now_ms, new_cluster_id=bytes(16)).close()
-    take_snapshot(OsDisk(folder), LedgerConfig())
+    take_snapshot(DirectoryArchive(OsDisk(folder)), LedgerConfig())
     step = max(1, len(ids) // _ASKED)
     return ids[::step]
 

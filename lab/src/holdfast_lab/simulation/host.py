@@ -5,11 +5,13 @@ from collections.abc import Callable, Collection
 
 from holdfast.core.ledger import LedgerConfig
 from holdfast.errors import HoldfastError
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.errors import JournalFailedError, JournalFullError
 from holdfast.journal.port import JournalConfig
 from holdfast.ledger import recovery
 from holdfast.ledger.log_clock import leave_marks, read_mark
-from holdfast.ledger.snapshot_keeper import KeeperConfig, SnapshotKeeper
+from holdfast.ledger.snapshot_keeper import SnapshotKeeper
+from holdfast.ledger.snapshot_policy import KeeperConfig
 from holdfast_lab.simulation.clock_watch import ClockRecord, ClockWatch
 from holdfast_lab.simulation.disk import SimDisk, SimulatedCrash, _Inode
 from holdfast_lab.simulation.lease_watch import LeaseWatch
@@ -136,7 +138,8 @@ class Host:
             look_ms=settings.snapshot_ms // 4,
         )
         maker = self.snapshotter.begin(process, ledger_config)
-        SnapshotKeeper(server.coordinator.commit, recovered.journal, self.disk, maker, DeletionThread(), keeper_config)
+        archive = DirectoryArchive(self.disk)
+        SnapshotKeeper(server.coordinator.commit, recovered.journal, archive, maker, DeletionThread(), keeper_config)
         watch = LeaseWatch(server.coordinator, process, self.clock, self.disk, settings.outcome_bytes)
         TickWatch(server.coordinator, self.disk)
         self.server = server

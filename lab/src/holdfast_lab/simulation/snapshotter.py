@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from holdfast.core.ledger import LedgerConfig
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.errors import JournalError, PositionRemovedError
 from holdfast.journal.pins import pin
 from holdfast.journal.replay import read_sealed
@@ -77,7 +78,7 @@ class Snapshotter:
         killed_at = self._rng.randint(1, _OPERATIONS_MAX) if self.is_next_killed else None
         self.is_next_killed = False
         part_bytes = self._sizes.choice(_PART_BYTES)
-        side_program = self._start(lambda disk: take_snapshot(disk, config, part_bytes), killed_at)
+        side_program = self._start(lambda disk: take_snapshot(DirectoryArchive(disk), config, part_bytes), killed_at)
 
         def made(_: SideProgram) -> None:
             process.guard(lambda: self._made(side_program, process, done))

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from holdfast.errors import HoldfastError
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.os_disk import OsDisk
 from holdfast.process.child_command import child_command
 from holdfast.process.lifeline import lifeline
@@ -20,7 +21,7 @@ def main(directory: Path) -> int:
     """Makes one snapshot of all sealed segments; returns the exit status."""
     lifeline()
     try:
-        take_snapshot(OWNERS[directory.name](), OsDisk(directory))
+        take_snapshot(OWNERS[directory.name](), DirectoryArchive(OsDisk(directory)))
     except (OSError, HoldfastError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from holdfast.errors import HoldfastError
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.errors import JournalFailedError, PositionRemovedError, ReplayDivergedError, UnreadableEventError
 from holdfast.topologies.microservices.services.owner_snapshots import ReplayBuilder
 from holdfast_lab.simulation.disk import CrashMoment, SimDisk, SimulatedCrash
@@ -121,7 +122,7 @@ class FaultyMaker(ReplayBuilder):
     """Makes the disk fail once at each snapshot, and never at a frame."""
 
     def __init__(self, disk: SimDisk, fault: str) -> None:
-        super().__init__(Words(), disk, Here(), never)
+        super().__init__(Words(), DirectoryArchive(disk), Here(), never)
         self._faults = disk.faults
         self._fault = fault
 
@@ -171,7 +172,7 @@ async def test_segment_that_cannot_be_removed_ends_the_journal() -> None:
 async def test_snapshot_is_of_one_frame_while_others_go_on() -> None:
     """A snapshot holds the state of one frame, a second one waits for the first, and recovery gives the same state."""
     disk, machine, sync, aside = SimDisk(random.Random(1)), Words(), Held(), Held()
-    maker = ReplayBuilder(machine, disk, aside, never)
+    maker = ReplayBuilder(machine, DirectoryArchive(disk), aside, never)
     state_owner = keeper_on(disk, machine, sync=sync, maker=maker, compact_bytes=COMPACT_BYTES)
     tasks = list[asyncio.Future[object]]()
     for word in WORDS:
@@ -205,7 +206,7 @@ async def test_snapshot_that_cannot_be_written_is_told_and_made_later() -> None:
             disk.faults.free_bytes = None
 
     disk, machine, failures = SimDisk(random.Random(1)), Words(), list[BaseException]()
-    maker = FullMaker(machine, disk, Here(), never)
+    maker = FullMaker(machine, DirectoryArchive(disk), Here(), never)
     state_owner = keeper_on(disk, machine, failures=failures, maker=maker, compact_bytes=COMPACT_BYTES)
     with capture_logs() as lines:
         for word in WORDS:

@@ -9,7 +9,8 @@ from holdfast.core.commands import Refusal
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import Code
 from holdfast.journal.disk import Disk
-from holdfast.ledger.snapshot_keeper import Builder, KeeperConfig
+from holdfast.ledger.snapshot_keeper import Builder
+from holdfast.ledger.snapshot_policy import KeeperConfig
 from holdfast.testing.clock import ManualClock
 from holdfast.topologies.microservices.services.owner import SNAPSHOTS, OwnerDecision, OwnerPorts, StateOwner
 

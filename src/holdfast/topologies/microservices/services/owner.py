@@ -23,6 +23,7 @@ from holdfast.core.commands import Refusal
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.errors import Code
 from holdfast.journal.descriptors import DescriptorReserve
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
@@ -34,7 +35,8 @@ from holdfast.ledger.group_commit import NO_SPACE, CommitConfig, Done, GroupComm
 from holdfast.ledger.log_clock import LogClock, leave_marks, read_mark
 from holdfast.ledger.ports import Clock, SyncThread
 from holdfast.ledger.recovery import Progress, ignore_progress
-from holdfast.ledger.snapshot_keeper import Builder, KeeperConfig, SnapshotHealth, SnapshotKeeper
+from holdfast.ledger.snapshot_keeper import Builder, SnapshotHealth, SnapshotKeeper
+from holdfast.ledger.snapshot_policy import KeeperConfig
 from holdfast.observe.logs import get_logger
 from holdfast.process.helper_process import HelperProcess
 from holdfast.process.private_paths import prepare_directory
@@ -230,8 +232,9 @@ class StateOwner:
         leave_marks(disk, log_clock)
         helper = maker if isinstance(maker, HelperProcess) else None
         state_owner = cls(machine, recovered.journal, around, log_clock, helper)
-        maker = maker or ReplayBuilder(machine, disk, around.aside, state_owner.commit.fail)
-        keeper = SnapshotKeeper(state_owner.commit, recovered.journal, disk, maker, around.aside, snapshots)
+        archive = DirectoryArchive(disk)
+        maker = maker or ReplayBuilder(machine, archive, around.aside, state_owner.commit.fail)
+        keeper = SnapshotKeeper(state_owner.commit, recovered.journal, archive, maker, around.aside, snapshots)
         state_owner.snapshots = keeper.health
         return state_owner
 

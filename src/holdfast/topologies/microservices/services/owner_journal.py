@@ -14,6 +14,8 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
+from holdfast.journal.archive import JournalArchive, JournalView, SnapshotStore
+from holdfast.journal.directory_archive import DirectoryArchive
 from holdfast.journal.disk import Disk
 from holdfast.journal.errors import (
     RESTORE,
@@ -24,8 +26,7 @@ from holdfast.journal.errors import (
 )
 from holdfast.journal.file import FileJournal
 from holdfast.journal.port import FRAME_OVERHEAD, Frame, JournalConfig
-from holdfast.journal.reader import JournalReader
-from holdfast.journal.snapshot import SnapshotHeader, list_snapshots, read_snapshot_header
+from holdfast.journal.snapshot import SnapshotHeader
 from holdfast.ledger.recovery import Progress, ignore_progress, reported_chunks
 
 _TIME = struct.Struct(">Q")
@@ -126,7 +127,7 @@ class RecoveredOwner(msgspec.Struct):
         def position_restored() -> int:
             # Called once the directory is locked, so that no process deletes the snapshot while it is read.
             progress("snapshot", 0, 0)
-            restored.begin(machine, disk, progress)
+            restored.begin(machine, DirectoryArchive(disk), progress)
             return restored.position
 
         journal = FileJournal.open(
@@ -157,37 +158,39 @@ class RestoredOwner(msgspec.Struct):
     link: int | None = None
     last_ms: int = 0
 
-    def begin(self, machine: StateMachine, disk: Disk, progress: Progress = ignore_progress) -> None:
+    def begin(self, machine: StateMachine, store: SnapshotStore, progress: Progress = ignore_progress) -> None:
         """Loads the newest intact snapshot into the machine."""
-        for position in reversed(list_snapshots(disk)):
+        for position in reversed(store.snapshots()):
             try:
-                header = read_snapshot_header(disk, position)
+                header = store.snapshot_header(position)
                 # Read twice, so that a damaged snapshot is never loaded in part.
-                for _ in reported_chunks(disk, position, progress):
+                for _ in reported_chunks(store, position, progress):
                     pass
             except SnapshotDamagedError as error:
                 self.warnings.append(f"snapshot at position {position} was passed over: {error}")
                 continue
-            _restore(machine, disk, header, progress)
+            _restore(machine, store, header, progress)
             self.position, self.link, self.last_ms = header.position, header.link, header.log_time_ms
             return
 
 
-def read_into(machine: StateMachine, disk: Disk, reader: JournalReader, progress: Callable[[int, int], None]) -> int:
-    """Replays all data of a directory, possibly of another process, into a machine; returns its log time."""
+def read_into(
+    machine: StateMachine, archive: JournalArchive, view: JournalView, progress: Callable[[int, int], None]
+) -> int:
+    """Replays all data of an archive, possibly of another process, into a machine; returns its log time."""
     restored = RestoredOwner([])
-    restored.begin(machine, disk)
+    restored.begin(machine, archive)
     last_ms = restored.last_ms
-    for frame in reader.frames(restored.position, link=restored.link):
+    for frame in view.frames(restored.position, link=restored.link):
         last_ms = max(last_ms, replay_frame(machine, frame))
-        progress(frame.last_position, reader.end_position)
+        progress(frame.last_position, view.end_position)
     return last_ms
 
 
-def _restore(machine: StateMachine, disk: Disk, header: SnapshotHeader, progress: Progress) -> None:
+def _restore(machine: StateMachine, store: SnapshotStore, header: SnapshotHeader, progress: Progress) -> None:
     machine.rehash(header.digest_version)
     try:
-        machine.restore(reported_chunks(disk, header.position, progress))
+        machine.restore(reported_chunks(store, header.position, progress))
     except msgspec.MsgspecError as error:
         raise UnreadableEventError(
             f"the snapshot at position {header.position} holds data that this version does not know ({error});"

@@ -1,4 +1,4 @@
-"""Reads the state of one owner from its directory or a backup, and starts a new journal with it.
+"""Reads the state of one owner from its journal or a backup, and starts a new journal with it.
 
 Invariants, as for a ledger (docs/decisions/0011): running jobs go back to QUEUED, and no token is issued twice. Only
 the job service has tokens. The owners may then disagree in the same ways as after a crash: the sweep enqueues jobs that
@@ -12,10 +12,9 @@ import msgspec
 from holdfast import limits
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.lifecycle import QUEUED, RUNNING, State
+from holdfast.journal.archive import JournalArchive
 from holdfast.journal.disk import Disk
 from holdfast.journal.new_journal import Origin, begin
-from holdfast.journal.pins import pin
-from holdfast.journal.reader import JournalReader
 from holdfast.topologies.microservices.services.owner_journal import StateMachine, read_into
 from holdfast.topologies.microservices.state import envelopes, records, waiting_jobs
 from holdfast.topologies.microservices.state.record_events import Move, RecordDecision
@@ -29,7 +28,7 @@ OWNERS: dict[str, Callable[[], StateMachine]] = {
 
 
 class OwnerState(msgspec.Struct, frozen=True):
-    """A machine into which all data of a directory was replayed."""
+    """A machine into which all data of a journal was replayed."""
 
     machine: StateMachine
     position: int
@@ -53,18 +52,18 @@ class OwnerState(msgspec.Struct, frozen=True):
 
 
 def owner_state(
-    kind: str, disk: Disk, progress: Callable[[int, int], None], digest_version: int = DIGEST_VERSION
+    kind: str, archive: JournalArchive, progress: Callable[[int, int], None], digest_version: int = DIGEST_VERSION
 ) -> OwnerState:
     """Replays all data and compares the digest after each frame; a `JournalError` names the problem.
 
     The digest of the state then has the requested version, whatever the versions of the files are.
     """
     machine = OWNERS[kind]()
-    with pin(disk, 1):
-        reader = JournalReader(disk)
-        last_ms = read_into(machine, disk, reader, progress)
+    with archive.pin(1):
+        view = archive.view()
+        last_ms = read_into(machine, archive, view, progress)
     machine.rehash(digest_version)
-    return OwnerState(machine, reader.end_position, last_ms)
+    return OwnerState(machine, view.end_position, last_ms)
 
 
 def restore_owner(state: OwnerState, target: Disk, *, now_ms: int, cluster_id: bytes, epoch: int) -> int:
