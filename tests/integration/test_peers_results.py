@@ -12,7 +12,6 @@ from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast_lab.measure.numbers import number
 from holdfast_lab.measure.tables import columns, fields
 from holdfast_lab.measure.tables import markdown as table
-from holdfast_lab.peers.pipeline_ratios import OURS, THEIRS, pipeline_ratios
 from holdfast_lab.peers.plot import draw
 from holdfast_lab.peers.report import BEGIN, END, leaders, markdown, put_between_markers, show
 from holdfast_lab.peers.results import KillTrial, PeersResults, PeersTrial, as_json, figures, from_json, ranked
@@ -27,6 +26,8 @@ from holdfast_lab.peers.stores import (
     ensure_installed,
 )
 from holdfast_lab.peers.system import SystemDescription
+from holdfast_lab.peers.systems import SYSTEMS
+from holdfast_lab.peers.targets import TARGETS, target_ratios
 from holdfast_lab.peers.worker_kill import KillOutcome
 
 ABOUTS = {
@@ -116,13 +117,24 @@ def test_each_measure_of_a_rate_has_a_column_of_its_own() -> None:
     assert "| Ours | 1 | 1 | 2 | 2 | 3 | 3 |" in markdown(results(*trials), "plot.svg")
 
 
-def test_pipeline_is_compared_round_by_round() -> None:
-    """The ratios of the pipeline to Procrastinate are those of the rounds in which both were measured."""
-    trials = [rate(OURS, ONLY_SYNCED, number, 3_000 * (number + 1)) for number in range(3)]
-    trials += [rate(THEIRS, ONLY_SYNCED, number, 1_000) for number in range(2)]
-    (ratio,) = pipeline_ratios(results(*trials))
-    assert (ratio.values, ratio.is_reached) == ([3, 6], True)
-    assert pipeline_ratios(results(*trials[:3])) == []
+def test_targets_are_compared_round_by_round() -> None:
+    """The ratios of a target are those of the rounds in which both systems were measured."""
+    trials = [rate("holdfast-server", ONLY_SYNCED, number, 3_000 * (number + 1), "end_to_end") for number in range(3)]
+    trials += [rate("huey", UNSYNCED, number, 200, "end_to_end") for number in range(2)]
+    trials += [rate("huey", SYNCED, number, 1, "end_to_end") for number in range(3)]
+    found = results(*trials)
+    (ratio,) = target_ratios(found)
+    assert (ratio.values, ratio.is_reached) == ([15, 30], True)
+    assert target_ratios(results(*trials[:3])) == []
+    assert "| end to end, server to Huey | ≥ 10 × | 22.5 (15–30) |  |" in markdown(found, "plot.svg")
+
+
+def test_targets_name_measured_systems() -> None:
+    """Every target compares two systems of the run, and the peer is measured in one of the modes that count."""
+    for target in TARGETS:
+        assert target.ours.startswith("holdfast-")
+        assert target.ours in SYSTEMS
+        assert {UNSYNCED, ONLY_SYNCED} & set(SYSTEMS[target.peer].modes)
 
 
 def test_report_says_of_each_system_whether_jobs_are_synced() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast_lab.peers.pipeline_ratios import OURS, THEIRS
 from holdfast_lab.peers.results import FIGURES, KillTrial, figures
 from holdfast_lab.peers.rounds import PeersPlan, run, schedule
 from holdfast_lab.peers.system import System
@@ -84,8 +83,11 @@ def test_concurrent_callers_are_measured_only_where_a_system_is_made_for_them() 
     """The pipeline and Procrastinate are also measured with concurrent callers, and no worker of theirs is killed."""
     rows = schedule(msgspec.structs.replace(TINY, systems=["holdfast-server", "procrastinate"]))
     assert [system for _, measure, system, _ in rows if measure == "submit_together"] == ["procrastinate"]
-    assert [name for name, entry in SYSTEMS.items() if KILL not in entry.workers] == [OURS, THEIRS]
-    assert not {OURS, THEIRS} & set(DEFAULT_SYSTEMS)
+    assert [name for name, entry in SYSTEMS.items() if KILL not in entry.workers] == [
+        "holdfast-pipeline",
+        "procrastinate",
+    ]
+    assert not {"holdfast-pipeline", "procrastinate"} & set(DEFAULT_SYSTEMS)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -16,12 +16,12 @@ from holdfast.errors import HoldfastError
 from holdfast_lab.measure import machine
 from holdfast_lab.measure.measures import conclude, progress
 from holdfast_lab.peers import stores
-from holdfast_lab.peers.pipeline_ratios import pipeline_ratios
 from holdfast_lab.peers.plot import draw
 from holdfast_lab.peers.report import markdown, put_between_markers, show
 from holdfast_lab.peers.results import PeersResults, as_json, from_json
 from holdfast_lab.peers.rounds import PeersPlan, run
 from holdfast_lab.peers.systems import DEFAULT_SYSTEMS, SYSTEMS
+from holdfast_lab.peers.targets import target_ratios
 
 _WIDTH = 200
 _SECONDS_MAX = 60
@@ -81,14 +81,14 @@ def publish(arguments: argparse.Namespace, results: PeersResults) -> None:
 
 
 def main() -> int:
-    """The exit status is 1 if a trial failed, or if the pipeline missed a target beside Procrastinate."""
+    """The exit status is 1 if a trial failed, or a target beside a peer was missed."""
     arguments = parse()
     console = Console(stderr=True)
     try:
         results = from_json(arguments.json.read_bytes()) if arguments.again else measure(arguments)
         show(results, Console(width=_WIDTH))
         publish(arguments, results)
-        ratios = pipeline_ratios(results)
+        ratios = target_ratios(results)
         missed = conclude(ratios) if ratios else 0
     except (HoldfastError, FileNotFoundError, msgspec.DecodeError) as error:
         console.print(f"bench-peers: {escape(str(error))}")

@@ -21,6 +21,7 @@ from holdfast_lab.peers.results import (
     rates_of,
 )
 from holdfast_lab.peers.stores import SYNCED, UNSYNCED
+from holdfast_lab.peers.targets import target_ratios
 from holdfast_lab.peers.worker_kill import CAP_S, JOBS
 
 BEGIN = "<!-- bench-peers: begin -->"
@@ -36,6 +37,10 @@ synced has the same figure in both columns. The last table says which system syn
 TIME_WORDS = """### Latency
 
 In round trips of the same echo, one at a time; less is better."""
+TARGET_WORDS = """### Targets
+
+The ratio of Holdfast to one peer in the same round: median, with the spread over the rounds. Holdfast and beanstalkd
+sync every job before they answer, the other peers do not."""
 KILL_WORDS = f"""### A worker is killed
 
 `kill -9` of one of two workers while {JOBS} jobs of one second run and wait.
@@ -98,6 +103,16 @@ def leaders(results: PeersResults) -> list[str]:
     return lines
 
 
+TARGET_HEADER = ["ratio", "target", "median (spread)", ""]
+
+
+def target_rows(results: PeersResults) -> Rows:
+    """A row for each target whose two systems were measured."""
+    return [
+        [one.name, one.reach, cell(one.values), "" if one.is_reached else "missed"] for one in target_ratios(results)
+    ]
+
+
 def markdown(results: PeersResults, plot: str) -> str:
     """The text between the markers."""
     rates = rates_of(results)
@@ -111,6 +126,7 @@ def markdown(results: PeersResults, plot: str) -> str:
         table(speed_header(TIMES), speed_rows(results, TIMES)),
         "The first system of each figure, and the best of the other side, peers or Holdfast:\n\n"
         + "\n".join(f"- {line}" for line in leaders(results) or ["none: nothing to compare with."]),
+        *((TARGET_WORDS, table(TARGET_HEADER, targets)) if (targets := target_rows(results)) else ()),
         KILL_WORDS,
         table(KILL_HEADER, kill_rows(results)),
         "### What was run\n\n" + table(ABOUT_HEADER, about_rows(results)),
