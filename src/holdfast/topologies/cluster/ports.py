@@ -179,7 +179,7 @@ class Registry(Protocol):
     """Nodes and leaderships. One thread at a time calls it."""
 
     def beat(self, node: NodeRecord, leads: Mapping[int, int], lease_ms: int) -> ClusterView:
-        """Registers the node or renews its entry, renews the leases of the epochs that it leads, and returns everything.
+        """Registers the node or renews its entry, renews the leases of the epochs that it leads; returns everything.
 
         `leads` has the epoch of each shard. A lease is renewed, to `lease_ms` from now, only if that epoch still leads
         and its lease has not ended: the view tells. `DatabaseRefusedError` (NODE_NAME_TAKEN) if another incarnation of
