@@ -121,9 +121,9 @@ class ServerConnection:
             return None
         if not isinstance(self._place, list):
             return await self._place.client()
-        from holdfast.client.routed_jobs import UnnamedJobs
+        from holdfast.client.discovered_jobs import jobs_at
 
-        return UnnamedJobs(self._place, self._access)
+        return await jobs_at(self._place, self._access, names_jobs=True)
 
     async def _transport(self, *, may_open: bool) -> "Transport":
         """Connects to the server, or to the socket of a directory, which this command serves itself if it `may_open`.

@@ -40,17 +40,14 @@ def source_of(loaded: LoadedSettings[WorkerSettings], app: "App | None", *, may_
     if own is not None and loaded.origins["connect"] == "default":
         return _own(own, url or loaded.settings.app, is_directory=bool(url) and "://" not in url)
     place = place_of(target, may_create=may_serve)
-    if isinstance(place, str):
-        from holdfast.client.endpoints import TcpEndpoint
-        from holdfast.client.wire_work import WireWork
-
-        advice = _advice() if loaded.origins["connect"] == "default" else ""
-        return WorkSource(WireWork(TcpEndpoint(place, access_to(loaded.settings), advice=advice)), place)
-    if isinstance(place, list):
+    if isinstance(place, str | list):
+        from holdfast.client.discovered_work import DiscoveredWork
         from holdfast.client.nodes_link import tell
-        from holdfast.client.routed_work import RoutedWork
 
-        return WorkSource(RoutedWork(place, tell, access_to(loaded.settings)), ",".join(place))
+        addresses = [place] if isinstance(place, str) else place
+        advice = _advice() if loaded.origins["connect"] == "default" else ""
+        work = DiscoveredWork(addresses, tell, access_to(loaded.settings), advice=advice)
+        return WorkSource(work, ",".join(addresses))
     if isinstance(place, Path):
         if own is not None and may_serve and is_same_directory(url, target):
             return _own(own, target, is_directory=True)  # keeps the settings of the app
@@ -93,14 +90,14 @@ async def reads_of(source: WorkSource, settings: WorkerSettings) -> AsyncIterato
 
 async def client_at(settings: WorkerSettings) -> "Client":
     """Returns a client of the place that was named for the worker."""
+    from holdfast.client.discovered_jobs import jobs_at
     from holdfast.client.endpoints import UnixEndpoint
     from holdfast.client.remote import RemoteJobs
-    from holdfast.client.routed_jobs import RoutedJobs
     from holdfast.client.wire_transport import WireTransport, tcp_transport
 
     place, access = place_of(settings.connect), access_to(settings)
     if isinstance(place, list):
-        return RoutedJobs(place, access)
+        return await jobs_at(place, access)
     if isinstance(place, str):
         return RemoteJobs(tcp_transport(place, access))
     if isinstance(place, Path):

@@ -9,12 +9,21 @@ from collections import deque
 from typing import Self, TypeVar
 
 from holdfast import limits
-from holdfast.client.endpoints import CONNECT_S, REDIRECTS_MAX, Endpoint, closed_early
+from holdfast.client.endpoints import CONNECT_S, FOLLOWS_MAX, REDIRECTS_MAX, Endpoint, closed_early
 from holdfast.client.wire_line import NotWireError, check_opened, not_wire, opening_bytes
 from holdfast.client.wire_transport import encoded_call, expired, response_of
 from holdfast.errors import UnavailableError
 from holdfast.wire.frames import FrameReader, MalformedFrameError, framed
-from holdfast.wire.messages import CALLS, ERROR, MALFORMED, OPENED_BYTES_MAX, Reply, decode_failure, decode_reply
+from holdfast.wire.messages import (
+    CALLS,
+    ERROR,
+    MALFORMED,
+    OPENED_BYTES_MAX,
+    NotLeaderError,
+    Reply,
+    decode_failure,
+    decode_reply,
+)
 from holdfast.wire.methods import WireMethod
 
 Q = TypeVar("Q")
@@ -42,17 +51,22 @@ class BlockingTransport:
 
         `within_s` limits the wait for the server's opening, if it is shorter than that for any connection.
         """
-        redirects = 0
+        redirects = follows = 0
         wait_s = CONNECT_S if within_s is None else min(within_s, CONNECT_S)
         while True:
             transport = cls(endpoint.connect_blocking())
             try:
-                transport._open(opening_bytes(CALLS, endpoint.token), wait_s)
+                transport._open(opening_bytes(CALLS, endpoint.token, endpoint.shard), wait_s)
             except NotWireError:
                 transport.drop()
                 redirects += 1
                 if redirects > REDIRECTS_MAX or not endpoint.redirect():
                     raise not_wire(endpoint) from None
+            except NotLeaderError as error:
+                transport.drop()
+                follows += 1
+                if follows > FOLLOWS_MAX or not endpoint.follow(error.leader):
+                    raise
             except TimeoutError:
                 transport.drop()
                 raise closed_early(endpoint, TimeoutError("it did not answer in time")) from None

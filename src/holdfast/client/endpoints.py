@@ -17,12 +17,15 @@ from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.wire_redirect import named_ports
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.wire.keepalive import keep_alive
+from holdfast.wire.messages import NO_SHARD
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 CONNECT_S = 5.0
 #: How often one attempt to connect is redirected: once, and once more if an earlier redirect leads nowhere.
 REDIRECTS_MAX = 2
+#: How often one attempt to connect goes on to the leader that another node of a cluster has named.
+FOLLOWS_MAX = 3
 _ALPN = ["holdfast/1", "h2"]
 _SILENT = "a process accepts connections there, but sends nothing; it may be another program, or a server that hangs"
 _OTHER_NAME = "use a name or address of the certificate in the URL, or a certificate for this one on the server"
@@ -45,6 +48,11 @@ class Endpoint(Protocol):
         ...
 
     @property
+    def shard(self) -> int:
+        """The shard of a cluster for the opening; NO_SHARD if there is no cluster, or any node will do."""
+        ...
+
+    @property
     def missed_port(self) -> int:
         """The port that the server has named, if it could not be reached; otherwise 0."""
         ...
@@ -61,6 +69,10 @@ class Endpoint(Protocol):
         """Follows a server that does not speak the wire on this port; False if it names no other one. Blocks."""
         ...
 
+    def follow(self, leader: str) -> bool:
+        """Handles the refusal of a node that does not lead the shard; False if the next connection would end so too."""
+        ...
+
     def unreachable(self, why: str) -> UnavailableError:
         """Returns the error if no server answers."""
         ...
@@ -73,6 +85,7 @@ class UnixEndpoint:
     """
 
     token = ""
+    shard = NO_SHARD
     missed_port = 0
 
     def __init__(self, path: Path) -> None:
@@ -109,6 +122,11 @@ class UnixEndpoint:
         """Returns False: a directory has one socket."""
         return False
 
+    def follow(self, leader: str) -> bool:
+        """Returns False: a directory has no shards."""
+        del leader
+        return False
+
     def unreachable(self, why: str) -> UnavailableError:
         """Returns the error for a socket without a server."""
         return UnavailableError(f"no server is running for {str(self._path.parent)!r}: {why}", reason="UNREACHABLE")
@@ -116,6 +134,8 @@ class UnixEndpoint:
 
 class TcpEndpoint:
     """A server's `host:port`, with TLS if the access settings say so."""
+
+    shard = NO_SHARD
 
     def __init__(self, address: str, access: Access = NO_CREDENTIALS, *, advice: str = "") -> None:
         """`advice` is the part of the error message that says what to do if no server answers."""
@@ -186,6 +206,11 @@ class TcpEndpoint:
                 self._port = ports.wire
                 return True
         return was_redirected
+
+    def follow(self, leader: str) -> bool:
+        """Returns False: the address is that of one server."""
+        del leader
+        return False
 
     def unreachable(self, why: str) -> UnavailableError:
         """Returns the error if no server answers."""

@@ -136,15 +136,17 @@ class ClientLink:
 
     is_private = False
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, is_replaced: bool = False) -> None:
+        """`is_replaced`: a server that is lost has a successor soon, so every repeatable call waits for it."""
         self._ports = LinkPorts(client, client, client, client.schedules, client)
         self._close = client.close
+        self._is_replaced = is_replaced
 
     async def call(
         self, use: Callable[[LinkPorts], Awaitable[T]], *, is_repeatable: bool = True, is_waiting: bool = False
     ) -> T:
-        """Returns the response; only a repeatable call with `is_waiting` waits for a server that is being replaced."""
-        if is_waiting and is_repeatable:
+        """Returns the response; of a single server, only a repeatable call with `is_waiting` waits for its return."""
+        if (is_waiting or self._is_replaced) and is_repeatable:
             return await patiently(lambda: use(self._ports))
         return await use(self._ports)
 

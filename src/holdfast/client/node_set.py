@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 from holdfast.client.access import NO_CREDENTIALS, Access
+from holdfast.client.discovery import EndpointOf
+from holdfast.client.endpoints import Endpoint, TcpEndpoint
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import RETRYABLE, NoRetryPolicy, RetryPolicy
-from holdfast.client.transport import PersistentTransport
-from holdfast.client.wire_transport import tcp_transport
+from holdfast.client.wire_transport import ReconnectingTransport
 from holdfast.core.owner import mint_owned, owner_index
 from holdfast.errors import (
     FailedPreconditionError,
@@ -24,21 +25,16 @@ from holdfast.ports import Stats
 
 T = TypeVar("T")
 
-#: Opens the connection to an address.
-OpenTransport = Callable[[str, Access], PersistentTransport]
-
 
 class Node:
     """One node, and a connection to it that the first call opens."""
 
-    def __init__(
-        self, index: int, nodes: int, address: str, transport: PersistentTransport, retry_policy: RetryPolicy
-    ) -> None:
+    def __init__(self, index: int, nodes: int, address: str, endpoint: Endpoint, retry_policy: RetryPolicy) -> None:
         self.index = index
         self.address = address
         self._place = f"{index} of {nodes}"
-        self._transport = transport
-        self.jobs = RemoteJobs(transport, retry_policy)
+        self._transport = ReconnectingTransport(endpoint)
+        self.jobs = RemoteJobs(self._transport, retry_policy)
         self._probe = RemoteJobs(self._transport, NoRetryPolicy())
         #: The connection on which the node has answered.
         self._answered: object | None = None
@@ -91,12 +87,12 @@ class NodeSet:
         addresses: Sequence[str],
         access: Access = NO_CREDENTIALS,
         *,
-        open_transport: OpenTransport = tcp_transport,
+        endpoint: EndpointOf = TcpEndpoint,
         retry_policy: RetryPolicy | None = None,
     ) -> None:
-        """`open_transport` opens the connection to an address."""
+        """`endpoint` returns the endpoint of an address."""
         self._nodes = [
-            Node(index, len(addresses), address, open_transport(address, access), retry_policy or RetryPolicy())
+            Node(index, len(addresses), address, endpoint(address, access), retry_policy or RetryPolicy())
             for index, address in enumerate(addresses)
         ]
         self._turn = random.randrange(len(addresses))  # spreads many clients that submit one job each

@@ -1,22 +1,21 @@
 """`holdfast://host:port`: a link to a server, over the wire."""
 
-from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.blocking_client import BlockingClient
-from holdfast.client.endpoints import TcpEndpoint
+from holdfast.client.endpoints import Endpoint
 from holdfast.client.link import ClientLink
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.wire_transport import ReconnectingTransport
-from holdfast.client.wire_work import WireWork
 from holdfast.ports import WorkApi
 
 
 class RemoteLink(ClientLink):
     """One connection for asynchronous callers, and one for each thread of synchronous callers."""
 
-    def __init__(self, address: str, access: Access = NO_CREDENTIALS) -> None:
-        self._endpoint = TcpEndpoint(address, access)
-        self._blocking_calls = BlockingClient(self._endpoint)
-        super().__init__(RemoteJobs(ReconnectingTransport(self._endpoint), joins=True))
+    def __init__(self, endpoint: Endpoint, work: WorkApi, *, is_replaced: bool = False) -> None:
+        """`is_replaced`: the endpoint finds the successor of a server that is lost."""
+        self._blocking_calls = BlockingClient(endpoint)
+        self._work = work
+        super().__init__(RemoteJobs(ReconnectingTransport(endpoint), joins=True), is_replaced=is_replaced)
 
     def blocking_calls(self) -> BlockingClient:
         """Returns the API for calls on the caller's own thread."""
@@ -24,7 +23,7 @@ class RemoteLink(ClientLink):
 
     async def work(self) -> WorkApi:
         """Returns an API whose sessions have a connection each."""
-        return WireWork(self._endpoint)
+        return self._work
 
     async def close(self) -> None:
         """Closes all connections."""

@@ -15,11 +15,12 @@ import msgspec
 from holdfast import limits
 from holdfast.client import routed_search, routed_submits, routed_views
 from holdfast.client.access import NO_CREDENTIALS, Access
-from holdfast.client.node_set import Node, NodeSet, OpenTransport, missing
+from holdfast.client.discovery import EndpointOf
+from holdfast.client.endpoints import TcpEndpoint
+from holdfast.client.node_set import Node, NodeSet, missing
 from holdfast.client.node_tokens import NodeTokens
 from holdfast.client.retry_policy import RetryPolicy
 from holdfast.client.schedules import RemoteSchedules
-from holdfast.client.wire_transport import tcp_transport
 from holdfast.core.capabilities import MONOLITH, Capabilities
 from holdfast.core.commands import CancelReply, Submitted
 from holdfast.core.history import Entry
@@ -51,11 +52,11 @@ class RoutedJobs:
         addresses: Sequence[str],
         access: Access = NO_CREDENTIALS,
         *,
-        open_transport: OpenTransport = tcp_transport,
+        endpoint: EndpointOf = TcpEndpoint,
         retry_policy: RetryPolicy | None = None,
     ) -> None:
         """The addresses must be in their fixed order, which determines the owners."""
-        self._nodes = NodeSet(addresses, access, open_transport=open_transport, retry_policy=retry_policy)
+        self._nodes = NodeSet(addresses, access, endpoint=endpoint, retry_policy=retry_policy)
         self._tokens = NodeTokens(len(addresses))
         self.schedules = RoutedSchedules(self._nodes)
 

@@ -12,7 +12,8 @@ import msgspec
 
 from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.credit_balancer import CreditBalancer
-from holdfast.client.endpoints import TcpEndpoint
+from holdfast.client.discovery import EndpointOf
+from holdfast.client.endpoints import Endpoint, TcpEndpoint
 from holdfast.client.node_session import NodeSession, closed
 from holdfast.client.node_tokens import NodeTokens
 from holdfast.client.wire_work import WireWork
@@ -37,15 +38,22 @@ Told = Callable[[str, HoldfastError | None], None]
 class RoutedWork:
     """Opens sessions with several nodes, named in their fixed order."""
 
-    def __init__(self, addresses: Sequence[str], told: Told | None = None, access: Access = NO_CREDENTIALS) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        told: Told | None = None,
+        access: Access = NO_CREDENTIALS,
+        *,
+        endpoint: EndpointOf = TcpEndpoint,
+    ) -> None:
         """`told` is called when a node is lost, and when it is back."""
         self._addresses = addresses
-        self._access = access
+        self._endpoints = [endpoint(address, access) for address in addresses]
         self._told: Told = told or (lambda _address, _error: None)
 
     async def open(self, introduction: Introduction) -> "RoutedSession":
         """Opens sessions with all nodes that answer; `UnavailableError` if none does."""
-        session = RoutedSession(self._addresses, self._told, self._access)
+        session = RoutedSession(self._addresses, self._told, self._endpoints)
         try:
             await session.start(introduction)
         except BaseException:
@@ -57,12 +65,12 @@ class RoutedWork:
 class RoutedSession:
     """One worker's sessions with all nodes."""
 
-    def __init__(self, addresses: Sequence[str], told: Told, access: Access) -> None:
+    def __init__(self, addresses: Sequence[str], told: Told, endpoints: Sequence[Endpoint]) -> None:
         self._addresses = addresses
         self._told = told
         self._away: set[int] = set()
         self._tokens = NodeTokens(len(addresses))
-        works = [WireWork(TcpEndpoint(address, access)) for address in addresses]
+        works = [WireWork(endpoint) for endpoint in endpoints]
         self._lines = [NodeSession(index, work, self._tokens, self) for index, work in enumerate(works)]
         self._tasks: list[asyncio.Task[None]] = []
         self._room = CreditBalancer(self._deliver, self._look_again)

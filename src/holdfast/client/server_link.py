@@ -24,12 +24,15 @@ def opener(url: str, settings: Mapping[str, object], clock: object, token: str) 
     access = access_of(url, token=token, fallback=secret_of(TOKEN, os.environ))
 
     def link() -> Link:
+        # An app that only declares jobs opens no connection.
         if len(addresses) > 1:
-            from holdfast.client.nodes_link import NodesLink  # noqa: PLC0415 - only clients of several nodes need it
+            from holdfast.client.nodes_link import DiscoveredLink  # noqa: PLC0415
 
-            return NodesLink(addresses, access)
-        from holdfast.client.remote_link import RemoteLink  # noqa: PLC0415 - an app that only declares jobs opens no connection
+            return DiscoveredLink(addresses, access)
+        from holdfast.client.discovered_work import DiscoveredWork  # noqa: PLC0415
+        from holdfast.client.endpoints import TcpEndpoint  # noqa: PLC0415
+        from holdfast.client.remote_link import RemoteLink  # noqa: PLC0415
 
-        return RemoteLink(addresses[0], access)
+        return RemoteLink(TcpEndpoint(addresses[0], access), DiscoveredWork(addresses, access=access))
 
     return link

@@ -4,15 +4,19 @@ import asyncio
 from collections.abc import Callable
 
 from holdfast import __version__, limits
-from holdfast.client.endpoints import CONNECT_S, REDIRECTS_MAX, Endpoint, closed_early
+from holdfast.client.endpoints import CONNECT_S, FOLLOWS_MAX, REDIRECTS_MAX, Endpoint, closed_early
 from holdfast.errors import InvalidArgumentError, UnavailableError
 from holdfast.wire.frames import FramedProtocol, MalformedFrameError, framed
 from holdfast.wire.messages import (
     MAGIC,
     MALFORMED,
+    NO_SHARD,
+    NOT_LEADER,
     OPENED_BYTES_MAX,
     OPENING_BYTES_MAX,
     VERSION,
+    NotLeaderError,
+    Opened,
     Opening,
     decode_opened,
     encode,
@@ -22,10 +26,10 @@ from holdfast.wire.messages import (
 _NOT_WIRE = "the server does not speak Holdfast's wire protocol; it may be older than release 0.2, or another program"
 
 
-def opening_bytes(purpose: str, token: str) -> bytes:
+def opening_bytes(purpose: str, token: str, shard: int = NO_SHARD) -> bytes:
     """Returns the first bytes of a connection; `InvalidArgumentError` for a token that no server reads."""
     try:
-        opening = encode(Opening(VERSION, VERSION, purpose, token, __version__))
+        opening = encode(Opening(VERSION, VERSION, purpose, token, __version__, shard))
     except UnicodeEncodeError:
         raise InvalidArgumentError("the token must be text that UTF-8 can encode", reason="TOKEN_INVALID") from None
     if len(opening) > OPENING_BYTES_MAX:
@@ -34,16 +38,19 @@ def opening_bytes(purpose: str, token: str) -> bytes:
     return MAGIC + framed(opening)
 
 
-def check_opened(message: bytes) -> None:
-    """Checks the first message of a server; raises its error, or `NotWireError` for anything else."""
+def check_opened(message: bytes) -> Opened:
+    """Checks and returns the first message of a server; raises its error, or `NotWireError` for anything else."""
     try:
         opened = decode_opened(message)
     except MALFORMED:
         raise NotWireError from None
     if opened.version != VERSION and not opened.code:
         raise NotWireError
+    if opened.version != VERSION and opened.reason == NOT_LEADER:
+        raise NotLeaderError(opened.message, opened.leader)
     if opened.version != VERSION:
         raise error_named(opened.code, opened.reason, opened.message)
+    return opened
 
 
 class NotWireError(Exception):
@@ -61,7 +68,7 @@ class WireLine(FramedProtocol):
         self._first = first
         self._lost = lost
         self._take_message = take_message
-        self.opened: asyncio.Future[None] = self._loop.create_future()
+        self.opened: asyncio.Future[Opened] = self._loop.create_future()
         self._is_accepted = False
         self.problem = ""
         self.closed = asyncio.Event()
@@ -79,12 +86,12 @@ class WireLine(FramedProtocol):
         if self.opened.done():
             return
         try:
-            check_opened(message)
+            opened = check_opened(message)
         except Exception as error:  # noqa: BLE001 - raised again in `open_line`
             self.opened.set_exception(error)
         else:
             self._is_accepted = True
-            self.opened.set_result(None)
+            self.opened.set_result(opened)
 
     def _pass_on(self, message: bytes) -> None:
         try:
@@ -126,8 +133,8 @@ async def open_line(
 
     `first_message` is sent together with the opening, so that it does not wait for the server's.
     """
-    first = opening_bytes(purpose, endpoint.token) + (framed(first_message) if first_message else b"")
-    redirects = 0
+    first = opening_bytes(purpose, endpoint.token, endpoint.shard) + (framed(first_message) if first_message else b"")
+    redirects = follows = 0
     while True:
         line = await endpoint.connect(lambda: WireLine(first, take_message, lost))
         try:
@@ -141,6 +148,11 @@ async def open_line(
             if redirects <= REDIRECTS_MAX and await asyncio.to_thread(endpoint.redirect):
                 continue
             raise not_wire(endpoint) from None
+        except NotLeaderError as error:
+            follows += 1
+            if follows > FOLLOWS_MAX or not endpoint.follow(error.leader):
+                raise
+            continue
         except TimeoutError:
             line.drop()
             raise closed_early(endpoint, TimeoutError("it did not answer in time")) from None

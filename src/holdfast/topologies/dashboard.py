@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from holdfast.client.access import Access
+from holdfast.client.discovered_jobs import jobs_at
 from holdfast.client.endpoints import UnixEndpoint
 from holdfast.client.link import Client, DirectBackend
 from holdfast.client.remote import RemoteJobs
@@ -80,7 +81,7 @@ async def _far(place: str | list[str] | DirectBackend, access: Access) -> Client
     if isinstance(place, str):
         return RemoteJobs(tcp_transport(place, access), NoRetryPolicy())
     if isinstance(place, list):
-        return RoutedJobs(place, access, retry_policy=NoRetryPolicy())
+        return await jobs_at(place, access, retry_policy=NoRetryPolicy())
     return await place.client()
 
 

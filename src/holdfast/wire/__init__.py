@@ -4,10 +4,12 @@ A connection begins with the four bytes `MAGIC`. Everything after them is frames
 length (big endian), then one msgpack array. Arrays grow at their end: a reader ignores elements that it does not know,
 and takes the default for elements that are missing.
 
-    client   MAGIC, Opening(version_min, version_max, purpose, token, program)
+    client   MAGIC, Opening(version_min, version_max, purpose, token, program, shard)
     server   Opened(version) or Opened(0, code, reason, message), after which it closes the connection
 
-The purpose is `calls` or `work`. A client that knows one version only need not wait for `Opened` before it goes on.
+The purpose is `calls` or `work`. `shard` is that of a cluster: a node that does not lead it refuses the connection and
+names the leader. Without a shard, any node takes calls and forwards them. A client that knows one version only need not
+wait for `Opened` before it goes on.
 
     calls    client: Call(id, method, request); an empty method cancels the call of that id
              server: Reply(id, LAST, response), Reply(id, MORE, response) for the items of a stream,

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.core.commands import ReportRow
 from holdfast.core.model import Note
-from holdfast.errors import Code, HoldfastError, error_class
+from holdfast.errors import Code, HoldfastError, UnavailableError, error_class
 from holdfast.ports import Introduction
 
 #: No HTTP request begins with a zero byte, so HTTP and the wire can share a port.
@@ -26,6 +26,22 @@ WORK: Final = "work"
 LAST, MORE, ERROR = 0, 1, 2
 
 
+#: The connection concerns no particular shard of a cluster.
+NO_SHARD: Final = -1
+#: The reason of the refusal of a node that does not lead the shard.
+NOT_LEADER: Final = "NOT_LEADER"
+#: The reason of the refusal of a worker that names no shard.
+SHARD_NEEDED: Final = "SHARD_NEEDED"
+
+
+class NotLeaderError(UnavailableError):
+    """The node does not lead the shard; `leader` is the address of the node that does, "" if there is none."""
+
+    def __init__(self, message: str, leader: str) -> None:
+        super().__init__(message, reason=NOT_LEADER)
+        self.leader = leader
+
+
 class Opening(msgspec.Struct, frozen=True, array_like=True):
     """The first frame of a client: the versions that it knows, its purpose, its token, and its program."""
 
@@ -34,6 +50,8 @@ class Opening(msgspec.Struct, frozen=True, array_like=True):
     purpose: str
     token: str = ""
     program: str = ""
+    #: The shard of a cluster that the connection concerns; only the node that leads it accepts the connection.
+    shard: int = NO_SHARD
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True):
@@ -45,6 +63,10 @@ class Opened(msgspec.Struct, frozen=True, array_like=True):
     message: str = ""
     #: The version of the server's program.
     program: str = ""
+    #: Of a node of a cluster: the number of shards; otherwise 0.
+    shards: int = 0
+    #: With the refusal NOT_LEADER: the address of the leader, "" if there is none at the moment.
+    leader: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):

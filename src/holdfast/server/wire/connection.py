@@ -38,10 +38,12 @@ from holdfast.wire.messages import (
     CALLS,
     MAGIC,
     MALFORMED,
+    NO_SHARD,
     OPENED_CHARS_MAX,
     OPENING_BYTES_MAX,
     VERSION,
     WORK,
+    NotLeaderError,
     Opened,
     Opening,
     decode_opening,
@@ -72,6 +74,23 @@ class WireHandler(Protocol):
         ...
 
 
+class ShardServices(Protocol):
+    """The shards of a cluster, as the wire of one of its nodes serves them."""
+
+    @property
+    def total(self) -> int:
+        """The number of shards."""
+        ...
+
+    def service(self, shard: int) -> "WireService | None":
+        """Returns the service of a shard that this node leads; None for any other shard."""
+        ...
+
+    def leader(self, shard: int) -> str:
+        """Returns the address of the node that leads a shard; "" if there is none at the moment."""
+        ...
+
+
 class WireService:
     """The state that all wire connections of a server share: the methods, the source of work, and the connections."""
 
@@ -83,10 +102,11 @@ class WireService:
         guard: Guard | None = None,
         connections_max: int = limits.WIRE_CONNECTIONS_MAX,
         budget: ConnectionBudget | None = None,
+        shards: ShardServices | None = None,
     ) -> None:
         """Without a `guard` every caller is admitted: only for sockets that other users cannot open.
 
-        `budget` is the one of the process, if it serves the wire on several ports.
+        `budget` is the one of the process, if it serves the wire on several ports. `shards` are those of a cluster.
         """
         self._backend = backend
         self._terms = terms
@@ -94,6 +114,7 @@ class WireService:
         self._guard = guard
         self._connections_max = connections_max
         self._budget = budget or ConnectionBudget()
+        self._shards = shards
         self._connections: dict[WireConnection, None] = {}
         #: Connections whose opening has not arrived.
         self._fresh: set[WireConnection] = set()
@@ -126,15 +147,35 @@ class WireService:
         for connection in [*self._fresh, *self._connections]:
             connection.stop()
 
+    @property
+    def shards(self) -> int:
+        """The number of shards of the cluster; 0 without one."""
+        return self._shards.total if self._shards is not None else 0
+
     # -- for connections
+
+    def concerned(self, shard: int) -> "WireService":
+        """Returns the service for a shard; raises `NotLeaderError` if another node leads it."""
+        if shard == NO_SHARD:
+            return self
+        if self._shards is None or not 0 <= shard < self._shards.total:
+            message = f"this server has no shard {shard}; connect to the addresses of one cluster"
+            raise InvalidArgumentError(message, reason="SHARD_UNKNOWN")
+        service = self._shards.service(shard)
+        if service is None:
+            raise _not_leader(shard, self._shards.leader(shard))
+        return service
 
     def made(self, connection: "WireConnection") -> None:
         """Registers a connection that waits for its opening."""
         self._fresh.add(connection)
 
+    def passed_on(self, connection: "WireConnection") -> None:
+        """Removes a connection that waited for its opening, because it joins a service now."""
+        self._fresh.discard(connection)
+
     def joined(self, connection: "WireConnection") -> None:
         """Registers a connection whose caller was admitted."""
-        self._fresh.discard(connection)
         self._connections[connection] = None
         self._budget.count += 1
         self._empty.clear()
@@ -186,6 +227,11 @@ class WireService:
         return ServedWorker(work, self._terms, connection, connection.peer)
 
 
+def _not_leader(shard: int, leader: str) -> NotLeaderError:
+    where = f"the node at {leader} does" if leader else "no node does at the moment; try again in a second"
+    return NotLeaderError(f"this node does not lead shard {shard}: {where}", leader)
+
+
 class Admitted(msgspec.Struct, frozen=True):
     """An admitted caller."""
 
@@ -198,6 +244,7 @@ class RefusingService(WireService):
 
     def __init__(self, error: Callable[[], HoldfastError]) -> None:
         self._error = error
+        self._shards = None
         self._connections = {}
         self._fresh = set()
         self._empty = asyncio.Event()
@@ -220,6 +267,8 @@ class WireConnection(FramedProtocol):
         self._opening = bytearray()
         self._handler: WireHandler | None = None
         self._session: CallerSession | None = None
+        #: The number of shards, for `Opened`.
+        self._shards = 0
         #: Of an older client that was refused: how much it may still send.
         self._drained_bytes_max = 0
         #: Called once, when the opening is over or the connection is lost before it.
@@ -281,13 +330,13 @@ class WireConnection(FramedProtocol):
             return
         try:
             self._check_tls()
-            admitted = self._service.admitted(self, opening, self._ended)
+            service = self._service.concerned(opening.shard)
+            admitted = service.admitted(self, opening, self._ended)
         except HoldfastError as error:
-            log_refusal(error, "open", self.peer)
-            text = error.message[:OPENED_CHARS_MAX]
-            self.send(encode(Opened(0, error.code.value, error.reason, text, __version__)))
-            self.close()
+            self._refuse(error)
             return
+        self._service.passed_on(self)
+        self._shards, self._service = self._service.shards, service
         self._session, self._handler = admitted.session, admitted.handler
         self._keep_alive()
         counts = message_counts()
@@ -295,7 +344,15 @@ class WireConnection(FramedProtocol):
             self._count(f"wire/{opening.purpose}", counts)
         self._service.joined(self)
         self._opened()
-        self.send(encode(Opened(VERSION, program=__version__)))
+        self.send(encode(Opened(VERSION, program=__version__, shards=self._shards)))
+
+    def _refuse(self, error: HoldfastError) -> None:
+        leader = error.leader if isinstance(error, NotLeaderError) else ""
+        if not leader:
+            log_refusal(error, "open", self.peer)
+        text = error.message[:OPENED_CHARS_MAX]
+        self.send(encode(Opened(0, error.code.value, error.reason, text, __version__, self._service.shards, leader)))
+        self.close()
 
     def _check_tls(self) -> None:
         """Refuses versions of TLS that HTTP allows for browsers."""

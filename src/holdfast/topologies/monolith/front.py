@@ -15,11 +15,9 @@ from pathlib import Path
 import msgspec
 
 from holdfast.client.access import NO_CREDENTIALS, Access
-from holdfast.client.endpoints import UnixEndpoint
+from holdfast.client.endpoints import Endpoint, TcpEndpoint, UnixEndpoint
 from holdfast.client.retry_policy import NoRetryPolicy
 from holdfast.client.routed_jobs import RoutedJobs
-from holdfast.client.transport import PersistentTransport
-from holdfast.client.wire_transport import ReconnectingTransport, tcp_transport
 from holdfast.core.capabilities import MONOLITH
 from holdfast.observe.logs import get_logger
 from holdfast.process.ready_line import announce
@@ -53,10 +51,8 @@ class Front:
         self._protection = protect(settings)
         self._startup = Startup() if is_early else None
         places = [str(path) for path in nodes.sockets] or nodes.addresses
-        open_transport = _near if nodes.sockets else tcp_transport
-        self._jobs = jobs = RoutedJobs(
-            places, nodes.access, open_transport=open_transport, retry_policy=NoRetryPolicy()
-        )
+        endpoint = _near if nodes.sockets else TcpEndpoint
+        self._jobs = jobs = RoutedJobs(places, nodes.access, endpoint=endpoint, retry_policy=NoRetryPolicy())
         self._backend = Backend(jobs, admin=jobs, schedules=jobs.schedules, declared=MONOLITH, histories=jobs)
         self._public_server: PublicServer
 
@@ -93,9 +89,9 @@ class Front:
         await self._jobs.close()
 
 
-def _near(address: str, access: Access) -> PersistentTransport:
+def _near(address: str, access: Access) -> Endpoint:
     del access  # access to the socket grants all rights
-    return ReconnectingTransport(UnixEndpoint(Path(address)))
+    return UnixEndpoint(Path(address))
 
 
 async def serve(settings: Settings, nodes: NodeAddresses, *, is_early: bool = False) -> None:
