@@ -41,6 +41,7 @@ from holdfast.journal.errors import (
     JournalFailedError,
     JournalFullError,
     JournalVersionError,
+    LeadershipLostError,
     PositionRemovedError,
     SnapshotDamagedError,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "JournalFailedError",
     "JournalFullError",
     "JournalVersionError",
+    "LeadershipLostError",
     "MemoryJournal",
     "OsDisk",
     "PositionRemovedError",

@@ -54,6 +54,10 @@ class JournalFailedError(JournalError):
     code = Code.UNAVAILABLE
 
 
+class LeadershipLostError(JournalFailedError):
+    """Another process may write this journal: this one must drop its state, which may be ahead of the journal."""
+
+
 class JournalForbiddenError(JournalError):
     """The operating system does not permit this process to write to the directory."""
 

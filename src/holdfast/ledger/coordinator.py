@@ -23,6 +23,7 @@ from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
 from holdfast.errors import Code
+from holdfast.journal.errors import LeadershipLostError
 from holdfast.journal.port import FRAME_OVERHEAD
 from holdfast.ledger import journal_room
 from holdfast.ledger.command_clock import STALL_MS, CommandClock
@@ -36,6 +37,12 @@ Read = Callable[[Ledger, Now], object]
 
 STOPPING = Refusal(Code.UNAVAILABLE, "STOPPING", "the server is stopping; try another server, or try again later")
 OVERLOADED = Refusal(Code.RESOURCE_EXHAUSTED, "OVERLOADED", "too many requests are waiting; try again later")
+NOT_LEADER = Refusal(Code.UNAVAILABLE, "NOT_LEADER", "this server does not lead the shard; ask the one that does")
+OUTCOME_UNKNOWN = Refusal(
+    Code.DEADLINE_EXCEEDED,
+    "OUTCOME_UNKNOWN",
+    "this server lost the lead before the request was durable; it may have taken effect or not",
+)
 BROKEN = Refusal(Code.INTERNAL, "INTERNAL", "the request failed with an internal error; see the server's log")
 
 #: The exact size that a frame adds to its events, because bytes that are reserved and not used are lost.
@@ -160,11 +167,15 @@ class Coordinator:
         self._backlog = 0
         self._is_starved = False
         self._state = "new"
+        #: The reply to every request while nothing is served.
+        self._closed = STOPPING
         self._timer: Timer | None = None
         self._timer_due_ms = 0
         self._on_stopped: Callable[[], None] | None = None
         self.observers: list[Observer] = []
         self.followers: list[Follower] = []
+        #: Returns the refusal of a command whose event may not be written, because another process cannot read it.
+        self.unwritable: Callable[[AnyEvent], Refusal | None] | None = None
 
     # -- start and stop
 
@@ -201,7 +212,7 @@ class Coordinator:
 
     def stop(self, done: Callable[[], None]) -> None:
         """Refuses waiting commands, makes the open frame durable, then calls `done`. Leases stay."""
-        if self._state == "stopped":
+        if self._state in ("stopped", "failed"):
             done()
             return
         if self._state == "serving":
@@ -258,14 +269,15 @@ class Coordinator:
         """
 
         def decide(_: Ledger, now: Now) -> None:
-            done(self._decide(command, now))
+            reply = self._decide(command, now)
+            done(reply if self.commit.vouch is None else self.commit.vouch(reply))
 
         self._enqueue(CommandLane.WORK, decide, lambda reply: done(reply) if isinstance(reply, Refusal) else None)
         self.wake()
 
     def _enqueue(self, lane: CommandLane, what: AnyCommand | Read, done: Done) -> None:
         if self._state != "serving":
-            done(STOPPING)
+            done(self._closed)
         elif len(self._lanes[lane]) >= self._config.waiting_max:
             done(OVERLOADED)
         else:
@@ -407,6 +419,8 @@ class Coordinator:
         if decision.extension is not None:
             # A live worker keeps its leases even if the journal has no space for the extension.
             self.ledger.leases.prolong(decision.extension)
+        if decision.event is not None and self.unwritable is not None and (refusal := self.unwritable(decision.event)):
+            return refusal
         if decision.event is None or self._record(decision.event):
             return decision.reply
         self._is_starved = True
@@ -471,10 +485,28 @@ class Coordinator:
             self._turn()
 
     def on_failed(self, error: BaseException, unanswered: list[Done]) -> None:
-        """Stops the process without a reply, because it is unknown what is durable."""
-        del unanswered
+        """Stops the process without a reply, because it is unknown what is durable.
+
+        If another process may lead the journal now, the process goes on, so the callers get a refusal.
+        """
         self._state = "failed"
+        if isinstance(error, LeadershipLostError):
+            self._refuse_all(unanswered)
         self._ports.fatal(error)
+
+    def _refuse_all(self, unanswered: list[Done]) -> None:
+        self._closed = NOT_LEADER
+        if self._timer:
+            self._timer.cancel()
+        for done in unanswered:
+            done(OUTCOME_UNKNOWN)
+        for lane in self._lanes:
+            while lane:
+                lane.popleft()[1](NOT_LEADER)
+        for waiting in self._reports.clear():
+            waiting(NOT_LEADER)
+        if self._on_stopped:
+            self._on_stopped()
 
     def _flush(self) -> None:
         self.commit.flush()

@@ -104,6 +104,9 @@ class GroupCommit:
         self._first: deque[tuple[int, Done, object]] = deque()
         self.is_syncing = False
         self._is_failed = False
+        #: Called for a reply that nothing has to become durable for; returns the reply to send instead. It is needed
+        #: where another process may have taken over the journal: only a frame that is written proves that none has.
+        self.vouch: Callable[[object], object] | None = None
         #: The number of callers that wait at a time, smoothed over a few frames.
         self._crowd = 0.0
         self._linger: Timer | None = None
@@ -138,7 +141,7 @@ class GroupCommit:
     def answer(self, done: Done, reply: object, *, is_first: bool = False) -> None:
         """Calls `done` with the reply once everything that was applied so far is durable."""
         if self.position <= self.synced:
-            done(reply)
+            done(reply if self.vouch is None else self.vouch(reply))
         else:
             (self._first if is_first else self._waiting).append((self.position, done, reply))
 

@@ -12,6 +12,7 @@ from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.core.owner import Ownership
 from holdfast.journal.os_disk import OsDisk
+from holdfast.journal.port import Journal
 from holdfast.ledger.admin_api import LedgerAdmin
 from holdfast.ledger.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.ledger.clock_log import log_doubts
@@ -25,7 +26,7 @@ from holdfast.ledger.schedule_api import LedgerSchedules
 from holdfast.ledger.session_messages import LeaseTerms
 from holdfast.ledger.sessions import SessionConfig
 from holdfast.ledger.snapshot_keeper import SnapshotHealth
-from holdfast.ledger.store import DirectoryStore, LedgerJournal, LedgerStore, MemoryStore, OpenDisk
+from holdfast.ledger.store import DirectoryStore, LedgerStore, MemoryStore, OpenDisk
 from holdfast.ledger.tick_timer import TickTimer
 from holdfast.ledger.work_api import LedgerWork
 from holdfast.observe.logs import get_logger
@@ -47,15 +48,19 @@ class LedgerCore:
         ownership: Ownership | None = None,
         open_disk: OpenDisk = OsDisk,
         is_alone: Callable[[], bool] = lambda: False,
+        store: LedgerStore | None = None,
     ) -> None:
-        """`fatal` is called when the journal has failed; no reply may follow. `ownership` is None without nodes."""
+        """`fatal` is called when the journal has failed; no reply may follow. `ownership` is None without nodes.
+
+        Without a `store`, the settings determine the place of the journal: memory, or a directory.
+        """
         self.settings = settings
         self._ownership = ownership
         self._memory_bytes = memory_for_jobs(settings)
         self._fatal = fatal
         self._clock = clock or system_clock()
         self._is_alone = is_alone
-        self._store: LedgerStore = (
+        self._store = store or (
             MemoryStore() if settings.is_in_memory else DirectoryStore(settings, ownership, open_disk)
         )
         #: The thread that writes the journal.
@@ -72,7 +77,7 @@ class LedgerCore:
         self.work: LedgerWork
 
     @property
-    def journal(self) -> LedgerJournal:
+    def journal(self) -> Journal:
         """The journal, once it is open."""
         return self._store.journal
 

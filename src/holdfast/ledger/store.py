@@ -22,7 +22,7 @@ from holdfast.journal.disk import Disk
 from holdfast.journal.file import FileJournal
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.os_disk import OsDisk
-from holdfast.journal.port import JournalConfig
+from holdfast.journal.port import Journal, JournalConfig
 from holdfast.ledger.asyncio_shell import SyncingThread
 from holdfast.ledger.coordinator import Coordinator
 from holdfast.ledger.job_index import IndexKeeper, JobIndex
@@ -40,7 +40,6 @@ from holdfast.process.private_paths import prepare_directory
 from holdfast.settings import Settings
 
 OpenDisk = Callable[[Path], Disk]
-LedgerJournal = FileJournal | MemoryJournal
 
 
 class LedgerStore(Protocol):
@@ -51,7 +50,7 @@ class LedgerStore(Protocol):
     #: Counts of made and failed snapshots.
     snapshots: SnapshotHealth
     #: The journal; there is none before `open`.
-    journal: LedgerJournal
+    journal: Journal
 
     def open(self, config: LedgerConfig, now_ms: int, progress: Progress) -> Ledger:
         """Opens the journal and returns the state; may take long, changes no job, and may run on any thread."""
@@ -81,7 +80,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.snapshots = SnapshotHealth()
-        self.journal: LedgerJournal
+        self.journal: Journal
 
     def open(self, config: LedgerConfig, now_ms: int, progress: Progress) -> Ledger:
         """Returns an empty ledger; without retention on disk, its request ids need a limit."""
@@ -122,7 +121,7 @@ class DirectoryStore:
         self._helpers: list[HelperProcess] = []
         self._aside: SyncingThread | None = None
         self.snapshots = SnapshotHealth()
-        self.journal: LedgerJournal
+        self.journal: Journal
 
     def open(self, config: LedgerConfig, now_ms: int, progress: Progress) -> Ledger:
         """Locks the directory and recovers; on failure, raises an error that says what to do."""

@@ -11,9 +11,8 @@ import msgspec
 
 from holdfast.core.owner import Ownership
 from holdfast.errors import UnavailableError
-from holdfast.journal.file import FileJournal
-from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.os_disk import OsDisk
+from holdfast.journal.port import Journal
 from holdfast.ledger.admin_api import LedgerAdmin
 from holdfast.ledger.coordinator import Coordinator
 from holdfast.ledger.feed_api import LedgerFeed
@@ -239,7 +238,7 @@ class LedgerServer:
         if self._transitions is not None:
             self._transitions.flush()
 
-    def _measured(self, journal: FileJournal | MemoryJournal) -> Storage:
+    def _measured(self, journal: Journal) -> Storage:
         """Returns the journal, measured if metrics are served; otherwise nothing is counted or imported."""
         if not is_measured(self._settings):
             return journal
