@@ -32,9 +32,15 @@ class RawWire:
         name = method if isinstance(method, str) else method.name
         self.send(framed(wire.encode((call_id, name, request))))
 
-    async def open(self, purpose: str = wire.CALLS, token: str = "", versions: tuple[int, int] = (1, 1)) -> wire.Opened:
+    async def open(
+        self,
+        purpose: str = wire.CALLS,
+        token: str = "",
+        versions: tuple[int, int] = (1, 1),
+        shard: int = wire.NO_SHARD,
+    ) -> wire.Opened:
         """Sends an opening, and returns the server's."""
-        self.send(wire.MAGIC + framed(wire.encode(wire.Opening(*versions, purpose, token, "test"))))
+        self.send(wire.MAGIC + framed(wire.encode(wire.Opening(*versions, purpose, token, "test", shard))))
         return wire.decode_opened(await self.message())
 
     async def message(self) -> bytes:

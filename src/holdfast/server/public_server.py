@@ -28,7 +28,7 @@ from holdfast.server.descriptors import ConnectionBudget, allow_many
 from holdfast.server.early_ports import addresses_of, http_server, metrics_server, port_of
 from holdfast.server.protection import Protection, protect
 from holdfast.server.rpc_port import RpcPort, rpc_port
-from holdfast.server.wire.connection import WireService
+from holdfast.server.wire.connection import ShardServices, WireService
 from holdfast.settings import Settings
 
 if TYPE_CHECKING:
@@ -86,12 +86,13 @@ class PublicServer:
         conditions: ReadConditions | None = None,
         early: "EarlyPorts | None" = None,
         budget: ConnectionBudget | None = None,
+        shards: ShardServices | None = None,
     ) -> None:
         """Without a `protection` it is loaded; `FailedPreconditionError` if protection is missing or damaged.
 
         Without `measures` the calls through this server are counted; without `terms` no workers connect here.
         Without `conditions` they are the warnings of the backend. `early` are ports that already listen. `budget` is
-        the one of the process, if it has several servers.
+        the one of the process, if it has several servers. `shards` are those of a cluster.
         """
         allow_many()
         self._early = early
@@ -120,6 +121,7 @@ class PublicServer:
             guard=self.protection.guard,
             connections_max=settings.grpc_connections,
             budget=self.budget,
+            shards=shards,
         )
         self._rpc = self._rpc_port(terms) if has_grpc else None
         self._application = self._http_application()

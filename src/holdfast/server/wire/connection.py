@@ -41,6 +41,7 @@ from holdfast.wire.messages import (
     NO_SHARD,
     OPENED_CHARS_MAX,
     OPENING_BYTES_MAX,
+    SHARD_NEEDED,
     VERSION,
     WORK,
     NotLeaderError,
@@ -221,6 +222,9 @@ class WireService:
     def _handler(self, purpose: str, connection: "WireConnection", session: CallerSession | None) -> WireHandler:
         if purpose == CALLS:
             return Conversation(self._table, connection, connection.peer, session)
+        if self._shards is not None:
+            message = "a worker of a cluster connects to the leaders of its shards; use holdfast 0.2 or newer"
+            raise FailedPreconditionError(message, reason=SHARD_NEEDED)
         work = self._backend.work
         if work is None:
             raise UnimplementedError(self._backend.elsewhere, reason="WORK_ELSEWHERE")

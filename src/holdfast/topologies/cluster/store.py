@@ -58,9 +58,9 @@ class ClusterStore:
         storage: ShardStorage,
         wait: Wait,
         config: JournalConfig,
-        begin_housekeeping: Callable[[], Housekeeping] | None = None,
+        begin_housekeeping: Callable[[Coordinator], Housekeeping] | None = None,
     ) -> None:
-        """`begin_housekeeping` is called once the coordinator exists; without it, no snapshot is made here."""
+        """`begin_housekeeping` is called with the coordinator; without it, no snapshot is made here."""
         self._leadership = leadership
         self._taken = taken
         self._storage = storage
@@ -98,7 +98,7 @@ class ClusterStore:
         coordinator.commit.vouch = self._vouched
         coordinator.unwritable = self._leadership.events.refusal
         if self._begin_housekeeping is not None:
-            self._housekeeping = house = self._begin_housekeeping()
+            self._housekeeping = house = self._begin_housekeeping(coordinator)
             keeper = SnapshotKeeper(
                 coordinator.commit, self._journal, house.snapshots, house.maker, house.aside, house.config
             )
