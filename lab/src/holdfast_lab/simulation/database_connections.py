@@ -73,7 +73,7 @@ class DatabaseLink:
         self.database = database
         self._thread = thread
         self._rng = rng
-        self._faults = faults
+        self.faults = faults
         self._limit_us = limit_ms * 1_000
         self._is_open = False
         self._attempt: _Attempt | None = None
@@ -113,7 +113,7 @@ class DatabaseLink:
         return attempt.answer
 
     def _send(self, attempt: _Attempt, run: Run) -> None:
-        clock, faults = self.database.clock, self._faults
+        clock, faults = self.database.clock, self.faults
         clock.after(self._limit_us, "link limit", lambda: attempt.end(None, is_lost=True))
         delay_us = self._transit_us() + (0 if self._is_open else self._rng.randint(*_CONNECT_US))
         self._is_open = True
@@ -139,11 +139,11 @@ class DatabaseLink:
 
     def _answer(self, attempt: _Attempt, answer: object) -> None:
         clock = self.database.clock
-        if clock.now_us >= self._faults.blocked_until_us and not self._hits("lost_answer"):
+        if clock.now_us >= self.faults.blocked_until_us and not self._hits("lost_answer"):
             clock.after(self._transit_us(), "answer", lambda: attempt.end(answer, is_lost=False))
 
     def _hits(self, fault: str) -> bool:
-        percent: float = getattr(self._faults, fault)
+        percent: float = getattr(self.faults, fault)
         if not percent or self._rng.random() * _PERCENT >= percent:
             return False
         self.database.fired(fault.replace("_", " "))

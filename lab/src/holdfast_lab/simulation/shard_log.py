@@ -1,0 +1,58 @@
+"""The frames of one shard that can not be lost any more, in the order of the database's log, with their checks.
+
+Every frame follows the one before it and links to it, epochs never go back, and a row of the inbox becomes exactly one
+job, in the transaction that deletes the row. The witness checks the contents.
+"""
+
+from holdfast.core import events
+from holdfast.core.events import Created
+from holdfast.topologies.cluster.frame_checksum import verify
+from holdfast.topologies.cluster.ports import StoredFrame
+from holdfast_lab.simulation.swarm import SwarmSettings
+from holdfast_lab.simulation.violation import require
+from holdfast_lab.simulation.witness import LogWitness
+
+INBOX = b"inbox row "
+
+
+class ShardLog:
+    """The confirmed log of one shard."""
+
+    def __init__(self, settings: SwarmSettings) -> None:
+        self.witness = LogWitness(settings)
+        self.link = 0
+        self.epoch = 0
+        #: The rows of the inbox that became jobs, and those that were deleted.
+        self.moved: set[int] = set()
+        self.deleted: set[int] = set()
+
+    def take(self, frame: StoredFrame) -> None:
+        """Takes in the next frame."""
+        at = f"the frame at {frame.first_position}"
+        require(frame.first_position == self.witness.position + 1, f"{at} follows position {self.witness.position}")
+        require(verify(frame), f"{at} does not match its checksum")
+        require(frame.link == self.link, f"{at} does not link to the frame before it")
+        require(frame.epoch >= self.epoch, f"{at} has epoch {frame.epoch} after epoch {self.epoch}")
+        self.link, self.epoch = frame.checksum, frame.epoch
+        self._note_inbox(frame)
+        self.witness.take(frame.body, frame.count, frame.digest)
+
+    def _note_inbox(self, frame: StoredFrame) -> None:
+        if INBOX not in frame.body:
+            return
+        for event in events.decode(frame.body):
+            for job in event.jobs if isinstance(event, Created) else ():
+                if job.payload.startswith(INBOX):
+                    row = int(job.payload.removeprefix(INBOX))
+                    require(row not in self.moved, f"row {row} of the inbox became two jobs")
+                    self.moved.add(row)
+
+    def delete(self, row: int) -> None:
+        """Notes that a row of the inbox is gone, after the frame of the same transaction."""
+        require(row in self.moved, f"row {row} of the inbox was deleted, and is no job")
+        self.deleted.add(row)
+
+    def check_inbox(self) -> None:
+        """Checks, between two transactions, that the rows that became jobs are gone."""
+        left = self.moved - self.deleted
+        require(not left, f"the rows {sorted(left)} of the inbox became jobs and are still there")
