@@ -8,8 +8,10 @@ from holdfast_lab.simulation.cluster_settings import CLUSTER_INTERVALS_MS, Clust
 from holdfast_lab.simulation.scheduler import SimulatedScheduler
 from holdfast_lab.simulation.simulated_database import SimulatedDatabase
 
-_DOWN_US = (10_000, 800_000)
+_DOWN_US = (5_000, 300_000)
 _WALL_MS = 3_600_000
+_BEHIND_US = (2_000, 60_000)
+_FAILS = 0.15
 
 
 class ClusterFaults:
@@ -82,9 +84,21 @@ class ClusterFaults:
         self._database.standby_stalled_until_us = self._clock.now_us + self._leases_us(rng) // 4
         return True
 
-    def _cancel(self, _: random.Random) -> bool:
-        self._database.cancel_waits()
+    def _cancel(self, rng: random.Random) -> bool:
+        """Cancels waits for a standby that is behind; sometimes the primary fails before the standby catches up."""
+        database, behind_us = self._database, rng.randint(*_BEHIND_US)
+        database.standby_stalled_until_us = max(database.standby_stalled_until_us, self._clock.now_us + behind_us)
+        self._clock.after(rng.randint(1, behind_us), "cancel", database.cancel_waits)
+        if "database-failover" in self._settings.faults and rng.random() < _FAILS:
+            self._clock.after(behind_us, "failover", lambda: self._lose_machine(rng))
         return True
+
+    def _lose_machine(self, rng: random.Random) -> None:
+        """Ends the primary, and sometimes a leader that ran on the same machine."""
+        self._crash(rng, is_failover=True)
+        leaders = [node for node in self._nodes if node.servers]
+        if leaders and "node-kill" in self._settings.faults:
+            rng.choice(leaders).kill()
 
     def _wall_jump(self, rng: random.Random) -> bool:
         rng.choice(self._nodes).clock.offset_ms = rng.randint(-_WALL_MS, _WALL_MS)

@@ -40,7 +40,8 @@ from holdfast_lab.simulation.simulated_database import SimulatedDatabase
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import Violation, require
 
-_BOOT_US = (1_000, 600_000)
+_BOOT_US = (1_000, 300_000)
+_LATE_US = (100, 20_000)
 _INBOX_MS = 40
 _HISTORY_SEGMENTS = 4
 _PERMILLE = 1_000
@@ -177,6 +178,7 @@ class SimulatedNode:
         if self.process is None:
             return False
         self.process.stall(for_us)
+        self.process.late_timers_us = self._rng.choice([0, self._rng.randint(*_LATE_US)])
         return True
 
     def restart_cleanly(self) -> bool:

@@ -8,19 +8,25 @@ from holdfast_lab.simulation.swarm import SwarmSettings
 
 #: Faults of the cluster, with their minimal and maximal mean interval in simulated milliseconds.
 CLUSTER_INTERVALS_MS: Mapping[str, tuple[int, int]] = {
-    "node-kill": (1_500, 8_000),
-    "node-pause": (800, 5_000),
-    "node-drain": (3_000, 12_000),
-    "node-cut-off": (1_000, 6_000),
-    "database-restart": (3_000, 12_000),
-    "database-failover": (1_500, 10_000),
-    "database-stall": (1_000, 6_000),
-    "standby-stall": (500, 4_000),
-    "canceled-waits": (300, 3_000),
-    "wall-jump": (1_000, 8_000),
+    "node-kill": (400, 3_000),
+    "node-pause": (150, 1_500),
+    "node-drain": (500, 4_000),
+    "node-cut-off": (200, 1_500),
+    "database-restart": (500, 4_000),
+    "database-failover": (250, 2_500),
+    "database-stall": (200, 2_000),
+    "standby-stall": (60, 800),
+    "canceled-waits": (30, 400),
+    "wall-jump": (200, 3_000),
 }
 #: Faults of single calls of the database, with their maximal percentage.
-CALL_PERCENTS: Mapping[str, float] = {"lost_request": 4, "lost_answer": 6, "late_request": 4, "cut": 4}
+CALL_PERCENTS: Mapping[str, float] = {
+    "lost_request": 4,
+    "lost_answer": 6,
+    "late_request": 4,
+    "late_answer": 8,
+    "cut": 4,
+}
 #: Faults of single messages of clients and workers, with their maximal percentage.
 MESSAGE_PERCENTS: Mapping[str, int] = {
     "drop-request": 6,
@@ -87,7 +93,7 @@ class ClusterSettings:
 def draw_cluster(seed: int, events: int) -> ClusterSettings:
     """Draws the settings of a seed."""
     rng = random.Random(f"cluster/{seed}")
-    lease_ms = rng.choice([300, 600, 900, 2_000])
+    lease_ms = rng.choice([150, 300, 300, 600, 1_200])
     share = rng.choice([0.0, 0.3, 0.5, 0.8])
     only = rng.sample(sorted(CLUSTER_INTERVALS_MS), rng.randint(1, 2)) if rng.random() < _FEW else None
     faults = {}

@@ -12,6 +12,7 @@ from holdfast_lab.simulation.database_rows import Change, FrameInserted, InboxDe
 from holdfast_lab.simulation.jobs import draw_templates
 from holdfast_lab.simulation.model import ModelViolation
 from holdfast_lab.simulation.network import Network
+from holdfast_lab.simulation.probes import ShardProbe
 from holdfast_lab.simulation.response_checks import ResponseChecks
 from holdfast_lab.simulation.scheduler import SimulatedScheduler
 from holdfast_lab.simulation.shard_front import ShardFront
@@ -25,7 +26,7 @@ from holdfast_lab.simulation.workers import StreamingWorker
 DRAIN_MS_MAX = 120_000
 _DRAIN_STEPS_MAX = 400_000
 _QUIET_STEPS = 64
-_NOTIFIED = 0.7
+_NOTIFIED = 0.4
 _NOTIFY_US = (20, 2_000)
 _INBOX_MS_MEAN = 60
 
@@ -62,6 +63,10 @@ class ClusterWorld:
         self.checks = {shard: ResponseChecks(part.log.witness) for shard, part in self.shards.items()}
         self.clients: list[SimulatedClient] = []
         self._nets = {shard: self._actors(shard) for shard in self.shards}
+        self._probes = [
+            ShardProbe(self.clock, part.front, self.checks[shard], _stream(settings, f"probe {shard}"), self._mint)
+            for shard, part in self.shards.items()
+        ]
         self.faults = ClusterFaults(self.clock, settings, self.database, self.nodes)
 
     def _shard(self, shard: int) -> ShardParts:
@@ -175,6 +180,8 @@ class ClusterWorld:
             net.is_healed = True
         for client in self.clients:
             client.is_stopped = True
+        for probe in self._probes:
+            probe.is_stopped = True
         self._set_clocks()
         clock = self.clock
         until_us, until_steps = clock.now_us + DRAIN_MS_MAX * 1_000, clock.steps + _DRAIN_STEPS_MAX
