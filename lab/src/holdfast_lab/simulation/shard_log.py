@@ -30,8 +30,7 @@ class ShardLog:
         """Takes in the next frame."""
         at = f"the frame at {frame.first_position}"
         require(frame.first_position == self.witness.position + 1, f"{at} follows position {self.witness.position}")
-        require(verify(frame), f"{at} does not match its checksum")
-        require(frame.link == self.link, f"{at} does not link to the frame before it")
+        verify(frame, shard=0, after=self.witness.position, link=self.link)
         require(frame.epoch >= self.epoch, f"{at} has epoch {frame.epoch} after epoch {self.epoch}")
         self.link, self.epoch = frame.checksum, frame.epoch
         self._note_inbox(frame)

@@ -6,13 +6,13 @@ import pytest
 
 from holdfast.journal.errors import LeadershipLostError
 from holdfast.journal.port import SegmentInfo
-from holdfast.topologies.cluster.durable_writer import DurableWriter
-from holdfast.topologies.cluster.frame_checksum import key_of, seal
+from holdfast.topologies.cluster.durable_writer import DurableWriter, key_of
+from holdfast.topologies.cluster.frame_checksum import seal
 from holdfast.topologies.cluster.lease_deadline import LeaseDeadline
 from holdfast.topologies.cluster.ports import Append, DatabaseLostError, FrameKey, StoredFrame
 from tests.unit.topologies.cluster.cluster_rig import ClusterRig
 
-FRAME = seal(b"body", first_position=1, count=1, epoch=5, digest=7, digest_version=2, link=0)
+FRAME = seal(body=b"body", first_position=1, count=1, epoch=5, digest=7, digest_version=2, link=0)
 OURS, OTHERS = key_of(FRAME), FrameKey(6, 1)
 LOST = DatabaseLostError("lost")
 WRITTEN, UNCONFIRMED, FENCED, TAKEN = Append.WRITTEN, Append.UNCONFIRMED, Append.FENCED, Append.TAKEN

@@ -128,7 +128,7 @@ def replace_last(shard: Followed, change: dict[str, object], *, is_sealed: bool 
         ({"digest": 1}, True, "digest"),
         ({"body": b"damaged"}, False, "checksum"),
         ({"body": b"\x91\x00"}, True, "does not know"),
-        ({"link": 1}, True, "link"),
+        ({"link": 1}, True, "does not follow"),
     ],
 )
 def test_divergence_stops_the_follower_and_says_so(

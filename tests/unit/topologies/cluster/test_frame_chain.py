@@ -4,18 +4,19 @@ import pytest
 from msgspec import structs
 
 from holdfast.journal.errors import JournalDamagedError
+from holdfast.topologies.cluster.durable_writer import key_of
 from holdfast.topologies.cluster.frame_chain import FrameChain
-from holdfast.topologies.cluster.frame_checksum import key_of, seal, verify
+from holdfast.topologies.cluster.frame_checksum import seal, verify
 from holdfast.topologies.cluster.ports import StoredFrame
 
 
 def sealed(first: int, count: int = 1, *, link: int = 0, epoch: int = 1, body: bytes = b"body") -> StoredFrame:
-    return seal(body, first_position=first, count=count, epoch=epoch, digest=7, digest_version=2, link=link)
+    return seal(body=body, first_position=first, count=count, epoch=epoch, digest=7, digest_version=2, link=link)
 
 
 def test_sealed_frame_is_verified() -> None:
     """A frame that was sealed matches its checksum."""
-    assert verify(sealed(1))
+    verify(sealed(1), shard=0, after=0, link=0)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,8 @@ def test_sealed_frame_is_verified() -> None:
 )
 def test_every_changed_field_is_found(change: dict[str, object]) -> None:
     """The checksum covers every other field."""
-    assert not verify(structs.replace(sealed(1), **change))
+    with pytest.raises(JournalDamagedError, match="checksum"):
+        verify(structs.replace(sealed(1), **change), shard=0, after=0, link=0)
 
 
 def test_frames_of_two_leaders_have_other_keys() -> None:
@@ -51,9 +53,9 @@ def test_chain_accepts_successors_only() -> None:
 @pytest.mark.parametrize(
     ("follower", "problem"),
     [
-        (lambda first: sealed(5, link=first.checksum), "position 4 was expected"),
-        (lambda first: sealed(3, link=first.checksum), "position 4 was expected"),
-        (lambda first: sealed(4, link=first.checksum + 1), "does not link"),
+        (lambda first: sealed(5, link=first.checksum), "no frame with this position"),
+        (lambda first: sealed(3, 2, link=first.checksum, epoch=2), "repeats positions up to 3"),
+        (lambda first: sealed(4, link=first.checksum + 1), "does not follow"),
         (lambda first: sealed(4, link=first.checksum, epoch=1), "follows epoch 2"),
         (lambda first: structs.replace(sealed(4, link=first.checksum, epoch=2), body=b"x"), "checksum"),
     ],
@@ -74,5 +76,5 @@ def test_chain_without_a_link_may_begin_inside_a_frame() -> None:
     chain = FrameChain(0, 2, None)
     first = sealed(1, 4, link=99)
     assert chain.check(first).last_position == 4
-    with pytest.raises(JournalDamagedError, match="does not link"):
+    with pytest.raises(JournalDamagedError, match="does not follow"):
         chain.check(sealed(5, link=first.checksum + 1))
