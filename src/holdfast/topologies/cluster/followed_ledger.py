@@ -13,10 +13,10 @@ from msgspec import structs
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.journal.archive import SnapshotStore
-from holdfast.journal.errors import JournalDamagedError, PositionRemovedError
+from holdfast.journal.errors import JournalDamagedError, JournalFailedError, PositionRemovedError
 from holdfast.ledger.recovery import apply_frame, restore
 from holdfast.topologies.cluster.frame_chain import FrameChain
-from holdfast.topologies.cluster.ports import FrameReader, StoredFrame
+from holdfast.topologies.cluster.ports import DatabaseLostError, FrameReader, StoredFrame
 
 #: The bodies of frames that are read and applied at once.
 READ_BYTES = 256 << 10
@@ -126,7 +126,10 @@ class FollowedLedger:
 
     def _restore(self) -> None:
         """Begins with the newest good snapshot, or with nothing."""
-        restored = restore(self._snapshots, self._config, proves_digest=False)
+        try:
+            restored = restore(self._snapshots, self._config, proves_digest=False)
+        except JournalFailedError as error:  # an archive says so if its database is away
+            raise DatabaseLostError(error.message) from error
         first = self._reader.first_position()
         self.rebuilt += self._ledger is not None
         self._ledger, self._last = restored.ledger, None

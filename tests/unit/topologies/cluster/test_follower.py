@@ -8,6 +8,7 @@ from msgspec import structs
 from holdfast.core import image
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import Ledger
+from holdfast.journal.errors import JournalFailedError
 from holdfast.journal.snapshot import SnapshotHeader
 from holdfast.topologies.cluster.followed_ledger import FollowedLedger
 from holdfast.topologies.cluster.follower import FollowerState, ShardFollower, TakenOver
@@ -206,6 +207,21 @@ def test_follower_starts_from_the_newest_snapshot(rig: ClusterRig) -> None:
     shard.follower.start()
     rig.until(lambda: shard.follower.state is FollowerState.FOLLOWING)
     assert shard.followed.ledger.digest == shard.ledger.digest
+
+
+def test_follower_starts_once_the_snapshots_can_be_read(rig: ClusterRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that is away while the snapshot is read is no divergence."""
+    shard, failures = Followed(rig), [JournalFailedError("away"), JournalFailedError("away")]
+
+    def snapshots() -> list[int]:
+        if failures:
+            raise failures.pop()
+        return []
+
+    monkeypatch.setattr(rig.snapshots, "snapshots", snapshots)
+    shard.follower.start()
+    rig.until(lambda: shard.follower.state is FollowerState.FOLLOWING)
+    assert not failures
 
 
 def test_follower_that_slept_starts_again_from_a_snapshot(rig: ClusterRig) -> None:
