@@ -368,6 +368,8 @@ class Coordinator:
         try:
             return what(self.ledger, now) if callable(what) else self._decide(what, now)
         except Exception as error:  # noqa: BLE001 - deciding changes nothing, so only this request fails
+            if self._state == "failed":  # the journal, and the error was reported
+                return self._closed
             for observer in self.observers:
                 observer.bug(what, error)
             return BROKEN

@@ -257,6 +257,7 @@ class SimulatedNode:
     def on_leading(self, shard: int, epoch: int, lease: LeaseDeadline) -> None:
         """Reads the tail, and starts a coordinator."""
         self._leading[shard] = epoch
+        self._parts.shards[shard].log.begin(epoch)
         self.followers[shard].take_over(lambda taken: self._on_taken(shard, epoch, lease, taken))
 
     def _on_taken(self, shard: int, epoch: int, lease: LeaseDeadline, taken: TakenOver | None) -> None:
@@ -362,6 +363,20 @@ class SimulatedNode:
     def on_view(self, view: ClusterView) -> None:
         """Learns which events may be written."""
         self._events.writable = writable_events(view, self._parts.settings.lease_ms)
+        self._check_leases()
+
+    def _check_leases(self) -> None:
+        """Checks that every lease ends here before it ends in the database; one that is handed over may be over."""
+        database = self._parts.database
+        for shard, lead in self.member._leads.items():  # noqa: SLF001 - the deadlines by which the node acts
+            if lead.move is None and not lead.lease.has_ended:
+                row = database.rows.leaders[shard]
+                what = f"{self.name} would lead shard {shard} under epoch {lead.epoch}"
+                require(row.epoch == lead.epoch, f"{what} while epoch {row.epoch} leads")
+                left_ms = row.ends_ms - database.now_ms()
+                require(
+                    lead.lease.left_ms < left_ms, f"{what} for {lead.lease.left_ms} ms, and the lease has {left_ms}"
+                )
 
     def on_failed(self, error: BaseException) -> None:
         """Fails the run."""

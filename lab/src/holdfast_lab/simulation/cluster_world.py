@@ -107,8 +107,10 @@ class ClusterWorld:
             for part in self.shards.values():
                 if change.row in part.log.moved:
                     part.log.delete(change.row)
-        elif isinstance(change, LeaderSet) and change.row.successor:
-            self._notify(None)
+        elif isinstance(change, LeaderSet):
+            self.shards[change.shard].log.lead(change.row.epoch)
+            if change.row.successor:
+                self._notify(None)
 
     def _notify(self, shard: int | None) -> None:
         for node in self.nodes:

@@ -1,7 +1,8 @@
 """The frames of one shard that can not be lost any more, in the order of the database's log, with their checks.
 
-Every frame follows the one before it and links to it, epochs never go back, and a row of the inbox becomes exactly one
-job, in the transaction that deletes the row. The witness checks the contents.
+Every frame follows the one before it, links to it, and has the epoch that leads then; epochs never go back, and none is
+led twice. A row of the inbox becomes exactly one job, in the transaction that deletes the row. The witness checks the
+contents.
 """
 
 from holdfast.core import events
@@ -21,7 +22,9 @@ class ShardLog:
     def __init__(self, settings: SwarmSettings) -> None:
         self.witness = LogWitness(settings)
         self.link = 0
+        #: The epoch that leads at this point of the database's log, and those that a coordinator has led.
         self.epoch = 0
+        self._led: set[int] = set()
         #: The rows of the inbox that became jobs, and those that were deleted.
         self.moved: set[int] = set()
         self.deleted: set[int] = set()
@@ -31,10 +34,20 @@ class ShardLog:
         at = f"the frame at {frame.first_position}"
         require(frame.first_position == self.witness.position + 1, f"{at} follows position {self.witness.position}")
         verify(frame, shard=0, after=self.witness.position, link=self.link)
-        require(frame.epoch >= self.epoch, f"{at} has epoch {frame.epoch} after epoch {self.epoch}")
-        self.link, self.epoch = frame.checksum, frame.epoch
+        require(frame.epoch == self.epoch, f"{at} has epoch {frame.epoch} while epoch {self.epoch} is leading")
+        self.link = frame.checksum
         self._note_inbox(frame)
         self.witness.take(frame.body, frame.count, frame.digest)
+
+    def lead(self, epoch: int) -> None:
+        """Notes the epoch that leads from here on."""
+        require(epoch >= self.epoch, f"epoch {epoch} leads after epoch {self.epoch}")
+        self.epoch = epoch
+
+    def begin(self, epoch: int) -> None:
+        """Notes that a coordinator begins to lead."""
+        require(epoch not in self._led, f"epoch {epoch} was led twice")
+        self._led.add(epoch)
 
     def _note_inbox(self, frame: StoredFrame) -> None:
         if INBOX not in frame.body:

@@ -146,6 +146,20 @@ def test_request_of_an_old_leader_has_no_reply_that_could_be_wrong(rig: ClusterR
     assert stopped
 
 
+def test_lost_leadership_that_a_command_finds_is_no_bug(rig: ClusterRig) -> None:
+    """A command that meets a failed journal before its failure was reported is refused, and changes nothing."""
+    leader = Leader(rig, rig.lease())
+    submitted(leader, "one")
+    rig.pass_ms(2 * LEASE_MS)
+    rig.take(name="b")
+    with pytest.raises(LeadershipLostError):
+        rig.do(lambda: leader.store.journal.write(b"late", 1, 0), leader.thread)
+    replies = leader.submit("late")
+    rig.until(lambda: bool(replies))
+    assert reason(replies[0]) == "NOT_LEADER"
+    assert len(leader.fatal) == 1
+
+
 def test_event_that_a_node_does_not_know_is_refused(rig: ClusterRig) -> None:
     """The command changes nothing; other commands go on."""
     leader = Leader(rig, rig.lease())
