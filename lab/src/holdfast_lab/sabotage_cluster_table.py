@@ -40,7 +40,6 @@ CLUSTER_VARIANTS = (
         WRITER,
         "        elif found == key_of(frame):\n            self._confirm(frame.epoch)\n",
         "        elif found == key_of(frame):\n            pass\n",
-        seed=7,
     ),
     _product(
         "fenced-append-taken-for-success",
@@ -49,7 +48,6 @@ CLUSTER_VARIANTS = (
         '            raise _lost(f"epoch {epoch} leads no more ({outcome})")\n\n'
         "    def _confirm",
         "\n    def _confirm",
-        seed=2,
     ),
     _product(
         "inbox-rows-of-the-next-frame-deleted",
@@ -63,7 +61,6 @@ CLUSTER_VARIANTS = (
         JOURNAL,
         "self._durable.append(frame, [row for position, row in self._inbox if position <= frame.last_position])",
         "self._durable.append(frame, [])",
-        seed=1,
     ),
     _database(
         "fencing-dropped",
@@ -86,14 +83,12 @@ CLUSTER_VARIANTS = (
         "            is_confirmed = yield from database.commit(transaction, changes)\n",
         "            is_confirmed = yield from database.commit(transaction, [FrameInserted(shard, frame)])\n"
         "            yield from database.commit(transaction, [*map(InboxDeleted, inbox)])\n",
-        seed=2,
     ),
     # leases
     _database(
         "taken-without-the-seen-epoch",
         "if row.epoch != seen_epoch or (row.epoch and row.ends_ms > now_ms):",
         "if False:",
-        seed=1,
     ),
     _database(
         "unconfirmed-takeover-counts",
@@ -117,14 +112,12 @@ CLUSTER_VARIANTS = (
         STORE,
         "        return NOT_LEADER if self._leadership.lease.has_ended else reply\n",
         "        return reply\n",
-        seed=2,
     ),
     _product(
         "heartbeats-answered-after-the-deadline",
         "ledger/coordinator.py",
         "            done(reply if self.commit.vouch is None else self.commit.vouch(reply))\n\n        self._enqueue",
         "            done(reply)\n\n        self._enqueue",
-        seed=2,
     ),
     _product(
         "lost-epoch-led-again",

@@ -8,7 +8,7 @@ from holdfast_lab.simulation.cluster_settings import CLUSTER_INTERVALS_MS, Clust
 from holdfast_lab.simulation.scheduler import SimulatedScheduler
 from holdfast_lab.simulation.simulated_database import SimulatedDatabase
 
-_DOWN_US = (5_000, 300_000)
+_DOWN_US = (3_000, 150_000)
 _WALL_MS = 3_600_000
 _BEHIND_US = (2_000, 60_000)
 _FAILS = 0.15

@@ -6,6 +6,7 @@ The node wires the product's parts as `holdfast node` does. It is killed, paused
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from holdfast.clock import Uptime
 from holdfast.journal.errors import LeadershipLostError
@@ -40,8 +41,9 @@ from holdfast_lab.simulation.simulated_database import SimulatedDatabase
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import Violation, require
 
-_BOOT_US = (1_000, 300_000)
+_BOOT_US = (1_000, 150_000)
 _LATE_US = (100, 20_000)
+_SLOW_TAKEOVERS = 0.3
 _INBOX_MS = 40
 _HISTORY_SEGMENTS = 4
 _PERMILLE = 1_000
@@ -99,6 +101,34 @@ class NodeProcess(SimulatedProcess):
         self._node_clock = node_clock
         # Between the loss of a leadership and its notification, the journal refuses everything.
         self.is_failing = True
+        #: What the process does when it continues.
+        self._deferred: list[tuple[ScheduledCall, str, Call, int]] = []
+        #: How much later than arrived messages the timers run that were due while the process was stopped.
+        self.late_timers_us = 0
+
+    def _run(self, planned: ScheduledCall, kind: str, call: Call, phase: int) -> None:
+        if self.stalled_until_us > self._clock.now_us:
+            self._deferred.append((planned, kind, call, phase))
+        else:
+            super()._run(planned, kind, call, phase)
+
+    def here(self, kind: str, call: Call) -> None:
+        """Handles an arrival now, or when the process continues."""
+        self.enter(0, kind, call)
+
+    def stall(self, for_us: int) -> None:
+        """Stops the process for a while, unless it is woken up before."""
+        super().stall(for_us)
+        until_us = self.stalled_until_us
+        self._clock.after(for_us, "continues", lambda: self.wake() if self.stalled_until_us == until_us else None)
+
+    def wake(self) -> None:
+        """Continues: first with what was about to run, then with messages, then with timers."""
+        self.stalled_until_us = 0
+        deferred, self._deferred = self._deferred, []
+        for planned, kind, call, phase in deferred:
+            delay_us = self.late_timers_us if phase == DUE else 0
+            self._clock.after(delay_us, kind, partial(self._run, planned, kind, call, phase), phase)
 
     def later(self, delay_ms: int, call: Call) -> ScheduledCall:
         """Runs the call when the machine's steady clock has advanced by the delay, and a little more."""
@@ -181,6 +211,13 @@ class SimulatedNode:
         self.process.late_timers_us = self._rng.choice([0, self._rng.randint(*_LATE_US)])
         return True
 
+    def wake_if_leading(self, shard: int, delay_us: int) -> None:
+        """Continues a stopped process that led a shard, a little later."""
+        process = self.process
+        if process is not None and shard in self.servers and process.stalled_until_us > self._parts.clock.now_us:
+            self._parts.database.fired("woke up after a takeover")
+            self._parts.clock.after(delay_us, "wakes up", process.wake)
+
     def restart_cleanly(self) -> bool:
         """Drains the node, and starts it again."""
         process = self.process
@@ -204,7 +241,7 @@ class SimulatedNode:
         for link in self._links:
             link.faults = self.faults
         if self.process is not None:
-            self.process.stalled_until_us = 0
+            self.process.wake()
 
     def _thread(self, name: str) -> ProcessThread:
         assert self.process is not None
@@ -259,6 +296,10 @@ class SimulatedNode:
         self._leading[shard] = epoch
         self._parts.shards[shard].log.begin(epoch)
         self.followers[shard].take_over(lambda taken: self._on_taken(shard, epoch, lease, taken))
+        if "node-pause" in self._parts.settings.faults and self._rng.random() < _SLOW_TAKEOVERS:
+            # An old leader may wake up before this one has written anything.
+            self._parts.database.fired("paused after a takeover")
+            self.pause(self._rng.randint(0, 500 * self._parts.settings.lease_ms))
 
     def _on_taken(self, shard: int, epoch: int, lease: LeaseDeadline, taken: TakenOver | None) -> None:
         if self._leading.get(shard) != epoch:

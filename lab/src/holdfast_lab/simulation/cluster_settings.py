@@ -8,14 +8,14 @@ from holdfast_lab.simulation.swarm import SwarmSettings
 
 #: Faults of the cluster, with their minimal and maximal mean interval in simulated milliseconds.
 CLUSTER_INTERVALS_MS: Mapping[str, tuple[int, int]] = {
-    "node-kill": (400, 3_000),
-    "node-pause": (150, 1_500),
-    "node-drain": (500, 4_000),
-    "node-cut-off": (200, 1_500),
-    "database-restart": (500, 4_000),
-    "database-failover": (250, 2_500),
-    "database-stall": (200, 2_000),
-    "standby-stall": (60, 800),
+    "node-kill": (200, 2_000),
+    "node-pause": (60, 500),
+    "node-drain": (300, 3_000),
+    "node-cut-off": (100, 800),
+    "database-restart": (300, 3_000),
+    "database-failover": (150, 1_500),
+    "database-stall": (100, 1_200),
+    "standby-stall": (40, 500),
     "canceled-waits": (30, 400),
     "wall-jump": (200, 3_000),
 }
@@ -93,7 +93,7 @@ class ClusterSettings:
 def draw_cluster(seed: int, events: int) -> ClusterSettings:
     """Draws the settings of a seed."""
     rng = random.Random(f"cluster/{seed}")
-    lease_ms = rng.choice([150, 300, 300, 600, 1_200])
+    lease_ms = rng.choice([100, 100, 200, 400, 1_000])
     share = rng.choice([0.0, 0.3, 0.5, 0.8])
     only = rng.sample(sorted(CLUSTER_INTERVALS_MS), rng.randint(1, 2)) if rng.random() < _FEW else None
     faults = {}
@@ -107,7 +107,7 @@ def draw_cluster(seed: int, events: int) -> ClusterSettings:
         nodes=rng.randint(2, 4),
         shards=rng.choice([1, 1, 2, 3]),
         lease_ms=lease_ms,
-        limit_ms=max(40, lease_ms // rng.choice([3, 6, 10])),
+        limit_ms=max(20, lease_ms // rng.choice([3, 6, 10])),
         segment_bytes=rng.choice([2_048, 8_192, 32_768]),
         snapshot_ms=rng.choice([500, 2_000]),
         read_bytes=rng.choice([1, 500, 4_000]),

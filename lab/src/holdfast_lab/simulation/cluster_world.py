@@ -27,6 +27,8 @@ DRAIN_MS_MAX = 120_000
 _DRAIN_STEPS_MAX = 400_000
 _QUIET_STEPS = 64
 _NOTIFIED = 0.4
+_WAKES = 0.5
+_WAKE_US = (0, 4_000)
 _NOTIFY_US = (20, 2_000)
 _INBOX_MS_MEAN = 60
 
@@ -108,9 +110,18 @@ class ClusterWorld:
                 if change.row in part.log.moved:
                     part.log.delete(change.row)
         elif isinstance(change, LeaderSet):
-            self.shards[change.shard].log.lead(change.row.epoch)
+            self._on_leader(change)
             if change.row.successor:
                 self._notify(None)
+
+    def _on_leader(self, change: LeaderSet) -> None:
+        """Notes the epoch; after a takeover, sometimes wakes up the old leader at once."""
+        log = self.shards[change.shard].log
+        is_new = change.row.epoch != log.epoch
+        log.lead(change.row.epoch)
+        for node in self.nodes if is_new else ():
+            if self._rng.random() < _WAKES:
+                node.wake_if_leading(change.shard, self._rng.randint(*_WAKE_US))
 
     def _notify(self, shard: int | None) -> None:
         for node in self.nodes:

@@ -33,8 +33,6 @@ class SimulatedProcess:
         self.stalls = 0
         self.stopped_ms = 0
         self.slow_sync_us = 0
-        #: How much later than arrived messages the timers run that were due while the process was stopped.
-        self.late_timers_us = 0
 
     # -- running
 
@@ -48,7 +46,6 @@ class SimulatedProcess:
             return
         wait_us = self.stalled_until_us - self._clock.now_us
         if wait_us > 0:
-            wait_us += self.late_timers_us if phase == DUE else 0
             self._clock.after(wait_us, kind, lambda: self._run(planned, kind, call, phase), phase)
             return
         self.guard(call)
