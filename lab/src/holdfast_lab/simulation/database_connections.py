@@ -38,7 +38,7 @@ class LinkFaults:
     late_request: float = 0
     late_answer: float = 0
     cut: float = 0
-    blocked_until_us: int = 0
+    blocked_until_us: float = 0
 
 
 class _DatabaseCall:
