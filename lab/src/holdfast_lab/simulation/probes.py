@@ -47,6 +47,8 @@ class ShardProbe:
             return
         if self._front.servers:
             server = self._rng.choice(self._front.servers)
+            if len(self._front.servers) > 1:
+                self._front.fired("asked one of two leaders")
             draw = self._rng.random()
             server.process.here("probe", lambda: self._send(server, draw))
         self._later()
