@@ -113,6 +113,17 @@ def test_new_node_gets_its_share_and_no_more() -> None:
     assert len(done) == 2
 
 
+def test_large_cluster_is_balanced_after_a_node_joins() -> None:
+    """With 1,000 shards on 100 nodes, a newcomer gets its ten shards from ten other nodes."""
+    names = [f"node-{number}" for number in range(100)]
+    applied = dict.fromkeys(range(1_000), 10)
+    members = [NodeView(node_record(name, applied=applied), 0) for name in names]
+    leaders = {shard: names[shard % 99] for shard in range(1_000)}
+    planned = moves(view(members, leaders))
+    assert len({move.leader for move in planned}) == len(planned) == 10
+    assert {move.successor for move in planned} == {"node-99"}
+
+
 def test_nodes_do_not_move_more_than_is_needed_at_once() -> None:
     """If all nodes act on the same view, the newcomer does not get too many shards."""
     leaders = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
