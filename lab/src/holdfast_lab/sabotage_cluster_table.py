@@ -145,7 +145,7 @@ CLUSTER_VARIANTS = (
         FOLLOWED,
         "        if self._reader.end_position() == self.position and self._is_last_kept():\n",
         "        if self._reader.end_position() == self.position:\n",
-        test="test_follower.py::test_takeover_drops_a_last_frame_that_vanished",
+        test="test_follower.py::test_takeover_drops_last_frames_that_were_replaced",
     ),
     _product(
         "link-unchecked-by-the-follower",

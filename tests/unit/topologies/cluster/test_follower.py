@@ -184,6 +184,22 @@ def test_takeover_drops_a_last_frame_that_vanished(shard: Followed) -> None:
     assert taken.position == END - 1
 
 
+def test_takeover_drops_last_frames_that_were_replaced(shard: Followed) -> None:
+    """A takeover compares the last frame with the database, also if the frames end at the same position."""
+    lose_last(shard)
+    lose_last(shard)
+    thread = shard.rig.thread()
+    other = shard.rig.followed(thread)
+    shard.rig.do(other.take_over, thread)
+    shard.rig.pass_ms(2 * LEASE_MS)
+    journal, writer = shard.rig.journal(shard.rig.take(name="b"), end=(other.position, other.link))
+    shard.rig.do(lambda: fill(journal, other.ledger, 100, 1), writer)
+    assert shard.follower.position == other.ledger.position == END
+    taken = shard.take_over()
+    assert taken is not None
+    assert (taken.ledger.digest, taken.link) == (other.ledger.digest, journal.end_checksum)
+
+
 def keep_snapshot(shard: Followed) -> None:
     """Writes a snapshot of the leader's state."""
     header = SnapshotHeader(
