@@ -13,6 +13,7 @@ from holdfast.cli.main import program as holdfast_program
 from holdfast.sdk import url_schemes
 from holdfast.settings import KNOWN, TopologyName
 from holdfast.settings_sources import NO_SETTINGS, TOKEN
+from holdfast_lab.sabotage_cluster_table import CLUSTER_VARIANTS
 from holdfast_lab.sabotage_table import VARIANTS
 
 TOPOLOGIES: tuple[str, ...] = get_args(get_args(TopologyName)[0])
@@ -133,7 +134,9 @@ def test_every_url_that_an_app_opens_is_in_the_guide(root: Path) -> None:
 def test_every_broken_variant_is_in_its_table(root: Path) -> None:
     """The simulator's page lists each broken variant in order, and the guarantees name their number."""
     text = (root / "docs/internals/simulation.md").read_text()
-    assert re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE) == [variant.name for variant in VARIANTS]
+    assert re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE) == [
+        variant.name for variant in (*VARIANTS, *CLUSTER_VARIANTS)
+    ]
     assert f" {len(VARIANTS)} deliberately broken variants" in (root / "docs/guarantees.md").read_text()
 
 

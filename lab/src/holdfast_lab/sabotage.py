@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-#: The source of the product in this checkout, which the variants change.
+#: The source in this checkout that the variants change: of the product, and of what the laboratory simulates.
 PACKAGE = ROOT / "src" / "holdfast"
+LABORATORY = ROOT / "lab" / "src" / "holdfast_lab"
+_TABLES = {"sabotage_table.py": "VARIANTS", "sabotage_cluster_table.py": "CLUSTER_VARIANTS"}
 ESCAPED, CAUGHT = 0, 1
 _TIMEOUT_S = 240
 
@@ -31,7 +33,8 @@ _TIMEOUT_S = 240
 class Variant:
     """One edit; `test` names the pytest node that catches it, otherwise the simulator must.
 
-    `seed` is known to catch it; if it no longer does, the seeds up to `seeds_max` are tried.
+    `seed` is known to catch it; if it no longer does, the seeds up to `seeds_max` are tried. With `is_cluster` they are
+    seeds of the simulated cluster. With `in_lab` the file is in the laboratory: the rules that the database enforces.
     """
 
     name: str
@@ -42,11 +45,19 @@ class Variant:
     test: str = ""
     seeds_max: int = 150
     events: int = 6_000
+    is_cluster: bool = False
+    in_lab: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The file that is changed."""
+        return (LABORATORY if self.in_lab else PACKAGE) / self.file
 
     @property
     def module(self) -> str:
         """The name under which the file is imported."""
-        return "holdfast." + self.file.removesuffix(".py").replace("/", ".")
+        package = "holdfast_lab." if self.in_lab else "holdfast."
+        return package + self.file.removesuffix(".py").replace("/", ".")
 
     def apply(self, source: str) -> str:
         """Returns the source with the edit; raises unless the text occurs exactly once."""
@@ -57,14 +68,14 @@ class Variant:
 
     def check(self) -> None:
         """Raises unless the edit can be applied to the current source."""
-        compile(self.apply((PACKAGE / self.file).read_text()), self.file, "exec")
+        compile(self.apply(self.path.read_text()), self.file, "exec")
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
     """Loads one module with the edit, never from a cache."""
 
     def __init__(self, variant: Variant) -> None:
-        super().__init__(variant.module, str(PACKAGE / variant.file))
+        super().__init__(variant.module, str(variant.path))
         self._variant = variant
 
     def get_code(self, fullname: str) -> types.CodeType:
@@ -116,16 +127,24 @@ def _run_test(variant: Variant) -> int:
 
 
 def _run_seeds(variant: Variant) -> int:
-    from holdfast_lab.simulation.runner import run_seed  # noqa: PLC0415 - after the hook
-
     seeds = [variant.seed, *(seed for seed in range(variant.seeds_max) if seed != variant.seed)]
     for number, seed in enumerate(seeds, start=1):
-        outcome = run_seed(seed, variant.events)
-        if outcome.failure:
-            print(f"{variant.name}|{number}|seed {seed}: {' '.join(outcome.failure.split())[:110]}")
+        failure = failure_of(variant, seed)
+        if failure:
+            print(f"{variant.name}|{number}|seed {seed}: {' '.join(failure.split())[:110]}")
             return CAUGHT
     print(f"{variant.name}|{len(seeds)}|")
     return ESCAPED
+
+
+def failure_of(variant: Variant, seed: int) -> str:
+    """Runs a seed of the simulation that the variant belongs to; returns what was broken."""
+    from holdfast_lab.simulation.cluster_world import run_cluster_seed  # noqa: PLC0415 - after the hook
+    from holdfast_lab.simulation.runner import run_seed  # noqa: PLC0415 - after the hook
+
+    if variant.is_cluster:
+        return run_cluster_seed(seed, variant.events).failure
+    return run_seed(seed, variant.events).failure
 
 
 # -- in the main process
@@ -197,14 +216,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _table() -> dict[str, Variant]:
-    """Reads the variants from the file beside this one, without importing the package."""
-    path = Path(__file__).with_name("sabotage_table.py")
-    source = path.read_text().replace("from holdfast_lab.sabotage import Variant\n", "")
-    names: dict[str, object] = {"Variant": Variant}
-    exec(compile(source, str(path), "exec"), names)  # noqa: S102 - our own table
-    rows = names["VARIANTS"]
-    assert isinstance(rows, tuple)
-    return {row.name: row for row in rows}
+    """Reads the variants from the files beside this one, without importing the package."""
+    variants = dict[str, Variant]()
+    for file, table in _TABLES.items():
+        source = Path(__file__).with_name(file).read_text().replace("from holdfast_lab.sabotage import Variant\n", "")
+        names: dict[str, object] = {"Variant": Variant}
+        exec(compile(source, file, "exec"), names)  # noqa: S102 - our own table
+        rows = names[table]
+        assert isinstance(rows, tuple)
+        variants |= {row.name: row for row in rows}
+    return variants
 
 
 if __name__ == "__main__":

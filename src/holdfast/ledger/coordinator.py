@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast import limits
 from holdfast.core import commands, events, retention
-from holdfast.core.commands import AnyCommand, Refusal
+from holdfast.core.commands import AnyCommand, Decision, Refusal
 from holdfast.core.events import AnyEvent
 from holdfast.core.ledger import Ledger
 from holdfast.core.model import Now
@@ -368,6 +368,8 @@ class Coordinator:
         try:
             return what(self.ledger, now) if callable(what) else self._decide(what, now)
         except Exception as error:  # noqa: BLE001 - deciding changes nothing, so only this request fails
+            if self._state == "failed":  # the journal, and the error was reported
+                return self._closed
             for observer in self.observers:
                 observer.bug(what, error)
             return BROKEN
@@ -419,14 +421,20 @@ class Coordinator:
         if decision.extension is not None:
             # A live worker keeps its leases even if the journal has no space for the extension.
             self.ledger.leases.prolong(decision.extension)
-        if decision.event is not None and self.unwritable is not None and (refusal := self.unwritable(decision.event)):
+        if decision.event is None:
+            return decision.reply
+        return self._recorded(decision, decision.event)
+
+    def _recorded(self, decision: Decision, event: AnyEvent) -> object:
+        """Returns the reply if the event is recorded, else a refusal."""
+        if self.unwritable is not None and (refusal := self.unwritable(event)) is not None:
             return refusal
-        if decision.event is None or self._record(decision.event):
+        if self._record(event):
             return decision.reply
         self._is_starved = True
-        if type(decision.event) is events.Extended:
+        if type(event) is events.Extended:
             return decision.reply
-        self._is_grant_refused |= type(decision.event) is events.Granted
+        self._is_grant_refused |= type(event) is events.Granted
         return NO_SPACE
 
     def _record(self, event: AnyEvent) -> bool:

@@ -36,11 +36,12 @@ class LinkFaults:
     lost_request: float = 0
     lost_answer: float = 0
     late_request: float = 0
+    late_answer: float = 0
     cut: float = 0
-    blocked_until_us: int = 0
+    blocked_until_us: float = 0
 
 
-class _Attempt:
+class _DatabaseCall:
     """One call: the first of answer, loss and time limit decides it."""
 
     __slots__ = ("answer", "is_lost", "resume", "transaction")
@@ -73,10 +74,10 @@ class DatabaseLink:
         self.database = database
         self._thread = thread
         self._rng = rng
-        self._faults = faults
+        self.faults = faults
         self._limit_us = limit_ms * 1_000
         self._is_open = False
-        self._attempt: _Attempt | None = None
+        self._attempt: _DatabaseCall | None = None
         database.on_crash.append(self.cut)
 
     def cut(self) -> None:
@@ -94,10 +95,10 @@ class DatabaseLink:
 
     def call(self, run: Run) -> object:
         """Runs a transaction, and returns its answer; raises `DatabaseLostError` if none arrives."""
-        attempts = list[_Attempt]()
+        attempts = list[_DatabaseCall]()
 
         def start(resume: Call) -> None:
-            attempts.append(_Attempt(resume))
+            attempts.append(_DatabaseCall(resume))
             self._attempt = attempts[0]
             self._send(attempts[0], run)
 
@@ -112,8 +113,8 @@ class DatabaseLink:
             raise attempt.answer
         return attempt.answer
 
-    def _send(self, attempt: _Attempt, run: Run) -> None:
-        clock, faults = self.database.clock, self._faults
+    def _send(self, attempt: _DatabaseCall, run: Run) -> None:
+        clock, faults = self.database.clock, self.faults
         clock.after(self._limit_us, "link limit", lambda: attempt.end(None, is_lost=True))
         delay_us = self._transit_us() + (0 if self._is_open else self._rng.randint(*_CONNECT_US))
         self._is_open = True
@@ -125,11 +126,11 @@ class DatabaseLink:
             return
         clock.after(delay_us, "request", lambda: self._arrive(attempt, run))
 
-    def _cut_if(self, attempt: _Attempt) -> None:
+    def _cut_if(self, attempt: _DatabaseCall) -> None:
         if self._attempt is attempt:
             self.cut()
 
-    def _arrive(self, attempt: _Attempt, run: Run) -> None:
+    def _arrive(self, attempt: _DatabaseCall, run: Run) -> None:
         """Runs the transaction, also if its caller has given up."""
         if not self.database.is_up:
             self.database.clock.after(self._transit_us(), "refused", lambda: attempt.end(None, is_lost=True))
@@ -137,13 +138,15 @@ class DatabaseLink:
         transaction = self.database.begin(run, lambda answer: self._answer(attempt, answer))
         attempt.transaction = None if transaction.is_over else transaction
 
-    def _answer(self, attempt: _Attempt, answer: object) -> None:
+    def _answer(self, attempt: _DatabaseCall, answer: object) -> None:
         clock = self.database.clock
-        if clock.now_us >= self._faults.blocked_until_us and not self._hits("lost_answer"):
-            clock.after(self._transit_us(), "answer", lambda: attempt.end(answer, is_lost=False))
+        if clock.now_us < self.faults.blocked_until_us or self._hits("lost_answer"):
+            return
+        delay_us = self._transit_us() + (self._rng.randint(0, self._limit_us) if self._hits("late_answer") else 0)
+        clock.after(delay_us, "answer", lambda: attempt.end(answer, is_lost=False))
 
     def _hits(self, fault: str) -> bool:
-        percent: float = getattr(self._faults, fault)
+        percent: float = getattr(self.faults, fault)
         if not percent or self._rng.random() * _PERCENT >= percent:
             return False
         self.database.fired(fault.replace("_", " "))

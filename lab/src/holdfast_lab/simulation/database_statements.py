@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from holdfast.journal.errors import PositionRemovedError
 from holdfast.journal.frame import FRAME_OVERHEAD
 from holdfast.journal.port import SegmentInfo
 from holdfast.topologies.cluster.ports import (
@@ -108,6 +109,9 @@ class DatabaseStatements:
 
         def read() -> list[StoredFrame]:
             found, size = list[StoredFrame](), 0
+            first = self._database.rows.first_position(shard)
+            if after + 1 < first:
+                raise PositionRemovedError(f"positions up to {first - 1} are removed")
             for frame in self._database.rows.frames[shard].values():
                 if frame.last_position > after and (not found or size < bytes_max):
                     found.append(frame)

@@ -18,7 +18,7 @@ from holdfast_lab.simulation.lease_watch import LeaseWatch
 from holdfast_lab.simulation.process import DeletionThread, SimulatedProcess
 from holdfast_lab.simulation.response_checks import ResponseChecks
 from holdfast_lab.simulation.scheduler import Call, SimulatedScheduler
-from holdfast_lab.simulation.server import SimulatedServer
+from holdfast_lab.simulation.server import DirectoryServer, SimulatedServer
 from holdfast_lab.simulation.snapshotter import Snapshotter
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.tick_watch import TickWatch
@@ -58,7 +58,7 @@ class Host:
         self._response_checks = response_checks
         self._rng = random.Random(f"host/{settings.seed}")
         self.disk: SimDisk = CountingDisk(random.Random(f"disk/{settings.seed}"), self.fired)
-        self.server: SimulatedServer | None = None
+        self.server: DirectoryServer | None = None
         self._process: SimulatedProcess | None = None
         self._booting = False
         self.counts: dict[str, int] = {}
@@ -128,7 +128,7 @@ class Host:
         require(not recovered.warnings, f"recovery passed over a snapshot: {recovered.warnings}")
         self._log.recovered(recovered.journal, recovered.ledger)
         self._response_checks.check_kept()
-        server = SimulatedServer(process, self.clock, recovered, self._log, settings, self._mint, read_mark(self.disk))
+        server = DirectoryServer(process, self.clock, recovered, self._log, settings, self._mint, read_mark(self.disk))
         leave_marks(self.disk, server.coordinator.time.log)
         ClockWatch(server.coordinator, self.clock, self._clocks, settings.doubt_ms)
         keeper_config = KeeperConfig(
@@ -151,7 +151,7 @@ class Host:
         process.guard(lambda: server.coordinator.start(f"life-{recovered.journal.epoch}"))
         self._check_orphans(server)
 
-    def _check_orphans(self, server: SimulatedServer) -> None:
+    def _check_orphans(self, server: DirectoryServer) -> None:
         """Checks that workers that died with an earlier process hold no lease, if there was space to record it."""
         if self.server is server and self.disk.faults.free_bytes is None:
             orphans = [lease.token for lease in server.coordinator.ledger.state.leases.values() if lease.host]
@@ -212,11 +212,11 @@ class Host:
         server.process.here("stop", lambda: self._stop(server))
         return True
 
-    def _stop(self, server: SimulatedServer) -> None:
+    def _stop(self, server: DirectoryServer) -> None:
         server.loop.visit(server.sockets.dismiss)
         server.coordinator.stop(lambda: self._stopped(server))
 
-    def _stopped(self, server: SimulatedServer) -> None:
+    def _stopped(self, server: DirectoryServer) -> None:
         try:
             server.journal.close()
             self.fired("clean stop")

@@ -5,10 +5,10 @@ stream keeps its order and stalls while its direction is partitioned; each side 
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Protocol
 
 from holdfast.ledger.sessions import Hello, Session, SessionPush
-from holdfast_lab.simulation.host import Host
 from holdfast_lab.simulation.scheduler import Call, SimulatedScheduler
 from holdfast_lab.simulation.server import SimulatedServer
 from holdfast_lab.simulation.swarm import SwarmSettings
@@ -27,10 +27,41 @@ _RESET_US = (20, 2_000)
 _PERCENT = 100
 
 
+class ServerHost(Protocol):
+    """The place where the coordinator of a ledger runs."""
+
+    #: Called when all servers end.
+    on_down: list[Call]
+
+    @property
+    def server(self) -> SimulatedServer | None:
+        """The server that a new connection reaches."""
+        ...
+
+    @property
+    def had_room(self) -> bool:
+        """Whether the leases of the coordinator can be compared with those that its workers keep."""
+        ...
+
+    def current_leases(self) -> Collection[int]:
+        """Returns the leases of the coordinator, durable or not."""
+        ...
+
+    def fired(self, what: str) -> None:
+        """Counts an event of this kind."""
+        ...
+
+    def enter(self, kind: str, call: Callable[[SimulatedServer], None]) -> bool:
+        """Delivers a call to a server; returns False if there is none."""
+        ...
+
+
 class Network:
     """Carries messages to the process of the coordinator that runs when they arrive."""
 
-    def __init__(self, clock: SimulatedScheduler, host: Host, settings: SwarmSettings, rng: random.Random) -> None:
+    def __init__(
+        self, clock: SimulatedScheduler, host: ServerHost, settings: SwarmSettings, rng: random.Random
+    ) -> None:
         self.clock = clock
         self.host = host
         self._faults = settings.faults
@@ -98,6 +129,12 @@ class Network:
     def _cut_streams(self) -> None:
         for stream in self.streams:
             stream.lose_server()
+
+    def cut_streams_of(self, server: SimulatedServer) -> None:
+        """Ends the connections to one of several servers."""
+        for stream in self.streams:
+            if stream.server is server:
+                stream.lose_server()
 
 
 class Stream:

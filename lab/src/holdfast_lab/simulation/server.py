@@ -9,7 +9,7 @@ from holdfast.ledger.job_api import LedgerJobs
 from holdfast.ledger.log_clock import ClockMark, ClockTrust
 from holdfast.ledger.recovery import RecoveredLedger
 from holdfast.ledger.session_messages import LeaseTerms
-from holdfast.ledger.sessions import SessionConfig
+from holdfast.ledger.sessions import SessionConfig, SessionDispatcher
 from holdfast.ledger.tick_timer import TickTimer
 from holdfast.ledger.work_api import LedgerWork
 from holdfast.server.backend import Backend
@@ -22,7 +22,16 @@ from holdfast_lab.simulation.swarm import SwarmSettings
 
 
 class SimulatedServer:
-    """The production objects of one process run."""
+    """A coordinator that serves, and the sessions of its workers: what the actors use. `mint` makes ids of jobs."""
+
+    process: SimulatedProcess
+    coordinator: Coordinator
+    dispatcher: SessionDispatcher
+    mint: Callable[[], str]
+
+
+class DirectoryServer(SimulatedServer):
+    """The production objects of one process run over a directory."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from holdfast_lab.simulation.disk import SimDisk, SimulatedCrash
 from holdfast_lab.simulation.process import SimulatedProcess
 from holdfast_lab.simulation.process_disk import Killed, ProcessDisk
 from holdfast_lab.simulation.scheduler import SimulatedScheduler
-from holdfast_lab.simulation.server import SimulatedServer
+from holdfast_lab.simulation.server import DirectoryServer
 from holdfast_lab.simulation.side_programs import Program, SideProgram
 from holdfast_lab.simulation.swarm import SwarmSettings
 from holdfast_lab.simulation.violation import Violation, require
@@ -111,12 +111,12 @@ class Snapshotter:
 
     # -- history
 
-    def read_later(self, server: SimulatedServer) -> None:
+    def read_later(self, server: DirectoryServer) -> None:
         """Starts a reader of history now and then, as long as this process lives."""
         delay_us = int(self._rng.expovariate(1) * self._read_us)
         self._clock.after(delay_us, "reader", lambda: self._read(server))
 
-    def _read(self, server: SimulatedServer) -> None:
+    def _read(self, server: DirectoryServer) -> None:
         if not server.process.is_alive or server.process.is_failing:
             return
         first = server.journal.first_position

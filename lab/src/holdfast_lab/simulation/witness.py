@@ -118,6 +118,10 @@ class LogWitness:
         self._take(body, count, digest)
         require(end_position == self.position, f"the journal ends at {end_position}, the log at {self.position}")
 
+    def take(self, body: bytes, count: int, digest: int) -> None:
+        """Takes in a frame that can not be lost any more; for a log that several processes write in turn."""
+        self._take(body, count, digest)
+
     def _take(self, body: bytes, count: int, digest: int) -> None:
         first = self.position + 1
         self._frames[first] = (body, count, digest)

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class CallQueue:
-    """Runs calls in order. Its methods and all callbacks run on the owner's thread; only the calls themselves do not."""
+    """Runs calls in order. All callbacks run on the owner's thread; only the calls themselves do not."""
 
     def __init__(self, sync: SyncThread) -> None:
         self._sync = sync

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 
 from holdfast.journal.errors import LeadershipLostError
 from holdfast.journal.port import SegmentInfo
-from holdfast.topologies.cluster.frame_checksum import key_of
 from holdfast.topologies.cluster.lease_deadline import LeaseDeadline
-from holdfast.topologies.cluster.ports import Append, DatabaseLostError, FrameWriter, StoredFrame
+from holdfast.topologies.cluster.ports import Append, DatabaseLostError, FrameKey, FrameWriter, StoredFrame
 
 #: Blocks the calling thread for this many milliseconds.
 Wait = Callable[[int], None]
@@ -100,6 +99,11 @@ class DurableWriter:
         self._wait(_RETRY_MS)
         if self._lease.has_ended:
             raise _lost("the outcome of a write was unknown when the lease ended")
+
+
+def key_of(frame: StoredFrame) -> FrameKey:
+    """Returns what distinguishes a frame from another one at its position."""
+    return FrameKey(frame.epoch, frame.checksum)
 
 
 def _has_answer(call: Callable[[], None]) -> bool:

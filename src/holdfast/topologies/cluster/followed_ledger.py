@@ -13,10 +13,10 @@ from msgspec import structs
 from holdfast.core.digest import DIGEST_VERSION
 from holdfast.core.ledger import Ledger, LedgerConfig
 from holdfast.journal.archive import SnapshotStore
-from holdfast.journal.errors import PositionRemovedError
+from holdfast.journal.errors import JournalDamagedError, JournalFailedError, PositionRemovedError
 from holdfast.ledger.recovery import apply_frame, restore
 from holdfast.topologies.cluster.frame_chain import FrameChain
-from holdfast.topologies.cluster.ports import FrameReader, StoredFrame
+from holdfast.topologies.cluster.ports import DatabaseLostError, FrameReader, StoredFrame
 
 #: The bodies of frames that are read and applied at once.
 READ_BYTES = 256 << 10
@@ -68,12 +68,7 @@ class FollowedLedger:
         """Applies the next frames, and returns their number; 0 at the end."""
         if self._ledger is None:
             self._restore()
-        stored = self._reader.frames(self.position, self._read_bytes)
-        if not stored:
-            return 0
-        if not self._continues(stored[0]) and self._must_rebuild():
-            self._restore()
-            return self.advance()
+        stored = self._next_frames()
         for frame in stored:
             self._apply(frame)
         return len(stored)
@@ -88,6 +83,19 @@ class FollowedLedger:
     def close(self) -> None:
         """Closes the connection."""
         self._reader.close()
+
+    def _next_frames(self) -> list[StoredFrame]:
+        """Reads the next frames; drops the state first if they cannot follow it for a harmless reason."""
+        try:
+            stored = self._reader.frames(self.position, self._read_bytes)
+        except (JournalDamagedError, PositionRemovedError):
+            if not self._must_rebuild():
+                raise
+        else:
+            if not stored or self._continues(stored[0]) or not self._must_rebuild():
+                return stored
+        self._restore()
+        return self._next_frames()
 
     def _continues(self, frame: StoredFrame) -> bool:
         return frame.first_position == self.position + 1 and frame.link == self._chain.link
@@ -118,7 +126,10 @@ class FollowedLedger:
 
     def _restore(self) -> None:
         """Begins with the newest good snapshot, or with nothing."""
-        restored = restore(self._snapshots, self._config, proves_digest=False)
+        try:
+            restored = restore(self._snapshots, self._config, proves_digest=False)
+        except JournalFailedError as error:  # an archive says so if its database is away
+            raise DatabaseLostError(error.message) from error
         first = self._reader.first_position()
         self.rebuilt += self._ledger is not None
         self._ledger, self._last = restored.ledger, None

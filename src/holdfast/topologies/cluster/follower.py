@@ -16,7 +16,7 @@ from holdfast.topologies.cluster.call_queue import CallQueue
 from holdfast.topologies.cluster.followed_ledger import FollowedLedger
 from holdfast.topologies.cluster.ports import DatabaseLostError
 
-POLL_MS = 1_000
+POLL_MS = 2_000
 _RETRY_MS = 100
 
 

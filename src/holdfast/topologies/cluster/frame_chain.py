@@ -1,11 +1,8 @@
 """The chain of a shard's frames: each frame continues exactly where the one before it ends, and links to it."""
 
-from holdfast.journal.errors import JournalDamagedError
 from holdfast.journal.port import Frame
-from holdfast.topologies.cluster.frame_checksum import verify
+from holdfast.topologies.cluster.frame_checksum import damaged, verify
 from holdfast.topologies.cluster.ports import StoredFrame
-
-_ADVICE = "restore the database from a backup"
 
 
 class FrameChain:
@@ -23,20 +20,18 @@ class FrameChain:
 
     def check(self, stored: StoredFrame) -> Frame:
         """Returns the frame and advances; raises JournalDamagedError if it is damaged or no successor."""
-        problem = self._problem(stored)
-        if problem:
-            raise JournalDamagedError(f"shard {self._shard}", 0, stored.first_position, problem, advice=_ADVICE)
+        verify(stored, shard=self._shard, after=self.position, link=self.link)
+        if problem := self._problem(stored):
+            raise damaged(self._shard, stored.first_position, problem)
         self.position, self.link, self._epoch = stored.last_position, stored.checksum, stored.epoch
         return Frame(
             stored.first_position, stored.count, stored.digest, stored.body, stored.checksum, stored.digest_version
         )
 
     def _problem(self, stored: StoredFrame) -> str:
-        if not verify(stored):
-            return "the checksum of the frame does not match"
-        follows = stored.first_position <= self.position + 1 <= stored.last_position
-        if not follows or (self.link is not None and stored.first_position != self.position + 1):
-            return f"position {self.position + 1} was expected"
-        if self.link is not None and stored.link != self.link:
-            return "it does not link to the frame before it"
-        return f"its epoch {stored.epoch} follows epoch {self._epoch}" if stored.epoch < self._epoch else ""
+        is_repeated = stored.first_position <= self.position and self.link is not None
+        if is_repeated or stored.last_position <= self.position:
+            return f"the frame there repeats positions up to {self.position}"
+        if stored.epoch < self._epoch:
+            return f"the frame there has epoch {stored.epoch} and follows epoch {self._epoch}"
+        return ""

@@ -155,7 +155,7 @@ class ClusterJournal:
         assert body, "a frame has a body"
         assert count > 0, "a frame holds at least one event"
         frame = seal(
-            body,
+            body=body,
             first_position=self._end_position + 1,
             count=count,
             epoch=self.epoch,
@@ -204,23 +204,24 @@ class ClusterJournal:
     def remove_segments(self, before: int) -> list[str]:
         """Removes the sealed segments that end at or before `before`; none if the database cannot be reached."""
         self._refuse_if_ended()
-        gone = [info for info in self._segments if info.is_sealed and info.last_position <= before]
-        names = [info.name for info in gone]
-        if not names or not self._is_removed(names):
+        names = [info.name for info in self._segments if info.is_sealed and info.last_position <= before]
+        if not names:
             return []
+        gone = self._removed(names)
         with self._lock:
-            self._segments = tuple(info for info in self._segments if info.name not in names)
-        return names
+            self._segments = tuple(info for info in self._segments if info.name not in gone)
+        return gone
 
-    def _is_removed(self, names: list[str]) -> bool:
-        """Removes segments; repeating this is harmless. False if the outcome is unknown."""
+    def _removed(self, names: list[str]) -> list[str]:
+        """Removes segments and returns those that are gone: pinned ones stay, and an outcome may be unknown."""
+        housekeeper = self._storage.housekeeper
         try:
-            outcome = self._storage.housekeeper.remove_segments(names, self.epoch)
+            if housekeeper.remove_segments(names, self.epoch) is Append.FENCED:
+                raise LeadershipLostError("another leader looks after the segments of the shard")
+            kept = {info.name for info in housekeeper.segments()}
         except DatabaseLostError:
-            return False
-        if outcome is Append.FENCED:
-            raise LeadershipLostError("another leader looks after the segments of the shard")
-        return True
+            return []
+        return [name for name in names if name not in kept]
 
     # -- the end
 

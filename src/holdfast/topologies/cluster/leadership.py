@@ -103,7 +103,11 @@ class LeadershipPlan:
             yield move
 
     def _next_move(self, led: Mapping[str, int], moved: set[int]) -> Handover | None:
-        shards = [shard for shard in self._view.shards if shard.shard not in moved and shard.holder in led]
+        least = min((led[name] for name, node in self._live.items() if node.record.state == SERVING), default=0)
+        # In a balanced cluster there are none, however many shards it has.
+        shards = [
+            shard for shard in self._view.shards if shard.shard not in moved and led.get(shard.holder, 0) - least > 1
+        ]
         for shard in sorted(shards, key=lambda shard: (-led[shard.holder], shard.holder, shard.shard)):
             heirs = sorted(self._heirs(shard, led), key=lambda name: (led[name], name))
             if heirs and led[shard.holder] - led[heirs[0]] > 1:

@@ -137,9 +137,10 @@ class ClusterMember:
 
     def give_up(self, shard: int) -> None:
         """Ends the lease of a shard that this node cannot lead; its coordinator does not run."""
-        lead = self._leads[shard]
-        lead.move = Handover(shard, self._record.name, "")
-        self._on_stopped(shard, lead)
+        lead = self._leads.get(shard)
+        if lead is not None:
+            lead.move = Handover(shard, self._record.name, "")
+            self._on_stopped(shard, lead)
 
     def leave(self, done: Callable[[], None]) -> None:
         """Stops to beat and removes the entry of this node; shards that it still leads are lost at once."""

@@ -99,7 +99,7 @@ class FrameWriter(Protocol):
         ...
 
     def remove_segments(self, names: Sequence[str], epoch: int) -> Append:
-        """Drops these segments under `epoch`; WRITTEN also if they are gone already."""
+        """Drops these segments under `epoch`."""
         ...
 
     def close(self) -> None:

@@ -89,6 +89,11 @@ class ClusterStore:
         )
         return taken.ledger
 
+    @property
+    def ledger(self) -> Ledger:
+        """The state at the end of the journal when it was opened."""
+        return self._taken.ledger
+
     def clock_mark(self) -> ClockMark | None:
         """Returns None: the previous leader may have been on another machine."""
         return None
