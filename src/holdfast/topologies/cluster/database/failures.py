@@ -1,0 +1,36 @@
+"""Translation of psycopg's errors into those of the ports."""
+
+import psycopg
+
+from holdfast.postgres.failures import PASSING, UNDONE
+from holdfast.topologies.cluster.ports import DatabaseLostError, DatabaseRefusedError
+
+#: No connection, a timeout, a server that shuts down or became a standby, a full disk, a deadlock.
+LOST = (*PASSING, *UNDONE)
+
+
+#: The first letters of the SQLSTATEs that functions of the schema raise.
+_OURS = "HF"
+
+
+def is_refusal(error: psycopg.Error) -> bool:
+    """Whether the server has refused a statement: its transaction is rolled back, and the connection can be used."""
+    return (error.sqlstate or "").startswith(_OURS) or not isinstance(error, LOST)
+
+
+def meaning_of(error: psycopg.Error) -> DatabaseLostError | DatabaseRefusedError:
+    """Returns the error that the caller of a port gets."""
+    words = str(error).strip().splitlines()
+    first = words[0] if words else type(error).__name__
+    if not is_refusal(error):
+        return lost(first)
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        message = f"expected the rights of the owner of the schema holdfast, found: {first}; connect as its owner"
+        return DatabaseRefusedError(message, reason="DATABASE_RIGHTS_MISSING")
+    return DatabaseRefusedError(f"the database refused a statement: {first}", reason="DATABASE_REFUSED")
+
+
+def lost(why: str) -> DatabaseLostError:
+    """Returns the error for a call whose outcome is unknown."""
+    message = f"the database does not answer; try again ({why})"
+    return DatabaseLostError(message, reason="DATABASE_UNAVAILABLE", details={"retry_after_s": "1"})
