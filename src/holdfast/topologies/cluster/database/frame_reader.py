@@ -53,11 +53,16 @@ class PostgresFrameReader:
 
     def end_position(self) -> int:
         """Returns the last position of the newest frame; 0 if there is none."""
-        return self._end()[0]
+        return self.end()[0]
 
-    def epoch(self) -> int:
-        """Returns the newest epoch of the shard."""
-        return self._end()[1]
+    def end(self) -> tuple[int, int]:
+        """Returns the last position of the newest frame, and the epoch of the shard."""
+        ((position, epoch),) = self._session.read(_SQL["end_position"], {"shard": self._shard})
+        return position, epoch
+
+    def sealed_end(self) -> int:
+        """Returns the last position before the newest segment."""
+        return self.segments()[-1].first - 1
 
     def segments(self) -> list[SegmentBounds]:
         """Returns the bounds of the segments, oldest first; the newest has no last position."""
@@ -66,10 +71,6 @@ class PostgresFrameReader:
     def close(self) -> None:
         """Closes the connection; harmless if there is none."""
         self._session.close()
-
-    def _end(self) -> tuple[int, int]:
-        ((end, epoch),) = self._session.read(_SQL["end_position"], {"shard": self._shard})
-        return end, epoch
 
     def _read(self, after: int, bytes_max: int) -> list[StoredFrame]:
         arguments = {"shard": self._shard, "segment": self._segment_of(after + 1).first}

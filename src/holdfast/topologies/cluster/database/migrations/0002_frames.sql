@@ -194,3 +194,22 @@ BEGIN
     PERFORM holdfast.drop_removed(of_shard);
     RETURN 'written';
 END $$;
+
+-- Makes the chunks of an upload a snapshot, in place of one at the same position. Fails if a chunk is missing: an upload
+-- that stalls for an hour is deleted.
+CREATE FUNCTION holdfast.finish_snapshot(finished uuid, wanted holdfast.snapshots) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM holdfast.snapshot_uploads u WHERE u.upload = finished;
+    IF NOT FOUND OR wanted.chunks <> (SELECT count(*) FROM holdfast.snapshot_chunks c WHERE c.upload = finished) THEN
+        RAISE EXCEPTION 'the upload of the snapshot at position % was deleted', wanted.position USING ERRCODE = 'HF005';
+    END IF;
+    PERFORM holdfast.remove_snapshot(wanted.shard, wanted.position);
+    INSERT INTO holdfast.snapshots SELECT wanted.*;
+END $$;
+
+CREATE FUNCTION holdfast.remove_snapshot(of_shard integer, at_position bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM holdfast.snapshot_chunks c USING holdfast.snapshots s
+    WHERE s.shard = of_shard AND s.position = at_position AND c.upload = s.upload;
+    DELETE FROM holdfast.snapshots s WHERE s.shard = of_shard AND s.position = at_position;
+END $$;
