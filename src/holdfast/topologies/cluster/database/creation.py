@@ -5,13 +5,17 @@ import os
 import msgspec
 import psycopg
 
+from holdfast.errors import InvalidArgumentError
 from holdfast.postgres.migrator import migrate, read_migrations
 from holdfast.postgres.statements import statements
 from holdfast.topologies.cluster.database.address import DatabaseAddress
 from holdfast.topologies.cluster.database.failures import meaning_of
+from holdfast.topologies.cluster.database.server_checks import check_server
 from holdfast.topologies.cluster.ports import DatabaseRefusedError
 
 _SQL = statements(__package__, "creation")
+
+#: As in the schema: a client connects to the leader of every shard.
 SHARDS_MAX = 1024
 
 
@@ -22,11 +26,20 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
     shards: int
 
 
+def open_cluster(address: DatabaseAddress, shards: int | None = None, cluster_id: bytes = b"") -> ClusterIdentity:
+    """Checks the server, migrates the database, and returns the cluster, which is created if there is none."""
+    check_server(address)
+    return create_cluster(address, shards, cluster_id)
+
+
 def create_cluster(address: DatabaseAddress, shards: int | None = None, cluster_id: bytes = b"") -> ClusterIdentity:
     """Migrates the database, creates the cluster if there is none, and returns its identity.
 
     `shards` is 1 unless given; `DatabaseRefusedError` if the cluster has another number or another id.
     """
+    if shards is not None and not 1 <= shards <= SHARDS_MAX:
+        message = f"the number of shards must be from 1 to {SHARDS_MAX}, got {shards}"
+        raise InvalidArgumentError(message, reason="SHARDS_INVALID")
     try:
         with psycopg.connect(address.conninfo(), autocommit=True) as connection, connection.transaction():
             migrate(connection, read_migrations(__package__))

@@ -24,6 +24,8 @@ def meaning_of(error: psycopg.Error) -> DatabaseLostError | DatabaseRefusedError
     first = words[0] if words else type(error).__name__
     if not is_refusal(error):
         return lost(first)
+    if isinstance(error, psycopg.errors.InvalidSqlStatementName):
+        return pooler_found()
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         message = f"expected the rights of the owner of the schema holdfast, found: {first}; connect as its owner"
         return DatabaseRefusedError(message, reason="DATABASE_RIGHTS_MISSING")
@@ -34,3 +36,12 @@ def lost(why: str) -> DatabaseLostError:
     """Returns the error for a call whose outcome is unknown."""
     message = f"the database does not answer; try again ({why})"
     return DatabaseLostError(message, reason="DATABASE_UNAVAILABLE", details={"retry_after_s": "1"})
+
+
+def pooler_found() -> DatabaseRefusedError:
+    """Returns the error for a connection that is not one with the server itself."""
+    message = (
+        "expected a connection to PostgreSQL itself, found a pooler between, which does not keep the settings of a"
+        " session from one transaction to the next; name the host and port of the server"
+    )
+    return DatabaseRefusedError(message, reason="DATABASE_BEHIND_POOLER")

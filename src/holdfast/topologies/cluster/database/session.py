@@ -3,7 +3,8 @@
 Invariants:
 - Every statement is its own transaction: a client that is stopped cannot keep one open between two statements.
 - No call waits longer than the limit of the address. The server's own timeout is shorter, so that its answer usually
-  arrives before the client gives up.
+  arrives before the client gives up. It does not end the wait of a commit for a synchronous standby: that commit keeps
+  its locks until the standby is back, and a takeover waits for it.
 - A commit counts as confirmed only if the server sent no warning with it: a warning is the only sign that it gave up
   waiting for a synchronous standby.
 """
@@ -18,8 +19,7 @@ import psycopg
 from holdfast.postgres.statements import statements
 from holdfast.topologies.cluster.database.address import DatabaseAddress
 from holdfast.topologies.cluster.database.connection import BoundedConnection, ConnectionAttempt
-from holdfast.topologies.cluster.database.failures import is_refusal, lost, meaning_of
-from holdfast.topologies.cluster.ports import DatabaseRefusedError
+from holdfast.topologies.cluster.database.failures import is_refusal, lost, meaning_of, pooler_found
 
 _SQL = statements(__package__, "session")
 
@@ -114,17 +114,8 @@ class DatabaseSession:
         connection.begin(deadline_s)
         timeout_ms = str(round(self._address.limit_ms * _SERVER_SHARE))
         arguments = {"timeout_ms": timeout_ms, "plans": self._plans}
-        (first,) = connection.execute(_SQL["open"], arguments).fetchall()
-        (second,) = connection.execute(_SQL["check"]).fetchall()
+        (first,) = connection.execute(_SQL["open"], arguments, prepare=False).fetchall()
+        (second,) = connection.execute(_SQL["check"], prepare=False).fetchall()
         pid = connection.pgconn.backend_pid
         if first[0] != pid or second != (pid, timeout_ms):
             raise pooler_found()
-
-
-def pooler_found() -> DatabaseRefusedError:
-    """Returns the error for a connection that is not one with the server itself."""
-    message = (
-        "expected a connection to PostgreSQL itself, found a pooler between, which does not keep the settings of a"
-        " session from one transaction to the next; name the host and port of the server"
-    )
-    return DatabaseRefusedError(message, reason="DATABASE_BEHIND_POOLER")
