@@ -5,6 +5,7 @@ import pytest
 
 from holdfast.journal.errors import JournalDamagedError, PositionRemovedError
 from holdfast.topologies.cluster.database.address import DatabaseAddress
+from holdfast.topologies.cluster.database.archive import PostgresArchive
 from holdfast.topologies.cluster.database.frame_reader import PostgresFrameReader
 from holdfast.topologies.cluster.database.frame_writer import PostgresFrameWriter
 from holdfast.topologies.cluster.database.registry import PostgresRegistry
@@ -185,12 +186,14 @@ def test_missing_frame_is_named(
 
 
 def test_frame_of_another_history_is_named(
-    reader: PostgresFrameReader, frames: list[StoredFrame], admin: psycopg.Connection
+    address: DatabaseAddress, frames: list[StoredFrame], admin: psycopg.Connection
 ) -> None:
-    """A frame that is intact but does not follow the one before raises, also across segments and calls."""
+    """A frame that is intact but does not follow the one before raises, also across segments."""
     (other,) = chain(b"other", after=chain(b"x", count=2)[0])
     admin.execute("UPDATE holdfast.frames SET body = 'other', checksum = %s, digest = %s, link = %s"
                   " WHERE first_position = 3", [other.checksum, other.digest - (1 << 64), other.link])  # fmt: skip
+    archive = PostgresArchive(address, 0)
     with pytest.raises(JournalDamagedError, match="does not follow"):
-        read_all(reader, bytes_max=1)
+        list(archive.view().frames())
+    archive.close()
     assert len(frames) == 6

@@ -7,6 +7,8 @@ Invariants of every implementation:
 - Every method is one transaction. When it returns, its changes are as durable as the database's commits are.
 - `DatabaseLostError`: the connection failed, and it is unknown whether the transaction was committed. The next call
   opens a new connection. A call never waits longer than the time limit that the implementation was made with.
+- Without a `DatabaseLostError` between them, two calls use the same connection, and so the same primary.
+- A commit that may not have been replicated is a `DatabaseLostError`, unless the method returns `UNCONFIRMED`.
 - `DatabaseRefusedError`: the database answered that it cannot do this (rights, version, schema); nothing was changed.
 - Times are those of the database's clock. A node never compares them with its own clock, only with each other.
 - A call that changes frames of a shard locks the shard's leader row (`FOR SHARE`), and a takeover updates that row: a
@@ -99,7 +101,7 @@ class FrameWriter(Protocol):
         ...
 
     def remove_segments(self, names: Sequence[str], epoch: int) -> Append:
-        """Removes these segments under `epoch`, oldest first, up to the first that a reader has pinned."""
+        """Drops these segments under `epoch`."""
         ...
 
     def close(self) -> None:
@@ -111,7 +113,10 @@ class FrameReader(Protocol):
     """The frames of one shard, for standbys and for the takeover. One thread at a time calls it."""
 
     def frames(self, after: int, bytes_max: int) -> list[StoredFrame]:
-        """Returns the next frames past a position, at least one if there is one, else about `bytes_max` of bodies."""
+        """Returns the next frames that end past a position, at least one if there is one.
+
+        Further ones follow until their bodies have about `bytes_max` bytes.
+        """
         ...
 
     def first_position(self) -> int:
@@ -137,7 +142,7 @@ class InboxRow(msgspec.Struct, frozen=True):
     job: NewJob
 
 
-class Inbox(Protocol):
+class JobInbox(Protocol):
     """The inbox of one shard, for its leader; `FrameWriter.append` deletes its rows. One thread at a time calls it."""
 
     def waiting(self, rows_max: int, bytes_max: int, besides: Collection[int] = ()) -> list[InboxRow]:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from holdfast.journal.errors import PositionRemovedError
+from holdfast.journal.errors import JournalError, PositionRemovedError
 from holdfast.journal.port import Frame
 from holdfast.journal.snapshot import SnapshotHeader
 from holdfast.postgres.statements import statements
@@ -18,8 +18,8 @@ from holdfast.topologies.cluster.database.journal_errors import as_journal_error
 from holdfast.topologies.cluster.database.pins import pinned
 from holdfast.topologies.cluster.database.session import DatabaseSession
 from holdfast.topologies.cluster.database.snapshots import PostgresSnapshots
+from holdfast.topologies.cluster.frame_chain import FrameChain
 from holdfast.topologies.cluster.frame_checksum import damaged
-from holdfast.topologies.cluster.ports import StoredFrame
 
 _SQL = statements(__package__, "creation")
 
@@ -35,7 +35,8 @@ class PostgresJournalView:
         self._shard = shard
         with _reader(address, shard) as reader:
             self.end_position, self.epoch = reader.end()
-            first, self._sealed_end = reader.first_position(), reader.sealed_end()
+            segments = reader.segments()
+        first, self._sealed_end = segments[0].first, segments[-1].first - 1
         self.first_position = first if self.end_position else 1
         self._stored_first = first
 
@@ -50,33 +51,38 @@ class PostgresJournalView:
     def until(self, end: int, after: int, link: int | None) -> Iterator[Frame]:
         """Yields the frames past `after` up to the one that ends at `end`."""
         if after + 1 < self._stored_first:
-            message = f"positions {after + 1} to {self._stored_first - 1} are no longer in the journal;"
-            raise PositionRemovedError(f"{message} a snapshot covers them", reason="POSITION_REMOVED")
+            raise _removed(after + 1, self._stored_first)
         if after > end:
             raise damaged(self._shard, after, f"the journal ends with position {end}, before the requested one")
         return self._read(end, after, link)
 
     def _read(self, end: int, after: int, link: int | None) -> Iterator[Frame]:
         with _reader(self._address, self._shard) as reader:
-            if link is not None:
-                self._check_link(reader, after, link)
-            while after < end:
-                part = reader.frames(after, _READ_BYTES)
-                if not part:
-                    raise damaged(self._shard, after + 1, f"expected frames up to position {end}, found no more")
+            chain = self._chain(reader, after, link)
+            while chain.position < end:
+                part = reader.frames(chain.position, _READ_BYTES)
+                if not part or part[0].first_position > chain.position + 1:
+                    raise self._gap(reader, chain.position + 1, end)
                 for frame in part:
                     if frame.first_position > end:
                         return
-                    yield _frame(frame)
-                    after = frame.last_position
+                    yield chain.check(frame)
 
-    def _check_link(self, reader: PostgresFrameReader, after: int, link: int) -> None:
-        """Raises JournalDamagedError if the frame that ends at `after` has another checksum."""
-        is_before = after >= self._stored_first
-        for frame in reader.frames(after - is_before, 1):
-            found = frame.checksum if is_before else frame.link
-            if found != link and (not is_before or frame.last_position == after):
-                raise damaged(self._shard, after, "the frame that ends there belongs to another history")
+    def _chain(self, reader: PostgresFrameReader, after: int, link: int | None) -> FrameChain:
+        """Returns a chain that begins behind the frame that ends at `after`, which must have this checksum."""
+        if link is None or after < self._stored_first:
+            return FrameChain(self._shard, after, link)
+        before = reader.frames(after - 1, 1)
+        if before and before[0].last_position == after and before[0].checksum != link:
+            raise damaged(self._shard, after, "the frame that ends there belongs to another history")
+        is_boundary = bool(before) and before[0].last_position == after
+        return FrameChain(self._shard, after, link if is_boundary else None)
+
+    def _gap(self, reader: PostgresFrameReader, position: int, end: int) -> JournalError:
+        first = reader.first_position()
+        if position < first:
+            return _removed(position, first)
+        return damaged(self._shard, position, f"expected frames up to position {end}, found none with this position")
 
 
 class PostgresArchive:
@@ -156,5 +162,6 @@ def _reader(address: DatabaseAddress, shard: int) -> Iterator[PostgresFrameReade
         reader.close()
 
 
-def _frame(frame: StoredFrame) -> Frame:
-    return Frame(frame.first_position, frame.count, frame.digest, frame.body, frame.checksum, frame.digest_version)
+def _removed(position: int, first: int) -> PositionRemovedError:
+    message = f"positions {position} to {first - 1} are no longer in the journal; a snapshot covers them"
+    return PositionRemovedError(message, reason="POSITION_REMOVED")

@@ -1,6 +1,7 @@
 """`FrameReader` on PostgreSQL: reads one segment at a time, so that a statement locks one partition.
 
-Invariant: frames are returned in order, without gaps and verified. A damaged or missing one raises.
+Invariant: frames are returned in order, without gaps and verified. A damaged or missing one raises. The caller verifies
+the link of the first one: after a failover, a frame that was never replicated is gone, and others are in its place.
 """
 
 import msgspec
@@ -30,8 +31,6 @@ class PostgresFrameReader:
         self._session = DatabaseSession(address, replans=True)
         self._shard = shard
         self._segments: list[SegmentBounds] = []
-        #: The end and the checksum of the frame that was returned last.
-        self._last = (0, 0)
 
     def frames(self, after: int, bytes_max: int) -> list[StoredFrame]:
         """Returns the next frames past a position, at least one if there is one, else about `bytes_max` of bodies.
@@ -60,10 +59,6 @@ class PostgresFrameReader:
         ((position, epoch),) = self._session.read(_SQL["end_position"], {"shard": self._shard})
         return position, epoch
 
-    def sealed_end(self) -> int:
-        """Returns the last position before the newest segment."""
-        return self.segments()[-1].first - 1
-
     def segments(self) -> list[SegmentBounds]:
         """Returns the bounds of the segments, oldest first; the newest has no last position."""
         return [SegmentBounds(*row) for row in self._session.read(_SQL["bounds"], {"shard": self._shard})]
@@ -80,12 +75,10 @@ class PostgresFrameReader:
         return found
 
     def _verify(self, frames: list[StoredFrame], after: int) -> None:
-        end, checksum = self._last
-        link = checksum if end == after else None
+        link: int | None = None
         for frame in frames:
             verify(frame, shard=self._shard, after=after, link=link)
             after, link = frame.last_position, frame.checksum
-            self._last = (after, link)
 
     def _segment_of(self, position: int) -> SegmentBounds:
         """Returns the newest segment that begins at or before a position."""

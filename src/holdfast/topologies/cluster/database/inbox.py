@@ -1,4 +1,4 @@
-"""`Inbox` on PostgreSQL: the rows that `holdfast.submit` has inserted."""
+"""`JobInbox` on PostgreSQL: the rows that `holdfast.submit` has inserted."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
