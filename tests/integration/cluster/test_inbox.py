@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from holdfast import limits
 from holdfast.core.commands import Refusal
@@ -185,7 +186,7 @@ def test_largest_values_are_accepted(inboxes: list[PostgresInbox], admin: psycop
     """The limits of SQL are those of every client, and what SQL accepts at them the ledger accepts too."""
     pairs = {f"{number:03}" + "k" * (limits.LABEL_KEY_CHARS_MAX - 3): "ä" * limits.LABEL_VALUE_CHARS_MAX
              for number in range(limits.LABELS_MAX)}  # fmt: skip
-    made = psycopg.types.json.Jsonb(pairs)
+    made = Jsonb(pairs)
     submit(
         admin,
         "x" * limits.TYPE_CHARS_MAX,
@@ -208,11 +209,11 @@ def test_largest_values_are_accepted(inboxes: list[PostgresInbox], admin: psycop
     assert check_template(row.template) is None
     assert check_job(row.job, 1, row.submitted_ms) is None
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="at most 64 labels"):
-        submit(admin, "x", "", labels=psycopg.types.json.Jsonb({**pairs, "one more": ""}))
+        submit(admin, "x", "", labels=Jsonb({**pairs, "one more": ""}))
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="at most 1048576 bytes, got 1048577"):
         submit(admin, "x", b"x" * (limits.PAYLOAD_BYTES_MAX + 1))
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="at most 1024 characters, got 1025"):
-        submit(admin, "x", "", headers=psycopg.types.json.Jsonb({"a": "x" * (limits.HEADER_VALUE_CHARS_MAX + 1)}))
+        submit(admin, "x", "", headers=Jsonb({"a": "x" * (limits.HEADER_VALUE_CHARS_MAX + 1)}))
 
 
 def test_user_needs_no_rights_on_tables(inboxes: list[PostgresInbox], admin: psycopg.Connection, cluster: str) -> None:
