@@ -1,8 +1,11 @@
 """Nodes and leaderships, judged by the clock of the database."""
 
+from typing import Any
+
 import psycopg
 import pytest
 
+from holdfast.topologies.cluster.database.connection import BoundedConnection
 from holdfast.topologies.cluster.database.frame_writer import PostgresFrameWriter
 from holdfast.topologies.cluster.database.registry import PostgresRegistry
 from holdfast.topologies.cluster.ports import ClusterView, DatabaseLostError, DatabaseRefusedError
@@ -103,6 +106,22 @@ def test_node_leaves_with_its_own_entry(registry: PostgresRegistry) -> None:
     assert len(registry.beat(node("b"), {}, LEASE_MS).nodes) == 2
     registry.leave(node("a"))
     assert [entry.record.name for entry in registry.beat(node("b"), {}, LEASE_MS).nodes] == ["b"]
+
+
+def test_beat_is_one_statement(registry: PostgresRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each beat of an open session is one statement, so that an idle node costs one statement a second."""
+    registry.beat(node(), {}, LEASE_MS)
+    sent: list[object] = []
+    execute = BoundedConnection.execute
+
+    def counted(self: BoundedConnection, query: bytes, *arguments: Any, **options: Any) -> object:  # noqa: ANN401 - as psycopg has them
+        sent.append(query)
+        return execute(self, query, *arguments, **options)
+
+    monkeypatch.setattr(BoundedConnection, "execute", counted)
+    for _ in range(5):
+        registry.beat(node(), {0: 1, 1: 1}, LEASE_MS)
+    assert len(sent) == 5
 
 
 def test_warning_makes_the_outcome_of_a_takeover_unknown(registry: PostgresRegistry, admin: psycopg.Connection) -> None:
