@@ -5,11 +5,10 @@ import re
 import msgspec
 import pytest
 
+from holdfast.topologies.cluster.database.failures import too_old
 from holdfast.topologies.cluster.database.server_checks import ServerFacts, problem_of
 
 GOOD = ServerFacts(
-    version_number=150_000,
-    version="15.0",
     fsync="on",
     full_page_writes="on",
     synchronous_commit="on",
@@ -28,7 +27,6 @@ def test_durable_server_is_accepted(setting: str) -> None:
 @pytest.mark.parametrize(
     ("change", "reason", "words"),
     [
-        ({"version_number": 120_022, "version": "12.22"}, "POSTGRES_TOO_OLD", "expected PostgreSQL 13 .* found 12.22"),
         ({"is_standby": True}, "DATABASE_READ_ONLY", "name the primary"),
         ({"fsync": "off"}, "DATABASE_NOT_DURABLE", "expected fsync=on, found off"),
         ({"full_page_writes": "off"}, "DATABASE_NOT_DURABLE", "expected full_page_writes=on"),
@@ -46,3 +44,13 @@ def test_unsafe_server_is_refused(change: dict[str, object], reason: str, words:
     assert problem is not None
     assert problem.reason == reason
     assert re.search(words, problem.message)
+
+
+@pytest.mark.parametrize("version", [90_624, 110_022, 120_022])
+def test_old_server_is_refused(version: int) -> None:
+    """Each connection is refused by a server that is older than version 13."""
+    problem = too_old(version)
+    assert problem is not None
+    assert problem.reason == "POSTGRES_TOO_OLD"
+    assert f"found version {version // 10_000};" in problem.message
+    assert too_old(130_000) is None

@@ -9,6 +9,8 @@ from holdfast.topologies.cluster.ports import DatabaseLostError, DatabaseRefused
 LOST = (*PASSING, *UNDONE)
 
 
+_VERSION_MIN = 13_00_00
+
 #: The first letters of the SQLSTATEs that functions of the schema raise.
 _OURS = "HF"
 
@@ -45,3 +47,11 @@ def pooler_found() -> DatabaseRefusedError:
         " session from one transaction to the next; name the host and port of the server"
     )
     return DatabaseRefusedError(message, reason="DATABASE_BEHIND_POOLER")
+
+
+def too_old(version_number: int) -> DatabaseRefusedError | None:
+    """Returns the error for a server that lacks what the schema needs; None for any other."""
+    if version_number >= _VERSION_MIN:
+        return None
+    message = f"expected PostgreSQL 13 or newer, found version {version_number // 10_000}; upgrade the server"
+    return DatabaseRefusedError(message, reason="POSTGRES_TOO_OLD")

@@ -10,14 +10,10 @@ from holdfast.topologies.cluster.ports import DatabaseLostError, DatabaseRefused
 
 _SQL = statements(__package__, "server_checks")
 
-_VERSION_MIN = 13_00_00
-
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a server says about itself, for this role and this database."""
 
-    version_number: int
-    version: str
     fsync: str
     full_page_writes: str
     #: As sessions get it that do not set it: those of users that submit jobs.
@@ -62,9 +58,6 @@ def _refuse_standby(address: DatabaseAddress) -> None:
 
 def problem_of(facts: ServerFacts) -> DatabaseRefusedError | None:
     """Returns the first reason not to use a server."""
-    if facts.version_number < _VERSION_MIN:
-        message = f"expected PostgreSQL 13 or newer, found {facts.version}; upgrade the server"
-        return DatabaseRefusedError(message, reason="POSTGRES_TOO_OLD")
     if facts.is_standby:
         return _read_only()
     for name in ("fsync", "full_page_writes"):

@@ -19,7 +19,7 @@ import psycopg
 from holdfast.postgres.statements import statements
 from holdfast.topologies.cluster.database.address import DatabaseAddress
 from holdfast.topologies.cluster.database.connection import BoundedConnection, ConnectionAttempt
-from holdfast.topologies.cluster.database.failures import is_refusal, lost, meaning_of, pooler_found
+from holdfast.topologies.cluster.database.failures import is_refusal, lost, meaning_of, pooler_found, too_old
 
 _SQL = statements(__package__, "session")
 
@@ -111,6 +111,8 @@ class DatabaseSession:
 
     def _prepare(self, connection: BoundedConnection, deadline_s: float) -> None:
         """Makes the settings of the session, and checks that they are kept."""
+        if problem := too_old(connection.info.server_version):
+            raise problem
         connection.begin(deadline_s)
         timeout_ms = str(round(self._address.limit_ms * _SERVER_SHARE))
         arguments = {"timeout_ms": timeout_ms, "plans": self._plans}

@@ -1,8 +1,7 @@
 -- name: facts
 -- `reset_val` is the value before this session has set its own.
 SELECT
-    current_setting('server_version_num')::integer, current_setting('server_version'), current_setting('fsync'),
-    current_setting('full_page_writes'), s.reset_val, coalesce((
+    current_setting('fsync'), current_setting('full_page_writes'), s.reset_val, coalesce((
         SELECT CASE WHEN d.setrole = 0 THEN 'the database' ELSE 'the role' END
         FROM pg_db_role_setting d CROSS JOIN LATERAL unnest(d.setconfig) AS c (line)
         WHERE c.line LIKE 'synchronous_commit=%%'
