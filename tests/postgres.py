@@ -39,7 +39,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePostgr
 def template(postgres: PrivatePostgres) -> str:
     """The name of an empty, migrated database; copying it is much faster than creating one."""
     name = "template"
-    _execute(postgres, f'CREATE DATABASE "{name}"')
+    execute(postgres, f'CREATE DATABASE "{name}"')
 
     async def migrate() -> None:
         await (await open_store(postgres.url(name))).close()
@@ -48,7 +48,8 @@ def template(postgres: PrivatePostgres) -> str:
     return name
 
 
-def _execute(postgres: PrivatePostgres, statement: str) -> None:
+def execute(postgres: PrivatePostgres, statement: str) -> None:
+    """Runs a statement in the server's own database."""
     with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
         connection.execute(statement.encode())
 
@@ -58,11 +59,11 @@ def fresh_database(postgres: PrivatePostgres, template: str, purpose: str = "") 
     """Yields the URL of a new database, which is dropped at the end of the block."""
     words = re.sub(r"\W+", "_", purpose.lower()).removeprefix("test_")[:40]
     name = f"t{next(_numbers)}_{words}"
-    _execute(postgres, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    execute(postgres, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     try:
         yield postgres.url(name)
     finally:
-        _execute(postgres, f'DROP DATABASE "{name}" WITH (FORCE)')
+        execute(postgres, f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ RULES = (
     Rule("observe/logs.py", ours=()),
     Rule("process/", ours=("process", "journal", "observe", "settings", "topologies.table", "errors", "limits")),
     Rule("process/private_paths.py", ours=("errors",)),
+    Rule("postgres/", ours=("postgres", "errors", "limits")),
     Rule("ledger/", ours=("ledger", "journal", "observe", "process", *BASIS)),
     Rule(
         "ledger/",
@@ -98,7 +99,17 @@ RULES = (
         Rule(
             f"topologies/{name}/",
             ours=(
-                *("client", "journal", "ledger", "observe", "process", "server", "settings_sources", "worker"),
+                *(
+                    "client",
+                    "journal",
+                    "ledger",
+                    "observe",
+                    "postgres",
+                    "process",
+                    "server",
+                    "settings_sources",
+                    "worker",
+                ),
                 *("cli", "proto", f"topologies.{name}", "topologies.fork_handlers", "topologies.table"),
                 *("topologies.worker_process", "__version__"),
                 *BASIS,

@@ -9,10 +9,11 @@ import pytest
 from holdfast.core.lifecycle import State
 from holdfast.core.model import QueueMode
 from holdfast.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
-from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
+from holdfast.postgres.migrator import Migration, migrate, read_migrations
 from holdfast.topologies.pipeline.postgres.database import open_store
-from holdfast.topologies.pipeline.postgres.migrator import Migration, known_migrations, migrate
 from tests.integration.pipeline.long_timeouts import open_patiently
+
+PIPELINE = "holdfast.topologies.pipeline.postgres"
 
 
 async def test_many_may_start_at_once(bare_database: str) -> None:
@@ -26,16 +27,16 @@ async def test_many_may_start_at_once(bare_database: str) -> None:
         assert await again.cluster_id() in names
     with psycopg.connect(bare_database) as connection:
         rows = connection.execute("SELECT version, name FROM holdfast.migrations ORDER BY version").fetchall()
-    assert rows == [(migration.version, migration.name) for migration in known_migrations()]
+    assert rows == [(migration.version, migration.name) for migration in read_migrations(PIPELINE)]
 
 
 async def test_old_database_is_upgraded_and_tells_the_history_of_old_jobs(bare_database: str) -> None:
     """After an upgrade, the history shows attempts of older jobs with worker, times, outcome and reason."""
-    old = [migration for migration in known_migrations() if migration.version < 5]
+    old = [migration for migration in read_migrations(PIPELINE) if migration.version < 5]
     job_id = "00000000-0000-4000-8000-000000000001"
-    async with await connected(bare_database) as connection:
-        await migrate(connection, old)
-        await connection.execute(
+    with psycopg.connect(bare_database, autocommit=True) as connection:
+        migrate(connection, old)
+        connection.execute(
             """
             INSERT INTO holdfast.jobs (
                 id, created_ms, visible_ms, started_ms, finished_ms, token, result_token, state, priority, max_attempts,
@@ -45,15 +46,13 @@ async def test_old_database_is_upgraded_and_tells_the_history_of_old_jobs(bare_d
             (job_id,),
         )
         for token, start_ms, outcome, reason in ((1, 2, 1, "first"), (2, 5, 4, "second")):
-            await connection.execute(
+            connection.execute(
                 """
                 INSERT INTO holdfast.executions (job_id, token, worker, started_ms, ended_ms, outcome, reason)
                 VALUES (%s, %s, 'w', %s, %s, %s, %s)""",
                 (job_id, token, start_ms, start_ms + 1, outcome, reason),
             )
-        await connection.execute(
-            "INSERT INTO holdfast.failed VALUES (%s, 9, 0, 4, 'second', 'it broke', '')", (job_id,)
-        )
+        connection.execute("INSERT INTO holdfast.failed VALUES (%s, 9, 0, 4, 'second', 'it broke', '')", (job_id,))
     async with await open_patiently(bare_database) as store:
         told = [(entry.at_ms, entry.what, entry.worker, entry.reason) for entry in await store.rows.history(job_id)]
     assert told == [
@@ -65,40 +64,36 @@ async def test_old_database_is_upgraded_and_tells_the_history_of_old_jobs(bare_d
     ]
 
 
-async def connected(url: str) -> StoreConnection:
-    return await Database(url, pool_size=1, name="test").connect()
-
-
-async def test_changed_migration_is_refused(bare_database: str) -> None:
+def test_changed_migration_is_refused(bare_database: str) -> None:
     """A start fails and changes nothing if the text of an applied migration has changed."""
-    async with await connected(bare_database) as connection:
-        assert await migrate(connection, [Migration(1, "0001_a.sql", "CREATE TABLE a ()")]) == ["0001_a.sql"]
+    with psycopg.connect(bare_database, autocommit=True) as connection:
+        assert migrate(connection, [Migration(1, "0001_a.sql", "CREATE TABLE a ()")]) == ["0001_a.sql"]
         changed = [Migration(1, "0001_a.sql", "CREATE TABLE a (b int)"), Migration(2, "0002_b.sql", "SELECT 1")]
         with pytest.raises(FailedPreconditionError, match=r"another text of 0001_a\.sql") as refused:
-            await migrate(connection, changed)
+            migrate(connection, changed)
         assert refused.value.reason == "SCHEMA_CHANGED"
-        rows = await connection.execute("SELECT version FROM holdfast.migrations")
-        assert await rows.fetchall() == [(1,)]
+        rows = connection.execute("SELECT version FROM holdfast.migrations")
+        assert rows.fetchall() == [(1,)]
 
 
-async def test_newer_schema_is_refused(bare_database: str) -> None:
+def test_newer_schema_is_refused(bare_database: str) -> None:
     """A program refuses a database that a newer version has migrated, and changes nothing."""
-    async with await connected(bare_database) as connection:
+    with psycopg.connect(bare_database, autocommit=True) as connection:
         known = [Migration(1, "0001_a.sql", "CREATE TABLE a ()"), Migration(2, "0002_b.sql", "CREATE TABLE b ()")]
-        await migrate(connection, known)
+        migrate(connection, known)
         with pytest.raises(FailedPreconditionError, match=r"0002_b\.sql.*newer holdfast") as refused:
-            await migrate(connection, known[:1])
+            migrate(connection, known[:1])
         assert refused.value.reason == "SCHEMA_TOO_NEW"
 
 
-async def test_failing_migration_leaves_nothing(bare_database: str) -> None:
+def test_failing_migration_leaves_nothing(bare_database: str) -> None:
     """Migrations that are applied together take effect together or not at all."""
-    async with await connected(bare_database) as connection:
+    with psycopg.connect(bare_database, autocommit=True) as connection:
         bad = [Migration(1, "0001_a.sql", "CREATE TABLE a ()"), Migration(2, "0002_b.sql", "CREATE TABL")]
         with pytest.raises(psycopg.errors.SyntaxError):
-            await migrate(connection, bad)
-        rows = await connection.execute("SELECT to_regclass('a'), to_regclass('holdfast.migrations')")
-        assert await rows.fetchall() == [(None, None)]
+            migrate(connection, bad)
+        rows = connection.execute("SELECT to_regclass('a'), to_regclass('holdfast.migrations')")
+        assert rows.fetchall() == [(None, None)]
 
 
 async def test_bad_urls_are_told_apart(bare_database: str) -> None:
@@ -113,6 +108,8 @@ async def test_bad_urls_are_told_apart(bare_database: str) -> None:
 
 def test_numbers_of_the_schema_are_those_of_the_code() -> None:
     """The schema's comments give states and modes the same numbers as the code."""
-    said = {name: int(number) for number, name in re.findall(r"\b(\d) ([A-Z]{4,})\b", known_migrations()[0].text)}
+    said = {
+        name: int(number) for number, name in re.findall(r"\b(\d) ([A-Z]{4,})\b", read_migrations(PIPELINE)[0].text)
+    }
     closed = {mode.name: mode.value for mode in QueueMode if mode is not QueueMode.OPEN}
     assert said == {**{state.name: state.value for state in State}, **closed}

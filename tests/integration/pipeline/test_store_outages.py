@@ -14,7 +14,7 @@ from holdfast.errors import UnavailableError
 from holdfast.ports import JobDraft
 from holdfast.process.private_postgres import PrivatePostgres
 from holdfast.topologies.pipeline.postgres.database import PostgresStore, open_store
-from tests.integration.pipeline.database_proxy import Way
+from tests.integration.database_proxy import Way
 from tests.integration.pipeline.long_timeouts import HURRY_S, PATIENCE_S, open_patiently, wait_for_connections
 from tests.integration.pipeline.store_work import ECHO, ended, insert, report, running, start
 from tests.integration.pipeline.wait_until import happens

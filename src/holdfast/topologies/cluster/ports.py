@@ -15,12 +15,14 @@ Invariants of every implementation:
   takeover waits for appends in flight, and an append that waited for a takeover finds another epoch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
+from holdfast.core.commands import Refusal
+from holdfast.core.model import NewJob, Template
 from holdfast.errors import FailedPreconditionError, UnavailableError
 from holdfast.journal.port import SegmentInfo
 
@@ -123,6 +125,35 @@ class FrameReader(Protocol):
 
     def end_position(self) -> int:
         """Returns the last position of the newest frame; 0 if there is none."""
+        ...
+
+    def close(self) -> None:
+        """Closes the connection; harmless if there is none."""
+        ...
+
+
+class InboxRow(msgspec.Struct, frozen=True):
+    """A job that a user has submitted in a transaction of the database, and that no frame contains yet."""
+
+    row: int
+    submitted_ms: int
+    template: Template
+    #: The index of its template is 0.
+    job: NewJob
+
+
+class JobInbox(Protocol):
+    """The inbox of one shard, for its leader; `FrameWriter.append` deletes its rows. One thread at a time calls it."""
+
+    def waiting(self, rows_max: int, bytes_max: int, besides: Collection[int] = ()) -> list[InboxRow]:
+        """Returns the first rows but those of `besides`: at least one if there is one, else about `bytes_max`.
+
+        A row may appear before one that was returned earlier: its transaction was committed later.
+        """
+        ...
+
+    def reject(self, refusals: Mapping[int, Refusal], epoch: int) -> Append:
+        """Moves rows to the rejected ones, with their reasons, under `epoch`; a row that is gone is passed over."""
         ...
 
     def close(self) -> None:

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 from holdfast import limits
+from holdfast.postgres.statements import statements
 from holdfast.topologies.pipeline.backend.store import FullLane, Ticket, WorkerKind
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.notification_listener import listen
 from holdfast.topologies.pipeline.postgres.outcomes import lock_overdue, revoked, settle
 from holdfast.topologies.pipeline.postgres.row_values import possible_ids
-from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("claims")
+_SQL = statements(__package__, "claims")
 
 #: The payload of a notification that concerns rows only.
 _ROWS = "rows"

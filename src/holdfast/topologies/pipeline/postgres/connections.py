@@ -23,9 +23,9 @@ from psycopg_pool import AsyncConnectionPool
 
 from holdfast.core.state_change import LogChanges, StateChange
 from holdfast.errors import InvalidArgumentError
+from holdfast.postgres.failures import UNDONE, in_our_words, meaning_of
+from holdfast.postgres.migrator import migrate, read_migrations
 from holdfast.topologies.pipeline.postgres.arrays import Packed, PackedDumper
-from holdfast.topologies.pipeline.postgres.failures import UNDONE, in_our_words, meaning_of
-from holdfast.topologies.pipeline.postgres.migrator import known_migrations, migrate
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -132,13 +132,12 @@ class Database:
 
     async def open(self) -> None:
         """Migrates the database if it is older than this program, and opens the pool."""
-        connection = await self.connect()
-        try:
-            with in_our_words():
-                await migrate(connection, known_migrations())
-        finally:
-            await connection.close()
+        await asyncio.to_thread(self._migrate)
         await self._pool.open()
+
+    def _migrate(self) -> None:
+        with in_our_words(), psycopg.connect(self._url, autocommit=True) as connection:
+            migrate(connection, read_migrations(__package__))
 
     async def close(self) -> None:
         """Closes every connection."""
@@ -149,7 +148,7 @@ class Database:
         connection.keeps_changes = self._log is not None
 
     async def connect(self) -> StoreConnection:
-        """Opens a connection outside the pool, for LISTEN and migrations; the caller closes it."""
+        """Opens a connection outside the pool, for LISTEN; the caller closes it."""
         with in_our_words():
             connection = await StoreConnection.connect(self._url, autocommit=True, prepare_threshold=0)
         await configure(connection)

@@ -15,6 +15,7 @@ from holdfast.core.lifecycle import NOWHERE, QUEUED, TERMINAL
 from holdfast.core.model import JobRecord, NewJob, Template
 from holdfast.core.state_change import changes
 from holdfast.core.submission import draining, is_same_submission, reused
+from holdfast.postgres.statements import statements
 from holdfast.topologies.pipeline.postgres.arrays import byte_strings, uuids
 from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.notifier import tell
@@ -26,9 +27,8 @@ from holdfast.topologies.pipeline.postgres.row_values import (
     searchable,
     template_of,
 )
-from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("jobs")
+_SQL = statements(__package__, "jobs")
 
 
 class ValidatedJob(NewJob, frozen=True, array_like=True, gc=False):

@@ -13,6 +13,7 @@ from holdfast.core.validation import bad_given_id, check_batch, check_job, check
 from holdfast.errors import UnavailableError
 from holdfast.ledger.job_ids import RandomPool
 from holdfast.ports import JobDraft, JobQuery, JobView, Page, ResultView, SearchPage
+from holdfast.postgres.statements import statements
 from holdfast.topologies.pipeline.backend.store import StateFacts
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.history import history_of
@@ -28,10 +29,9 @@ from holdfast.topologies.pipeline.postgres.row_values import (
     view_of,
 )
 from holdfast.topologies.pipeline.postgres.search import Search
-from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("jobs")
-_ABOUT = statements("administration")["about_waiting"]
+_SQL = statements(__package__, "jobs")
+_ABOUT = statements(__package__, "administration")["about_waiting"]
 
 #: A submission that fails this often competes with others that keep taking and freeing the same key.
 _TRIES = 5

@@ -10,6 +10,7 @@ from holdfast.core.model import Extra
 from holdfast.core.outcomes import is_success, result_of, success_of
 from holdfast.core.state_change import changes
 from holdfast.ports import Assignment
+from holdfast.postgres.statements import statements
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.notifier import StoreNotifier
 from holdfast.topologies.pipeline.postgres.outcomes import (
@@ -23,9 +24,8 @@ from holdfast.topologies.pipeline.postgres.outcomes import (
     settle,
 )
 from holdfast.topologies.pipeline.postgres.row_values import BIGINT_MAX, Row, extra_of, possible_ids, storable
-from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("leases")
+_SQL = statements(__package__, "leases")
 _NO_EXTRA = Extra()
 #: Columns of the statement `start`.
 _ATTEMPT, _PRIORITY, _STARTED_MS = 4, 10, 11

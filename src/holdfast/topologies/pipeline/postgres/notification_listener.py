@@ -3,8 +3,8 @@
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator
 
+from holdfast.postgres.failures import in_our_words
 from holdfast.topologies.pipeline.postgres.connections import Database, cut_off
-from holdfast.topologies.pipeline.postgres.failures import in_our_words
 
 #: The connection is checked after this time without a notification, and must respond within `_ANSWER_S`.
 _QUIET_S = 5.0

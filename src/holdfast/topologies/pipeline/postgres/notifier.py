@@ -10,10 +10,10 @@ from contextlib import suppress
 from functools import partial
 
 from holdfast.errors import HoldfastError
+from holdfast.postgres.statements import statements
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
-from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("notifications")
+_SQL = statements(__package__, "notifications")
 
 #: A notification that may wait is sent after this time, or together with one that may not.
 _WAIT_S = 0.02

@@ -16,12 +16,12 @@ from holdfast.core.lifecycle import CANCELED, DONE, FAILED, QUEUED, RUNNING, TER
 from holdfast.core.model import Result, Template
 from holdfast.core.outcomes import LOSSES_SPENT, revocation_of
 from holdfast.core.state_change import StateChange
+from holdfast.postgres.statements import statements
 from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.notifier import tell
 from holdfast.topologies.pipeline.postgres.row_values import BIGINT_MAX, TEMPLATE_END, Row, storable, template_of
-from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("leases")
+_SQL = statements(__package__, "leases")
 
 
 class LockedJob(msgspec.Struct, frozen=True, gc=False):

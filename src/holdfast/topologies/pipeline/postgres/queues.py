@@ -15,13 +15,13 @@ from holdfast.core.model import QueueMode
 from holdfast.core.overview import QueueView, most_common
 from holdfast.core.validation import check_queue, check_reason
 from holdfast.errors import ResourceExhaustedError, UnavailableError
+from holdfast.postgres.statements import statements
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.outcomes import lock_waiting, queued_canceled, settle
 from holdfast.topologies.pipeline.postgres.row_values import storable
-from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("administration")
-_LAST_NUMBER = statements("leases")["last_number"]
+_SQL = statements(__package__, "administration")
+_LAST_NUMBER = statements(__package__, "leases")["last_number"]
 
 #: How long a submission in progress may take, and the interval of the checks for it.
 _WRITERS_S, _LOOK_S = 3.0, 0.01

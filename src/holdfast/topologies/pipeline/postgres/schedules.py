@@ -19,14 +19,14 @@ from holdfast.errors import FailedPreconditionError, HoldfastError, UnavailableE
 from holdfast.ledger.job_ids import RandomPool
 from holdfast.ledger.views import schedule_view
 from holdfast.ports import ScheduleView
+from holdfast.postgres.statements import statements
 from holdfast.topologies.pipeline.backend.store import Leadership
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection, Work
 from holdfast.topologies.pipeline.postgres.inserts import InsertSubmission, ValidatedJob
 from holdfast.topologies.pipeline.postgres.outcomes import cancel_one
 from holdfast.topologies.pipeline.postgres.row_values import Row
-from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("schedules")
+_SQL = statements(__package__, "schedules")
 
 #: How long the outcome of a tick is kept. Its schedule has advanced beyond it long before.
 _KEEP_MS = 24 * 3_600_000

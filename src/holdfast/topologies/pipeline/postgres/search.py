@@ -11,11 +11,11 @@ from holdfast.core.listing import Place
 from holdfast.errors import InvalidArgumentError
 from holdfast.ledger.search import cursor_of, place_of
 from holdfast.ports import JobQuery, JobView, SearchPage
+from holdfast.postgres.statements import statements
 from holdfast.topologies.pipeline.postgres.connections import StoreConnection
 from holdfast.topologies.pipeline.postgres.row_values import BIGINT_MAX, searchable, view_of
-from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("jobs")
+_SQL = statements(__package__, "jobs")
 
 #: The most rows that one part reads: some tens of milliseconds.
 _LOOKS_MAX = 20_000

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from holdfast.errors import NotFoundError
+from holdfast.postgres.statements import statements
 from holdfast.topologies.pipeline.backend.store import QueueAssignment, WorkerKind
 from holdfast.topologies.pipeline.postgres.connections import Database, StoreConnection
 from holdfast.topologies.pipeline.postgres.outcomes import lock_held, revoked, settle
-from holdfast.topologies.pipeline.postgres.statements import statements
 
-_SQL = statements("administration")
+_SQL = statements(__package__, "administration")
 
 
 class PostgresWorkerStore:

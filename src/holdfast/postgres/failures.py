@@ -1,4 +1,4 @@
-"""Translation of database errors: no psycopg error leaves this package."""
+"""Translation of database errors: no psycopg error leaves the packages that use it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

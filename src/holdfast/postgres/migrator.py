@@ -6,16 +6,22 @@ database that has a migration unknown to this program, or a different text of a 
 
 import hashlib
 import re
+from collections.abc import Mapping
 from importlib import resources
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
-from psycopg import AsyncConnection
+from psycopg import Connection
 
 from holdfast.errors import FailedPreconditionError
 
 #: The number of the advisory lock; nothing else in the database may use it.
 _LOCK = 0x686F6C6466617374
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
+
+#: The topology whose migrations begin with a file.
+_TOPOLOGIES: Mapping[str, str] = MappingProxyType({"0001_jobs.sql": "pipeline", "0001_cluster.sql": "cluster"})
 
 _MADE = b"""
 CREATE SCHEMA IF NOT EXISTS holdfast;
@@ -41,9 +47,9 @@ class Migration(msgspec.Struct, frozen=True):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def known_migrations() -> list[Migration]:
-    """Returns the migrations of this program, in order."""
-    folder = resources.files(__package__) / "migrations"
+def read_migrations(package: str) -> list[Migration]:
+    """Returns the migrations in the folder `migrations` of a package, in order."""
+    folder = resources.files(package) / "migrations"
     found = [(match, file) for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
     return sorted(
         (Migration(int(match[1]), file.name, file.read_text()) for match, file in found),
@@ -51,20 +57,21 @@ def known_migrations() -> list[Migration]:
     )
 
 
-async def migrate(connection: AsyncConnection, migrations: list[Migration]) -> list[str]:
+def migrate(connection: Connection[Any], migrations: list[Migration]) -> list[str]:
     """Applies the missing migrations in one transaction, and returns their names."""
-    async with connection.transaction():
+    with connection.transaction():
         # While it waits for the lock, another process migrates, which may take long.
-        await connection.execute("SET LOCAL statement_timeout = 0", prepare=False)
-        await connection.execute("SELECT pg_advisory_xact_lock(%s::bigint)", (_LOCK,), prepare=False)
-        await connection.execute(_MADE, prepare=False)
-        rows = await connection.execute("SELECT version, name, checksum FROM holdfast.migrations", prepare=False)
-        applied = {int(version): (str(name), str(checksum)) for version, name, checksum in await rows.fetchall()}
+        connection.execute("SET LOCAL statement_timeout = 0", prepare=False)
+        connection.execute("SELECT pg_advisory_xact_lock(%s::bigint)", (_LOCK,), prepare=False)
+        if not connection.execute("SELECT to_regclass('holdfast.migrations') IS NOT NULL").fetchall()[0][0]:
+            connection.execute(_MADE, prepare=False)
+        rows = connection.execute("SELECT version, name, checksum FROM holdfast.migrations", prepare=False)
+        applied = {int(version): (str(name), str(checksum)) for version, name, checksum in rows.fetchall()}
         _check(applied, migrations)
         missing = [migration for migration in migrations if migration.version not in applied]
         for migration in missing:
-            await connection.execute(migration.text.encode(), prepare=False)
-            await connection.execute(
+            connection.execute(migration.text.encode(), prepare=False)
+            connection.execute(
                 "INSERT INTO holdfast.migrations (version, name, checksum) VALUES (%s, %s, %s)",
                 (migration.version, migration.name, migration.checksum),
                 prepare=False,
@@ -73,6 +80,7 @@ async def migrate(connection: AsyncConnection, migrations: list[Migration]) -> l
 
 
 def _check(applied: dict[int, tuple[str, str]], migrations: list[Migration]) -> None:
+    _check_topology(applied, migrations)
     known = {migration.version: migration for migration in migrations}
     for version, (name, checksum) in sorted(applied.items()):
         migration = known.get(version)
@@ -82,3 +90,12 @@ def _check(applied: dict[int, tuple[str, str]], migrations: list[Migration]) -> 
         if migration.checksum != checksum:
             message = f"the database was migrated with another text of {name}; use the holdfast version that created it"
             raise FailedPreconditionError(message, reason="SCHEMA_CHANGED")
+
+
+def _check_topology(applied: dict[int, tuple[str, str]], migrations: list[Migration]) -> None:
+    found, wanted = (_TOPOLOGIES.get(name) for name in (applied.get(1, ("", ""))[0], migrations[0].name))
+    if found is not None and wanted is not None and found != wanted:
+        message = (
+            f"expected a database of the topology {wanted}, found one of the topology {found}: name another database"
+        )
+        raise FailedPreconditionError(message, reason="DATABASE_OF_ANOTHER_TOPOLOGY")

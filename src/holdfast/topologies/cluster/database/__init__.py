@@ -1,0 +1,1 @@
+"""The database of the cluster in PostgreSQL; the statements are in `.sql` files."""
