@@ -35,7 +35,7 @@ SERVER = (
     Probe("server", "command queued", "holdfast.ledger.coordinator:Coordinator._enqueue"),
     Probe("server", "turn begins", "holdfast.ledger.coordinator:Coordinator._run_turn"),
     Probe("server", "frame closed", "holdfast.ledger.group_commit:GroupCommit.flush"),
-    Probe("disk", "write begins", "holdfast.journal.file:FileJournal.write"),
+    Probe("server", "write begins", "holdfast.journal.file:FileJournal.write"),
     Probe("disk", "frame durable", "holdfast.journal.file:FileJournal.write", END),
     Probe("server", "reply to the frame", "holdfast.ledger.group_commit:GroupCommit._on_synced"),
     Probe("server", "reply sent", "holdfast.server.wire.conversation:Conversation._answer", END),

@@ -89,6 +89,8 @@ def picture(traces: Sequence[Traced]) -> bytes:
             before = hop.at_us
         panel.text(before, row, f" {before:.0f} µs", va="center", color=INK, fontsize=9)
     panel.set_yticks(range(len(traces)), [one.title for one in reversed(traces)])
-    panel.legend(handles=[Patch(color=colour, label=role) for role, colour in _COLOURS.items()], loc="lower right")
+    panel.margins(x=0.1)
+    colours = [Patch(color=colour, label=role) for role, colour in _COLOURS.items()]
+    canvas.legend(handles=colours, loc="outside lower center", ncols=len(colours))
     dress(panel, "µs since the call (median)")
     return encoded(canvas, "trace")
