@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import UnavailableError
 from holdfast.server.wire.connection import WireConnection, WireService
+from holdfast.wire.messages import NO_SHARD
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -83,6 +84,7 @@ class MemoryEndpoint:
     """An endpoint of a client whose connections lead to `answers`, which gets the client's transport."""
 
     token = ""
+    shard = NO_SHARD
     missed_port = 0
 
     def __init__(self, answers: Callable[[MemoryTransport], None]) -> None:
@@ -102,6 +104,10 @@ class MemoryEndpoint:
         raise NotImplementedError
 
     def redirect(self) -> bool:
+        return False
+
+    def follow(self, leader: str) -> bool:
+        del leader
         return False
 
     def unreachable(self, why: str) -> UnavailableError:

@@ -228,6 +228,7 @@ class _OneSocket:
     """An endpoint with one connection."""
 
     token = ""
+    shard = wire.NO_SHARD
     missed_port = 0
 
     def __init__(self, line: _ScriptedSocket) -> None:
@@ -241,6 +242,10 @@ class _OneSocket:
         return cast("socket.socket", self._line)
 
     def redirect(self) -> bool:
+        return False
+
+    def follow(self, leader: str) -> bool:
+        del leader
         return False
 
     def unreachable(self, why: str) -> UnavailableError:

@@ -165,7 +165,7 @@ async def test_response_of_a_newer_server_is_understood(tmp_path: Path) -> None:
 
     async def serve(peer: Peer) -> None:
         await peer.opening()
-        peer.send([VERSION, "", "", "", "9.9", "new"])
+        peer.send([VERSION, "", "", "", "9.9", 0, "", "new"])
         peer.send([(await peer.call()).id, LAST, {"state": 3, "flavour": "mint"}, "new"])
         await peer.reader.read()
 

@@ -323,7 +323,9 @@ class SimulatedNode:
         storage = ShardStorage(writer, housekeeper, lambda: SimulatedFrameReader(self._link(aside), shard))
         leadership = ShardLeadership(shard, bytes(16), epoch, lease, self._events)
         config = JournalConfig(segment_bytes=self._parts.settings.segment_bytes)
-        store = ClusterStore(leadership, taken, storage, thread.wait, config, lambda: self._housekeeping(shard, aside))
+        store = ClusterStore(
+            leadership, taken, storage, thread.wait, config, lambda _: self._housekeeping(shard, aside)
+        )
         settings = self._parts.shards[shard].settings
         thread.run(
             lambda: open_store(store, settings),

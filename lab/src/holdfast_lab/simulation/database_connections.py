@@ -157,7 +157,7 @@ class DatabaseLink:
 
 
 class SimulatedFrameWriter:
-    """The `FrameWriter` of one shard."""
+    """The `ShardWriter` of one shard."""
 
     def __init__(self, link: DatabaseLink, shard: int) -> None:
         self._link = link
@@ -195,7 +195,7 @@ class SimulatedFrameWriter:
 
 
 class SimulatedFrameReader:
-    """The `FrameReader` of one shard."""
+    """The `ShardReader` of one shard."""
 
     def __init__(self, link: DatabaseLink, shard: int) -> None:
         self._link = link

@@ -1,4 +1,4 @@
-"""Repeats the calls of a `FrameWriter` until their outcome is known, or the lease has ended.
+"""Repeats the calls of a `ShardWriter` until their outcome is known, or the lease has ended.
 
 Invariants:
 - A method returns only if its change is durable: written, and replicated if the database replicates.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from holdfast.journal.errors import LeadershipLostError
 from holdfast.journal.port import SegmentInfo
 from holdfast.topologies.cluster.lease_deadline import LeaseDeadline
-from holdfast.topologies.cluster.ports import Append, DatabaseLostError, FrameKey, FrameWriter, StoredFrame
+from holdfast.topologies.cluster.ports import Append, DatabaseLostError, FrameKey, ShardWriter, StoredFrame
 
 #: Blocks the calling thread for this many milliseconds.
 Wait = Callable[[int], None]
@@ -24,7 +24,7 @@ _RETRY_MS = 20
 class DurableWriter:
     """The writes of the leader of one shard."""
 
-    def __init__(self, writer: FrameWriter, lease: LeaseDeadline, wait: Wait) -> None:
+    def __init__(self, writer: ShardWriter, lease: LeaseDeadline, wait: Wait) -> None:
         self._writer = writer
         self._lease = lease
         self._wait = wait

@@ -16,7 +16,7 @@ from holdfast.journal.archive import SnapshotStore
 from holdfast.journal.errors import JournalDamagedError, JournalFailedError, PositionRemovedError
 from holdfast.ledger.recovery import apply_frame, restore
 from holdfast.topologies.cluster.frame_chain import FrameChain
-from holdfast.topologies.cluster.ports import DatabaseLostError, FrameReader, StoredFrame
+from holdfast.topologies.cluster.ports import DatabaseLostError, ShardReader, StoredFrame
 
 #: The bodies of frames that are read and applied at once.
 READ_BYTES = 256 << 10
@@ -28,7 +28,7 @@ class FollowedLedger:
     def __init__(
         self,
         shard: int,
-        reader: FrameReader,
+        reader: ShardReader,
         snapshots: SnapshotStore,
         config: LedgerConfig,
         *,

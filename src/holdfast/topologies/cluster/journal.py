@@ -29,8 +29,8 @@ from holdfast.topologies.cluster.ports import (
     Append,
     DatabaseLostError,
     DatabaseRefusedError,
-    FrameReader,
-    FrameWriter,
+    ShardReader,
+    ShardWriter,
     StoredFrame,
 )
 
@@ -56,9 +56,9 @@ class JournalOpening:
 class ShardStorage:
     """The connections of a leader to its shard: one for the loop's frames, one for housekeeping, and readers."""
 
-    writer: FrameWriter
-    housekeeper: FrameWriter
-    open_reader: Callable[[], FrameReader]
+    writer: ShardWriter
+    housekeeper: ShardWriter
+    open_reader: Callable[[], ShardReader]
 
 
 class ClusterJournal:
@@ -239,7 +239,7 @@ class ClusterJournal:
             raise JournalClosedError("the journal is closed")
 
 
-def read_frames(reader: FrameReader, chain: FrameChain, end: int) -> Iterator[Frame]:
+def read_frames(reader: ShardReader, chain: FrameChain, end: int) -> Iterator[Frame]:
     """Yields the verified frames from the end of the chain up to position `end`."""
     while chain.position < end:
         stored = reader.frames(chain.position, _REPLAY_BYTES)

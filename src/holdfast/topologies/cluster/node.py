@@ -18,6 +18,8 @@ from holdfast.client.shard_endpoint import ClusterNodes, ShardEndpoint
 from holdfast.client.wire_transport import ReconnectingTransport
 from holdfast.clock import system_clock
 from holdfast.core.condition import Condition
+from holdfast.core.events import AnyEvent
+from holdfast.core.ledger import Ledger
 from holdfast.journal.descriptors import DescriptorReserve
 from holdfast.ledger.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.ledger.coordinator import Coordinator
@@ -34,7 +36,8 @@ from holdfast.server.public_server import PublicServer
 from holdfast.server.wire.connection import WireService
 from holdfast.settings import Settings
 from holdfast.topologies.cluster import capabilities_of
-from holdfast.topologies.cluster.database_port import ClusterDatabase
+from holdfast.topologies.cluster.database.cluster_database import ClusterDatabase
+from holdfast.topologies.cluster.database.commit_signals import CommitSignal, SignalKind
 from holdfast.topologies.cluster.event_versions import KNOWN_EVENTS
 from holdfast.topologies.cluster.leadership import SERVING, is_vacant, writable_events
 from holdfast.topologies.cluster.lease_deadline import LeaseDeadline
@@ -83,8 +86,11 @@ class ClusterNode:
         self._jobs = self._forwarder()
         self._protection = protect(settings)
         self._public_server = self._make_public_server()
+        self._registry = database.registry()
         self._registry_thread = SyncingThread(self._loop, name="holdfast-registry")
         self._transitions: dict[int, TransitionLog] = {}
+        self._announcer = database.announcer()
+        self._listening: asyncio.Task[None] | None = None
         self._member: ClusterMember
         self.addresses: dict[str, str] = {}
         self.view: ClusterView | None = None
@@ -108,11 +114,10 @@ class ClusterNode:
         )
         for host in self._hosts:
             host.follow()
-        ports = MemberPorts(
-            system_clock(), AsyncioScheduler(self._loop), self._registry_thread, self._database.registry()
-        )
+        ports = MemberPorts(system_clock(), AsyncioScheduler(self._loop), self._registry_thread, self._registry)
         self._member = ClusterMember(ports, self, record, identity.lease_ms, self._applied)
         self._member.start()
+        self._listening = self._loop.create_task(self._database.signals(self._on_signal).run())
         return self.addresses
 
     async def until_led(self) -> None:
@@ -133,13 +138,18 @@ class ClusterNode:
         except TimeoutError:
             get_logger().warning("drain_timeout", message="shards that are still led here are taken over by others")
         await self._public_server.drain()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
         left = asyncio.Event()
         self._member.leave(left.set)
         await asyncio.gather(*(host.close() for host in self._hosts))
         await left.wait()
         await self._public_server.stop()
         await self._jobs.close()
+        await self._announcer.close()
         await asyncio.to_thread(self._registry_thread.close)
+        self._registry.close()
         for transitions in self._transitions.values():
             transitions.flush()
         get_logger().info("stopped")
@@ -179,6 +189,15 @@ class ClusterNode:
         found = [condition for host in self._hosts for condition in host.conditions()]
         problem = self._member.problem
         return [*found, Condition("the database does not answer", problem.rstrip("."))] if problem else found
+
+    @property
+    def public_jobs(self) -> RemoteJobs | RoutedJobs:
+        """The jobs of all shards, as the public server of this node reads them."""
+        return self._jobs
+
+    def position(self, shard: int) -> int:
+        """Returns the last position of a shard that this node has applied."""
+        return self._hosts[shard].position
 
     # -- ShardServices, for the wire
 
@@ -235,6 +254,14 @@ class ClusterNode:
         """Logs a bug of the registry."""
         get_logger().error("bug", message="a call of the registry failed", exc_info=error)
 
+    def _on_signal(self, signal: CommitSignal) -> None:
+        """Reads what another node has written."""
+        if signal.kind in (SignalKind.LEADERS, SignalKind.POLL):
+            self._member.wake()
+        if signal.kind in (SignalKind.FRAMES, SignalKind.POLL):
+            for host in self._hosts if signal.shard < 0 else self._hosts[signal.shard : signal.shard + 1]:
+                host.wake()
+
     def _applied(self) -> Mapping[int, int]:
         return {host.shard: host.position for host in self._hosts if host.can_lead}
 
@@ -264,7 +291,7 @@ class ClusterNode:
         writer = line_writer(self._settings.log_format, self._log_stream)
         log = TransitionLog(writer, "holdfast", coordinator.later, self._settings.log_level)
         self._transitions[shard] = log
-        coordinator.observers.append(log)
+        coordinator.observers += [log, FrameSignals(lambda: self._announcer.announce(shard))]
 
     def housekeeping(self, shard: int, coordinator: Coordinator) -> Housekeeping:
         """Begins to make the snapshots of a shard."""
@@ -277,11 +304,14 @@ class ClusterNode:
             history_bytes=settings.history_bytes,
         )
 
+        archive = self._database.archive(shard)
+
         def close() -> None:
             maker.stop()
             aside.close()
+            archive.close()
 
-        return Housekeeping(self._database.archive(shard), maker, aside, config, close)
+        return Housekeeping(archive, maker, aside, config, close)
 
     def give_up(self, shard: int, why: str) -> None:
         """Ends the leadership of a shard that cannot be served here."""
@@ -294,6 +324,23 @@ class ClusterNode:
         if transitions is not None and self._hosts[shard].service is None:
             transitions.flush()
         self._check_led()
+
+
+class FrameSignals:
+    """An observer of a coordinator that signals each durable frame to the followers."""
+
+    def __init__(self, announce: Callable[[], None]) -> None:
+        self._announce = announce
+
+    def applied(self, position: int, event: AnyEvent, ledger: Ledger) -> None:
+        """Does nothing: the event is not durable yet."""
+
+    def durable(self, position: int) -> None:
+        """Signals."""
+        self._announce()
+
+    def bug(self, command: object, error: Exception) -> None:
+        """Does nothing: a failed command writes nothing."""
 
 
 def wire_address(addresses: Mapping[str, str]) -> str:

@@ -77,7 +77,7 @@ class Append(StrEnum):
     TAKEN = "taken"
 
 
-class FrameWriter(Protocol):
+class ShardWriter(Protocol):
     """The frames of one shard, for its leader. One thread at a time calls it."""
 
     def append(self, frame: StoredFrame, inbox: Sequence[int] = ()) -> Append:
@@ -109,7 +109,7 @@ class FrameWriter(Protocol):
         ...
 
 
-class FrameReader(Protocol):
+class ShardReader(Protocol):
     """The frames of one shard, for standbys and for the takeover. One thread at a time calls it."""
 
     def frames(self, after: int, bytes_max: int) -> list[StoredFrame]:
@@ -143,7 +143,7 @@ class InboxRow(msgspec.Struct, frozen=True):
 
 
 class JobInbox(Protocol):
-    """The inbox of one shard, for its leader; `FrameWriter.append` deletes its rows. One thread at a time calls it."""
+    """The inbox of one shard, for its leader; `ShardWriter.append` deletes its rows. One thread at a time calls it."""
 
     def waiting(self, rows_max: int, bytes_max: int, besides: Collection[int] = ()) -> list[InboxRow]:
         """Returns the first rows but those of `besides`: at least one if there is one, else about `bytes_max`.

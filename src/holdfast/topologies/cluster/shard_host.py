@@ -26,7 +26,8 @@ from holdfast.observe.logs import get_logger
 from holdfast.process.memory import memory_for_jobs
 from holdfast.server.wire.connection import WireService
 from holdfast.settings import Settings
-from holdfast.topologies.cluster.database_port import ClusterDatabase
+from holdfast.topologies.cluster.database.archive import PostgresArchive
+from holdfast.topologies.cluster.database.cluster_database import ClusterDatabase
 from holdfast.topologies.cluster.event_versions import EventGate
 from holdfast.topologies.cluster.followed_ledger import FollowedLedger
 from holdfast.topologies.cluster.follower import FollowerState, ShardFollower, TakenOver
@@ -68,6 +69,8 @@ class _Leading(msgspec.Struct):
     epoch: int
     lease: LeaseDeadline
     events: EventGate
+    #: The position at which it began.
+    position: int = 0
     core: LedgerCore | None = None
     service: WireService | None = None
 
@@ -84,6 +87,8 @@ class ShardHost:
         self._ledger_config = LedgerConfig(settings.aging_ms, settings.dedup_keys_max, memory_for_jobs(settings))
         self._follower: ShardFollower | None = None
         self._thread: SyncingThread | None = None
+        #: Its connections: for frames and for snapshots.
+        self._followed: tuple[FollowedLedger, PostgresArchive] | None = None
         self._leading: _Leading | None = None
         #: The last step that waits; each step waits for the one before it.
         self._step: asyncio.Task[None] | None = None
@@ -103,14 +108,23 @@ class ShardHost:
     @property
     def position(self) -> int:
         """The last position that this node has applied."""
-        if self._leading is not None and self._leading.core is not None:
-            return self._leading.core.journal.end_position
-        return self._follower.position if self._follower is not None else 0
+        core, leading = self.core, self._leading
+        if core is not None:
+            return core.journal.end_position
+        if self._follower is not None:
+            return self._follower.position
+        return leading.position if leading is not None else 0
 
     @property
     def can_lead(self) -> bool:
-        """Whether this node leads the shard, or could continue from the state that it follows."""
-        return self._leading is not None or (self._follower is not None and self._follower.can_lead)
+        """Whether this node serves the shard, or could continue from the state that it follows."""
+        return self.core is not None or self._is_ready
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the follower's state can be taken over now: no step that would end the follower is waiting."""
+        is_between = self._leading is not None or not (self._step is None or self._step.done())
+        return not is_between and self._follower is not None and self._follower.can_lead
 
     def allow(self, events: frozenset[str]) -> None:
         """Sets the events that all nodes know."""
@@ -130,10 +144,9 @@ class ShardHost:
         if self._is_closed:
             return
         self._thread = SyncingThread(self._loop, name=f"holdfast-shard-{self.shard}")
-        database = self._database
-        ledger = FollowedLedger(
-            self.shard, database.reader(self.shard), database.archive(self.shard), self._ledger_config
-        )
+        archive = self._database.archive(self.shard)
+        ledger = FollowedLedger(self.shard, self._database.reader(self.shard), archive, self._ledger_config)
+        self._followed = (ledger, archive)
         self._follower = ShardFollower(self.shard, AsyncioScheduler(self._loop), self._thread, ledger)
         self._follower.start()
 
@@ -145,9 +158,11 @@ class ShardHost:
     # -- leading
 
     def lead(self, epoch: int, lease: LeaseDeadline) -> None:
-        """Takes the state of the follower over, and serves it."""
+        """Takes the state of the follower over, and serves it; gives the lead up if that state is not there yet."""
         follower = self._follower
-        assert follower is not None, "a shard is followed before it is led"
+        if follower is None or not self._is_ready:
+            self._user.give_up(self.shard, "its state is being read again")
+            return
         leading = self._leading = _Leading(epoch, lease, EventGate())
         follower.take_over(lambda taken: self._on_taken(leading, taken))
 
@@ -160,6 +175,7 @@ class ShardHost:
         self._then(lambda: self._open(leading, taken))
 
     async def _open(self, leading: _Leading, taken: TakenOver) -> None:
+        leading.position = taken.position
         await self._stop_following()
         if self._leading is not leading:
             return
@@ -259,6 +275,9 @@ class ShardHost:
             follower.close()
         if thread is not None:
             await asyncio.to_thread(thread.close)
+        for one in self._followed or ():
+            one.close()  # a close that the follower has queued behind a read does not run any more
+        self._followed = None
 
     def _then(self, step: Callable[[], Awaitable[None]]) -> None:
         """Runs a step after the one before it."""

@@ -70,7 +70,7 @@ class ClusterStore:
         self._housekeeping: Housekeeping | None = None
         self.snapshots = SnapshotHealth()
         self.journal: Journal
-        self._journal: ClusterJournal
+        self._journal: ClusterJournal | None = None
 
     def open(self, config: LedgerConfig, now_ms: int, progress: Progress) -> Ledger:
         """Opens the journal where the taken state ends; the state was made with this configuration."""
@@ -100,15 +100,17 @@ class ClusterStore:
 
     def attach(self, coordinator: Coordinator) -> PastEvents | None:
         """Installs the hooks, begins to make snapshots, and returns the past events."""
+        journal = self._journal
+        assert journal is not None, "the store is open"
         coordinator.commit.vouch = self._vouched
         coordinator.unwritable = self._leadership.events.refusal
         if self._begin_housekeeping is not None:
             self._housekeeping = house = self._begin_housekeeping(coordinator)
             keeper = SnapshotKeeper(
-                coordinator.commit, self._journal, house.snapshots, house.maker, house.aside, house.config
+                coordinator.commit, journal, house.snapshots, house.maker, house.aside, house.config
             )
             self.snapshots = keeper.health
-        return ClusterHistory(self._journal)
+        return ClusterHistory(journal)
 
     def _vouched(self, reply: object) -> object:
         """Returns the reply if this node led when the state was read: the lease has not ended afterwards."""
@@ -118,7 +120,11 @@ class ClusterStore:
         """Does nothing: there is no lock."""
 
     async def close(self) -> None:
-        """Ends the housekeeping, and closes the journal."""
+        """Ends the housekeeping, and closes the journal, or what there is of it after a failed opening."""
         if self._housekeeping is not None:
             self._housekeeping.close()
-        self.journal.close()
+        if self._journal is not None:
+            self._journal.close()
+        else:
+            self._storage.writer.close()
+            self._storage.housekeeper.close()

@@ -1,4 +1,4 @@
-"""`FrameReader` on PostgreSQL: reads one segment at a time, so that a statement locks one partition.
+"""`ShardReader` on PostgreSQL: reads one segment at a time, so that a statement locks one partition.
 
 Invariant: frames are returned in order, without gaps and verified. A damaged or missing one raises. The caller verifies
 the link of the first one: after a failover, a frame that was never replicated is gone, and others are in its place.

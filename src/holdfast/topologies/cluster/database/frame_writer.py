@@ -1,4 +1,4 @@
-"""`FrameWriter` on PostgreSQL: each change is one statement that locks the leader row of the shard."""
+"""`ShardWriter` on PostgreSQL: each change is one statement that locks the leader row of the shard."""
 
 from collections.abc import Sequence
 
