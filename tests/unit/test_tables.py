@@ -97,7 +97,7 @@ def test_every_topology_is_tested_compared_and_documented(root: Path) -> None:
 
 
 def test_every_topology_has_a_folder_and_a_declaration_of_its_own(root: Path) -> None:
-    """The table lists exactly the folders, and no two topologies declare the same name."""
-    folders = [path.parent.name for path in (root / "src/holdfast/topologies").glob("*/__init__.py")]
+    """The table lists exactly the folders with a program, and no two topologies declare the same name."""
+    folders = [path.parent.name for path in (root / "src/holdfast/topologies").glob("*/up.py")]
     assert sorted(folders) == sorted(NAMES)
     assert len({one.backend for one in declared()}) == len(NAMES)

@@ -60,7 +60,7 @@ class ClusterNodes:
             self._leaders.pop(shard, None)
 
     def silent(self, address: str) -> None:
-        """Puts a node that does not answer behind all others."""
+        """Puts a node that does not answer, or knows no leader, behind all others."""
         if address in self._order:
             self._order.remove(address)
             self._order.append(address)
@@ -111,9 +111,14 @@ class ShardEndpoint:
         raise self.unreachable("")
 
     def follow(self, leader: str) -> bool:
-        """Handles the refusal of a node that does not lead the shard; False if it knows no leader."""
+        """Handles the refusal of a node that does not lead the shard; False if there is no other node to ask.
+
+        A node that knows no leader may be cut off from the others, so another one is asked next.
+        """
         self._nodes.led(self.shard, leader)
-        return bool(leader)
+        if not leader:
+            self._nodes.silent(self._address)
+        return self._nodes.candidates(self.shard)[0] != self._address
 
     def redirect(self) -> bool:
         """Asks the node of the last connection for its port of the wire, if the address is that of gRPC."""

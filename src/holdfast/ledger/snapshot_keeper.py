@@ -64,7 +64,7 @@ def _ignore() -> None:
     """Does nothing."""
 
 
-def _stored_in(store: SnapshotStore) -> StoredSnapshots:
+def stored_in(store: SnapshotStore) -> StoredSnapshots:
     """Lists the snapshots. The writer's thread uses the result: a call to a stalled disk would block it."""
     positions = store.snapshots()
     return StoredSnapshots(positions, store.snapshot_bytes(positions[-1]) if positions else 0, store.free_bytes())
@@ -84,7 +84,9 @@ class SnapshotKeeper:
         maker: Builder,
         aside: SyncThread,
         config: KeeperConfig,
+        stored: StoredSnapshots | None = None,
     ) -> None:
+        """`stored` are the snapshots in the store; without it they are listed here, which may block."""
         self._commit = commit
         self._journal = journal
         self._store = store
@@ -97,7 +99,7 @@ class SnapshotKeeper:
         #: When a snapshot was last started because an event found no space.
         self._pressed_ms = 0
         #: Replaced as a whole, because the thread `aside` reads it again.
-        self._snapshots = _stored_in(store)
+        self._snapshots = stored or stored_in(store)
         commit.snapshots = self
 
     def durable(self, position: int) -> None:
@@ -162,7 +164,7 @@ class SnapshotKeeper:
         # If the journal failed, the writer's next write fails too, and stops the process. If the directory could
         # not be read, the next check reads it again.
         with suppress(JournalError, OSError):
-            self._snapshots = _stored_in(self._store)
+            self._snapshots = stored_in(self._store)
             for position in self._snapshots.superfluous:
                 self._store.remove_snapshot(position)
             self._remove_segments(now_ms)

@@ -119,29 +119,6 @@ class SchedulePreview(Request, frozen=True, array_like=True):
     count: int
 
 
-class ClusterNode(Request, frozen=True, array_like=True):
-    """One node of a cluster, and the shards that it leads."""
-
-    name: str
-    #: By protocol, as in its ready line.
-    addresses: dict[str, str]
-    pid: int
-    state: str
-    leads: list[int]
-    #: The age of its entry in the registry of nodes.
-    silent_ms: int
-    #: For each shard, the number of events that it has not applied yet.
-    behind: dict[int, int]
-
-
-class ClusterStatus(Request, frozen=True, array_like=True):
-    """A cluster, as one of its nodes sees it; `age_ms` is the age of this view."""
-
-    shards: int
-    age_ms: int
-    nodes: list[ClusterNode]
-
-
 class WireMethod(Generic[Q, R]):
     """One method: its name, and the types of its request and its response or stream items."""
 
@@ -186,6 +163,4 @@ SCHEDULES: WireMethod[Request, list[ScheduleView]] = WireMethod("schedules.all",
 DELETE_SCHEDULE: WireMethod[OneSchedule, None] = WireMethod("schedules.delete", OneSchedule, None)
 PAUSE_SCHEDULE: WireMethod[SchedulePause, ScheduleView] = WireMethod("schedules.pause", SchedulePause, ScheduleView)
 TRIGGER_SCHEDULE: WireMethod[OneSchedule, str] = WireMethod("schedules.trigger", OneSchedule, str)
-CLUSTER: WireMethod[Request, ClusterStatus] = WireMethod("cluster.status", Request, ClusterStatus)
-
 PREVIEW_SCHEDULE: WireMethod[SchedulePreview, list[int]] = WireMethod("schedules.preview", SchedulePreview, list[int])

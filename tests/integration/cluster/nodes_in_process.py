@@ -11,10 +11,11 @@ from holdfast.topologies.cluster.database.address import DatabaseAddress
 from holdfast.topologies.cluster.database.cluster_database import ClusterDatabase
 from holdfast.topologies.cluster.database.creation import create_cluster
 from holdfast.topologies.cluster.node import ClusterNode, NodeIdentity, wire_address
+from tests.integration.database_proxy import Way
 
 #: Long enough for a busy machine, short enough for a test that waits for its end.
 LEASE_MS = 1_500
-_PATIENCE_S = 60.0
+_PATIENCE_S = 15.0
 
 
 class Nodes:
@@ -24,6 +25,8 @@ class Nodes:
         self._url = url
         self._folder = folder
         self._running: dict[str, ClusterNode] = {}
+        #: The way of each node to the database.
+        self._ways: dict[str, Way] = {}
 
     def __getitem__(self, name: str) -> ClusterNode:
         return self._running[name]
@@ -31,7 +34,7 @@ class Nodes:
     async def start(self, *names: str) -> None:
         """Starts nodes; returns when every shard has a leader that all of them know."""
         for name in names:
-            address = DatabaseAddress(url=self._url, limit_ms=LEASE_MS // 2, name=f"holdfast-{name}")
+            address = DatabaseAddress(url=(await self._way(name)).url, limit_ms=LEASE_MS // 2)
             database = ClusterDatabase(address, await asyncio.to_thread(create_cluster, address))
             settings = Settings(data=str(self._folder / name), port=0, http_port=0, log_level="error")
             identity = NodeIdentity(name, LEASE_MS)
@@ -39,6 +42,21 @@ class Nodes:
             await node.start()
             self._running[name] = node
         await within(asyncio.gather(*(self._running[name].until_led() for name in names)))
+
+    async def _way(self, name: str) -> Way:
+        folder = self._folder / f"way-{name}"
+        folder.mkdir()
+        self._ways[name] = way = Way(self._url, folder)
+        await way.open()
+        return way
+
+    async def cut_off(self, name: str) -> None:
+        """Cuts a node off from its database."""
+        await self._ways[name].close()
+
+    async def let_back(self, name: str) -> None:
+        """Ends the cut."""
+        await self._ways[name].open()
 
     async def stop(self, name: str) -> None:
         """Stops a node, which hands its shards over."""
@@ -49,10 +67,17 @@ class Nodes:
         running, self._running = self._running, {}
         for node in running.values():
             await node.stop(0.5)
+        for way in self._ways.values():
+            await way.close()
 
     def addresses(self) -> list[str]:
         """The addresses for our own clients."""
         return [wire_address(node.addresses) for node in self._running.values()]
+
+    async def settled_leader(self, shard: int = 0) -> str:
+        """The name of the node that serves a shard, once one does and no shard has to move for balance."""
+        await until(lambda: len({self.leader(one) for one in range(2)} - {""}) == min(2, len(self._running)))
+        return self.leader(shard)
 
     def leader(self, shard: int = 0) -> str:
         """The name of the node that serves a shard; "" if none does."""

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from holdfast.client.access import NO_CREDENTIALS
@@ -19,7 +18,7 @@ from holdfast.ports import Assignment, JobDraft, JobView
 from holdfast.worker.config import WorkerConfig
 from holdfast.worker.handlers import Handler
 from holdfast.worker.runtime import Worker
-from tests.integration.cluster.nodes_in_process import LEASE_MS, Nodes, nodes_of, until, within
+from tests.integration.cluster.nodes_in_process import Nodes, nodes_of, until, within
 
 TEMPLATES = [Template("brew")]
 NAMES = ("a", "b", "c")
@@ -120,7 +119,7 @@ async def test_planned_handover_fails_no_call(nodes: Nodes) -> None:
     """While a node is stopped in an orderly way, no call of a client fails, and every job is known afterwards."""
     async with app(nodes) as link:
         job_ids = await submitted(link, 4)
-        stopping = asyncio.create_task(nodes.stop(nodes.leader()))
+        stopping = asyncio.create_task(nodes.stop(await nodes.settled_leader()))
         while not stopping.done():
             job_ids += await submitted(link, 2)
         await stopping
@@ -141,39 +140,33 @@ async def test_running_job_survives_a_handover(nodes: Nodes) -> None:
     async with app(nodes) as link, working(nodes, Handler(slow)):
         (job_id,) = await submitted(link, 1)
         await within(begun.wait())
-        await nodes.stop(nodes.leader(_owner(job_id)))
+        await nodes.stop(await nodes.settled_leader(_owner(job_id)))
         await until(lambda: nodes.leader(_owner(job_id)))
         end.set()
         job = await ended(link, job_id)
         assert (job.state, job.attempts, job.losses) == (State.DONE, 1, 0)
 
 
-async def test_lost_leader_is_replaced(nodes: Nodes, admin: psycopg.Connection) -> None:
-    """When the connections of a leader break for longer than its lease, another node leads, and no job is lost."""
+async def test_leader_without_a_database_is_replaced(nodes: Nodes) -> None:
+    """A leader that is cut off from the database stops to serve, another node leads, and no job is lost."""
     async with app(nodes) as link:
         job_ids = await submitted(link, 10)
-        leader = nodes.leader(0)
-        epoch = _epoch(admin)
-        cutting = asyncio.create_task(_cut(admin, leader))
-        await until(lambda: _epoch(admin) > epoch and nodes.leader(0) not in ("", leader))
-        cutting.cancel()
+        leader = await nodes.settled_leader()
+        await nodes.cut_off(leader)
+        await until(lambda: nodes.leader(0) not in ("", leader))
         for job_id in [*job_ids, *await submitted(link, 10)]:
             assert (await read(link, job_id)).id == job_id
 
 
-async def _cut(admin: psycopg.Connection, name: str) -> None:
-    """Ends every connection of one node, again and again."""
-    while True:
-        admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", (f"holdfast-{name}",)
-        )
-        await asyncio.sleep(LEASE_MS / 1_000 / 50)
-
-
-def _epoch(admin: psycopg.Connection) -> int:
-    row = admin.execute("SELECT epoch FROM holdfast.leaders WHERE shard = 0").fetchone()
-    assert row is not None
-    return int(row[0])
+async def test_node_that_was_cut_off_follows_again(nodes: Nodes) -> None:
+    """A node whose database is back follows what the others have written meanwhile."""
+    async with app(nodes) as link:
+        leader = await nodes.settled_leader()
+        await nodes.cut_off(leader)
+        await until(lambda: nodes.leader(0) not in ("", leader))
+        await submitted(link, 10)
+        await nodes.let_back(leader)
+        await until(lambda: all(len({nodes[name].position(shard) for name in NAMES}) == 1 for shard in range(2)))
 
 
 def _owner(job_id: str) -> int:

@@ -102,6 +102,16 @@ async def test_shard_without_a_leader_is_unavailable() -> None:
         assert node.asked == [1]
 
 
+async def test_node_that_knows_no_leader_is_passed_over() -> None:
+    """A node that is cut off from its cluster names no leader, and the client asks another one."""
+    async with nodes(2) as (lonely, leader):
+        leader.leads = {1}
+        known = ClusterNodes([lonely.address, leader.address])
+        known.led(1, lonely.address)
+        await connected(ShardEndpoint(known, 1))
+        assert (lonely.asked, leader.asked) == ([1], [1])
+
+
 async def test_nodes_that_disagree_keep_no_client_busy() -> None:
     """Two nodes that name each other are asked a limited number of times."""
     async with nodes(2) as (one, other):

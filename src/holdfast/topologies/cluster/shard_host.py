@@ -10,6 +10,7 @@ Invariants:
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from typing import Protocol
 
 import msgspec
@@ -22,6 +23,8 @@ from holdfast.journal.port import JournalConfig
 from holdfast.ledger.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.ledger.coordinator import Coordinator
 from holdfast.ledger.service import LedgerCore
+from holdfast.ledger.snapshot_keeper import stored_in
+from holdfast.ledger.snapshot_policy import StoredSnapshots
 from holdfast.observe.logs import get_logger
 from holdfast.process.memory import memory_for_jobs
 from holdfast.server.wire.connection import WireService
@@ -186,7 +189,7 @@ class ShardHost:
             self._user.give_up(self.shard, error.message)
             return
         if self._leading is not leading:
-            return  # `_drop` is the next step
+            return  # the next step ends this leadership
         coordinator = core.prepare()
         self._user.observe(self.shard, coordinator)
         core.start()
@@ -205,11 +208,17 @@ class ShardHost:
             lambda wait_ms: time.sleep(wait_ms / 1_000),
             JournalConfig(segment_bytes=self._settings.segment_bytes),
             lambda coordinator: self._user.housekeeping(shard, coordinator),
+            self._list_snapshots,
         )
         ownership = Ownership(index=shard, nodes=database.shards)
         return LedgerCore(
             self._settings, lambda error: self._on_fatal(leading, error), ownership=ownership, store=store
         )
+
+    def _list_snapshots(self) -> StoredSnapshots:
+        """Lists the snapshots of the shard; blocks."""
+        with closing(self._database.archive(self.shard)) as archive:
+            return stored_in(archive)
 
     def _on_fatal(self, leading: _Leading, error: BaseException) -> None:
         """Ends a leadership whose journal has failed: nothing more can become durable under it."""
@@ -229,21 +238,17 @@ class ShardHost:
             await self._end(leading, grace_s=_HANDOVER_S, is_clean=True)
         finally:
             done()
-            self.follow()
 
     def lose(self) -> None:
         """Drops the coordinator and its connections, then follows again; harmless after a handover."""
         leading, self._leading = self._leading, None
         if leading is not None:
-            self._then(lambda: self._drop(leading))
-
-    async def _drop(self, leading: _Leading) -> None:
-        await self._end(leading, grace_s=0, is_clean=False)
-        if self._follower is None or self._follower.state is not FollowerState.DIVERGED:
-            await self._stop_following()
-            self.follow()
+            self._then(lambda: self._end(leading, grace_s=0, is_clean=False))
 
     async def _end(self, leading: _Leading | None, *, grace_s: float, is_clean: bool) -> None:
+        """Ends a leadership at any stage, with the follower whose state it may have been about to take over."""
+        if self._follower is not None and self._follower.state is not FollowerState.DIVERGED:
+            await self._stop_following()
         if leading is None or leading.core is None:
             return
         core, service = leading.core, leading.service
@@ -279,14 +284,21 @@ class ShardHost:
             one.close()  # a close that the follower has queued behind a read does not run any more
         self._followed = None
 
+    def _follow_unless_leading(self) -> None:
+        if self._leading is None and self._follower is None:
+            self.follow()
+
     def _then(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Runs a step after the one before it."""
+        """Runs a step after the one before it; a shard that is not led afterwards is followed."""
         before = self._step
 
         async def run() -> None:
             if before is not None:
                 await asyncio.wait([before])
-            await step()
+            try:
+                await step()
+            finally:
+                self._follow_unless_leading()
 
         self._step = self._loop.create_task(run())
         self._step.add_done_callback(_log_bug)

@@ -17,7 +17,7 @@ from holdfast.ledger.past_events import PastEvents
 from holdfast.ledger.ports import SyncThread
 from holdfast.ledger.recovery import Progress
 from holdfast.ledger.snapshot_keeper import Builder, SnapshotHealth, SnapshotKeeper
-from holdfast.ledger.snapshot_policy import KeeperConfig
+from holdfast.ledger.snapshot_policy import KeeperConfig, StoredSnapshots
 from holdfast.topologies.cluster.durable_writer import Wait
 from holdfast.topologies.cluster.event_versions import EventGate
 from holdfast.topologies.cluster.follower import TakenOver
@@ -59,14 +59,20 @@ class ClusterStore:
         wait: Wait,
         config: JournalConfig,
         begin_housekeeping: Callable[[Coordinator], Housekeeping] | None = None,
+        list_snapshots: Callable[[], StoredSnapshots] | None = None,
     ) -> None:
-        """`begin_housekeeping` is called with the coordinator; without it, no snapshot is made here."""
+        """`begin_housekeeping` is called with the coordinator; without it, no snapshot is made here.
+
+        `list_snapshots` is called by `open`, which may block; without it, the housekeeping begins with a list.
+        """
         self._leadership = leadership
         self._taken = taken
         self._storage = storage
         self._wait = wait
         self._config = config
         self._begin_housekeeping = begin_housekeeping
+        self._list_snapshots = list_snapshots
+        self._stored: StoredSnapshots | None = None
         self._housekeeping: Housekeeping | None = None
         self.snapshots = SnapshotHealth()
         self.journal: Journal
@@ -87,6 +93,8 @@ class ClusterStore:
         self.journal = self._journal = ClusterJournal(
             self._storage, opening, leadership.lease, self._wait, self._config
         )
+        if self._list_snapshots is not None:
+            self._stored = self._list_snapshots()
         return taken.ledger
 
     @property
@@ -107,7 +115,7 @@ class ClusterStore:
         if self._begin_housekeeping is not None:
             self._housekeeping = house = self._begin_housekeeping(coordinator)
             keeper = SnapshotKeeper(
-                coordinator.commit, journal, house.snapshots, house.maker, house.aside, house.config
+                coordinator.commit, journal, house.snapshots, house.maker, house.aside, house.config, self._stored
             )
             self.snapshots = keeper.health
         return ClusterHistory(journal)
