@@ -15,7 +15,7 @@ from tests.integration.database_proxy import Way
 
 #: Long enough for a busy machine, short enough for a test that waits for its end.
 LEASE_MS = 1_500
-_PATIENCE_S = 15.0
+_PATIENCE_S = 60.0
 
 
 class Nodes:

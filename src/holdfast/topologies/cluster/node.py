@@ -91,7 +91,8 @@ class ClusterNode:
         self._transitions: dict[int, TransitionLog] = {}
         self._announcer = database.announcer()
         self._listening: asyncio.Task[None] | None = None
-        self._member: ClusterMember
+        #: None until the node listens, because its entry in the registry has its addresses.
+        self._joined: ClusterMember | None = None
         self.addresses: dict[str, str] = {}
         self.view: ClusterView | None = None
         self._viewed_s = 0.0
@@ -115,7 +116,7 @@ class ClusterNode:
         for host in self._hosts:
             host.follow()
         ports = MemberPorts(system_clock(), AsyncioScheduler(self._loop), self._registry_thread, self._registry)
-        self._member = ClusterMember(ports, self, record, identity.lease_ms, self._applied)
+        self._joined = ClusterMember(ports, self, record, identity.lease_ms, self._applied)
         self._member.start()
         self._listening = self._loop.create_task(self._database.signals(self._on_signal).run())
         return self.addresses
@@ -154,6 +155,11 @@ class ClusterNode:
             transitions.flush()
         get_logger().info("stopped")
 
+    @property
+    def _member(self) -> ClusterMember:
+        assert self._joined is not None, "the node has started"
+        return self._joined
+
     # -- the public server
 
     def _forwarder(self) -> RemoteJobs | RoutedJobs:
@@ -187,7 +193,7 @@ class ClusterNode:
     def conditions(self) -> Sequence[Condition]:
         """Returns the problems of this node that an operator should check."""
         found = [condition for host in self._hosts for condition in host.conditions()]
-        problem = self._member.problem
+        problem = self._joined.problem if self._joined is not None else ""
         return [*found, Condition("the database does not answer", problem.rstrip("."))] if problem else found
 
     @property
