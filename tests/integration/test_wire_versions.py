@@ -200,7 +200,7 @@ async def test_elements_of_later_releases_are_ignored(start: Start) -> None:
     """Openings, calls, requests and workers' messages may have more elements than the server knows."""
     server = await start()
     async with raw_wire(wire_address(server)) as line:
-        line.send(wire.MAGIC + framed(wire.encode([1, 1, wire.CALLS, "", "9.9", {"later": True}, 1])))
+        line.send(wire.MAGIC + framed(wire.encode([1, 1, wire.CALLS, "", "9.9", wire.NO_SHARD, {"later": True}, 1])))
         assert wire.decode_opened(await line.message()).version == wire.VERSION
         submission = [[Template("echo")], [JobDraft()], "later", None]
         line.send(framed(wire.encode([1, methods.SUBMIT.name, submission, {"later": 1}])))

@@ -69,9 +69,11 @@ class BlockingTransport:
                     raise
             except TimeoutError:
                 transport.drop()
+                endpoint.follow("")
                 raise closed_early(endpoint, TimeoutError("it did not answer in time")) from None
             except OSError as error:
                 transport.drop()
+                endpoint.follow("")
                 raise closed_early(endpoint, error) from error
             except BaseException:
                 transport.drop()

@@ -4,12 +4,14 @@ The first node that answers tells whether it belongs to a cluster. The addresses
 their order; those of a cluster are some of its nodes, in any order.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from holdfast.client.access import NO_CREDENTIALS, Access
 from holdfast.client.endpoints import Endpoint, TcpEndpoint
+from holdfast.client.retry_policy import RETRYABLE
 from holdfast.client.shard_endpoint import ClusterNodes, ShardEndpoint
 from holdfast.client.wire_line import open_line
 from holdfast.errors import HoldfastError, UnavailableError
@@ -29,16 +31,25 @@ class Places(msgspec.Struct, frozen=True):
 
 
 async def discover(addresses: Sequence[str], access: Access = NO_CREDENTIALS) -> Places:
-    """Asks the first server that answers; raises the error of the last one if none does."""
-    failure: HoldfastError = UnavailableError("no address was given", reason="UNREACHABLE")
-    for address in addresses:
-        try:
-            shards = await _shards_at(TcpEndpoint(address, access))
-        except UnavailableError as error:
-            failure = error
-        else:
-            return shards_of(addresses, shards, access) if shards else Places(addresses)
-    raise failure
+    """Asks all servers at once, and takes the first answer.
+
+    Raises an error that another attempt would meet too, or `UnavailableError` with all addresses if none answers.
+    """
+    asking = [asyncio.ensure_future(_shards_at(TcpEndpoint(address, access))) for address in addresses]
+    try:
+        for answer in asyncio.as_completed(asking):
+            try:
+                shards = await answer
+            except HoldfastError as error:
+                if error.code not in RETRYABLE:
+                    raise
+            else:
+                return shards_of(addresses, shards, access) if shards else Places(addresses)
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+    raise missing(addresses)
 
 
 def shards_of(addresses: Sequence[str], shards: int, access: Access) -> Places:
@@ -56,6 +67,17 @@ async def _shards_at(endpoint: Endpoint) -> int:
     line.drop()
     await line.closed.wait()
     return shards
+
+
+def missing(addresses: Sequence[str]) -> UnavailableError:
+    """The error for an incomplete answer, because these nodes do not answer."""
+    who = ", ".join(addresses)
+    verb = "does" if len(addresses) == 1 else "do"
+    return UnavailableError(
+        f"{who} {verb} not answer, and some of the jobs are stored there; connect to a single node to see its jobs",
+        reason="NODES_MISSING",
+        details={"nodes": who},
+    )
 
 
 def _ignore(message: bytes) -> None:

@@ -70,7 +70,10 @@ class Endpoint(Protocol):
         ...
 
     def follow(self, leader: str) -> bool:
-        """Handles the refusal of a node that does not lead the shard; False if the next connection would end so too."""
+        """Handles a node that does not lead the shard or does not answer; False if the next would do the same.
+
+        `leader` is the address that the node has named; "" if it has named none.
+        """
         ...
 
     def unreachable(self, why: str) -> UnavailableError:

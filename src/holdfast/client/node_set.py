@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 from holdfast.client.access import NO_CREDENTIALS, Access
-from holdfast.client.discovery import EndpointOf
+from holdfast.client.discovery import EndpointOf, missing
 from holdfast.client.endpoints import Endpoint, TcpEndpoint
 from holdfast.client.remote import RemoteJobs
 from holdfast.client.retry_policy import RETRYABLE, NoRetryPolicy, RetryPolicy
@@ -19,7 +19,6 @@ from holdfast.errors import (
     HoldfastError,
     InvalidArgumentError,
     PermissionDeniedError,
-    UnavailableError,
 )
 from holdfast.ports import Stats
 
@@ -152,14 +151,3 @@ class NodeSet:
 
 def _may_pass(error: BaseException) -> bool:
     return isinstance(error, HoldfastError) and error.code in RETRYABLE
-
-
-def missing(addresses: Sequence[str]) -> UnavailableError:
-    """The error for an incomplete answer, because these nodes do not answer."""
-    who = ", ".join(addresses)
-    verb = "does" if len(addresses) == 1 else "do"
-    return UnavailableError(
-        f"{who} {verb} not answer, and some of the jobs are stored there; connect to a single node to see its jobs",
-        reason="NODES_MISSING",
-        details={"nodes": who},
-    )

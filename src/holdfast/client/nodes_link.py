@@ -11,6 +11,7 @@ from holdfast.client.discovery import Places, discover
 from holdfast.client.link import BlockingCalls, ClientLink, Link, LinkPorts
 from holdfast.client.reconnect_policy import patiently
 from holdfast.client.remote_link import RemoteLink
+from holdfast.client.retry_policy import RetryPolicy
 from holdfast.client.routed_jobs import UnnamedJobs
 from holdfast.errors import HoldfastError
 from holdfast.observe.logs import get_logger
@@ -83,7 +84,8 @@ class DiscoveredLink:
         async with self._finding:
             if self._found is None:
                 look = partial(discover, self._addresses, self._access)
-                self._found = self._link_to(await (patiently(look) if is_waiting else look()))
+                looked = patiently(look) if is_waiting else RetryPolicy().call(look, is_repeatable=True)
+                self._found = self._link_to(await looked)
             return self._found
 
     def _link_to(self, places: Places) -> Link:

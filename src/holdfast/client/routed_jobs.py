@@ -15,9 +15,9 @@ import msgspec
 from holdfast import limits
 from holdfast.client import routed_search, routed_submits, routed_views
 from holdfast.client.access import NO_CREDENTIALS, Access
-from holdfast.client.discovery import EndpointOf
+from holdfast.client.discovery import EndpointOf, missing
 from holdfast.client.endpoints import TcpEndpoint
-from holdfast.client.node_set import Node, NodeSet, missing
+from holdfast.client.node_set import Node, NodeSet
 from holdfast.client.node_tokens import NodeTokens
 from holdfast.client.retry_policy import RetryPolicy
 from holdfast.client.schedules import RemoteSchedules

@@ -31,8 +31,9 @@ def opener(url: str, settings: Mapping[str, object], clock: object, token: str) 
             return DiscoveredLink(addresses, access)
         from holdfast.client.discovered_work import DiscoveredWork  # noqa: PLC0415
         from holdfast.client.endpoints import TcpEndpoint  # noqa: PLC0415
+        from holdfast.client.nodes_link import tell  # noqa: PLC0415
         from holdfast.client.remote_link import RemoteLink  # noqa: PLC0415
 
-        return RemoteLink(TcpEndpoint(addresses[0], access), DiscoveredWork(addresses, access=access))
+        return RemoteLink(TcpEndpoint(addresses[0], access), DiscoveredWork(addresses, tell, access))
 
     return link

@@ -9,6 +9,7 @@ Invariant: an address that does not answer is tried again only after all others.
 import asyncio
 import random
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -20,10 +21,11 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class ClusterNodes:
-    """The addresses of a cluster's nodes, and the leader of each shard as far as it is known."""
+    """The addresses of a cluster's nodes, and the leader of each shard as far as it is known; for any thread."""
 
     def __init__(self, addresses: Sequence[str], access: Access = NO_CREDENTIALS) -> None:
         self._access = access
+        self._lock = threading.Lock()
         self._endpoints = {address: self._endpoint(address) for address in addresses}
         self._leaders: dict[int, str] = {}
         # Clients that start together do not all begin with the same node.
@@ -41,30 +43,34 @@ class ClusterNodes:
 
     def endpoint(self, address: str) -> TcpEndpoint:
         """Returns the endpoint of a node, which may be one that another node has named."""
-        if address not in self._endpoints:
-            self._endpoints[address] = self._endpoint(address)
-            self._order.append(address)
-        return self._endpoints[address]
+        with self._lock:
+            if address not in self._endpoints:
+                self._endpoints[address] = self._endpoint(address)
+                self._order.append(address)
+            return self._endpoints[address]
 
     def candidates(self, shard: int) -> list[str]:
         """Returns all addresses, the likely leader of a shard first."""
-        leader = self._leaders.get(shard, "")
-        others = [address for address in self._order if address != leader]
+        with self._lock:
+            leader = self._leaders.get(shard, "")
+            others = [address for address in self._order if address != leader]
         return [leader, *others] if leader else others
 
     def led(self, shard: int, address: str) -> None:
         """Remembers the leader of a shard; "": there is none at the moment."""
-        if address:
-            self._leaders[shard] = address
-        else:
-            self._leaders.pop(shard, None)
+        with self._lock:
+            if address:
+                self._leaders[shard] = address
+            else:
+                self._leaders.pop(shard, None)
 
     def silent(self, address: str) -> None:
         """Puts a node that does not answer, or knows no leader, behind all others."""
-        if address in self._order:
-            self._order.remove(address)
-            self._order.append(address)
-        self._leaders = {shard: leader for shard, leader in self._leaders.items() if leader != address}
+        with self._lock:
+            if address in self._order:
+                self._order.remove(address)
+                self._order.append(address)
+            self._leaders = {shard: leader for shard, leader in self._leaders.items() if leader != address}
 
     def _endpoint(self, address: str) -> TcpEndpoint:
         return TcpEndpoint(address, self._access, advice="the node may be down; the others go on")
@@ -111,9 +117,9 @@ class ShardEndpoint:
         raise self.unreachable("")
 
     def follow(self, leader: str) -> bool:
-        """Handles the refusal of a node that does not lead the shard; False if there is no other node to ask.
+        """Handles a node that does not lead the shard or does not answer; False if there is no other node to ask.
 
-        A node that knows no leader may be cut off from the others, so another one is asked next.
+        A node that names no leader may be cut off from the others, so another one is asked next.
         """
         self._nodes.led(self.shard, leader)
         if not leader:

@@ -141,6 +141,7 @@ async def open_line(
             async with asyncio.timeout(min(within_s, CONNECT_S)):
                 await line.opened
         except ConnectionResetError as error:
+            endpoint.follow("")
             raise closed_early(endpoint, error.__cause__ or error) from error
         except NotWireError:
             line.drop()
@@ -149,12 +150,14 @@ async def open_line(
                 continue
             raise not_wire(endpoint) from None
         except NotLeaderError as error:
+            line.drop()
             follows += 1
             if follows > FOLLOWS_MAX or not endpoint.follow(error.leader):
                 raise
             continue
         except TimeoutError:
             line.drop()
+            endpoint.follow("")
             raise closed_early(endpoint, TimeoutError("it did not answer in time")) from None
         except BaseException:
             line.drop()

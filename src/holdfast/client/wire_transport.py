@@ -18,7 +18,7 @@ from holdfast.errors import (
     InvalidArgumentError,
     UnavailableError,
 )
-from holdfast.wire.messages import CALLS, ERROR, MALFORMED, MORE, Reply, decode_failure, decode_reply, encode
+from holdfast.wire.messages import CALLS, ERROR, MALFORMED, MORE, NO_SHARD, Reply, decode_failure, decode_reply, encode
 from holdfast.wire.methods import WireMethod
 
 Q = TypeVar("Q")
@@ -156,6 +156,11 @@ class WireTransport:
         line.drop()
         await line.closed.wait()
 
+    def drop(self) -> None:
+        """Ends the connection at once; calls in progress fail."""
+        if self._line is not None:
+            self._line.drop()
+
     def _take(self, message: bytes) -> None:
         reply = decode_reply(message)
         if reply.id:
@@ -235,7 +240,13 @@ class ReconnectingTransport:
         transport = self._transport
         if transport is None or not transport.is_connected:
             transport = await self._connected(CONNECT_S if deadline_s is None else deadline_s)
-        return await transport.call(method, request, deadline_s)
+        try:
+            return await transport.call(method, request, deadline_s)
+        except DeadlineExceededError:
+            if self._endpoint.shard != NO_SHARD:  # the leader may be stopped, and another node lead
+                self._endpoint.follow("")
+                transport.drop()
+            raise
 
     async def stream(self, method: WireMethod[Q, R], request: Q) -> AsyncGenerator[R, None]:
         """Yields the responses, over a separate connection."""

@@ -139,10 +139,16 @@ class LedgerCore:
         log_doubts(coordinator.time.log)
         return coordinator
 
-    def start(self) -> None:
-        """Starts the coordinator: it accepts commands from now on."""
+    def start(self, *, is_shared: bool = False) -> None:
+        """Starts the coordinator: it accepts commands from now on.
+
+        `is_shared`: other processes serve the same jobs in turn, so the end of a process says nothing about workers.
+        """
         self._is_started = True
-        self.coordinator.start(process_identity.own(), process_identity.is_gone)
+        if is_shared:
+            self.coordinator.start(is_gone=lambda _: False)
+        else:
+            self.coordinator.start(process_identity.own(), process_identity.is_gone)
 
     def dismiss(self) -> None:
         """Notifies clients that wait for a job or read the feed that this ledger stops."""

@@ -155,7 +155,7 @@ class WireService:
 
     # -- for connections
 
-    def concerned(self, shard: int) -> "WireService":
+    def _concerned(self, shard: int) -> "WireService":
         """Returns the service for a shard; raises `NotLeaderError` if another node leads it."""
         if shard == NO_SHARD:
             return self
@@ -210,16 +210,18 @@ class WireService:
             right = Scope.WORK if opening.purpose == WORK else OpenAccess.CALLERS
             session = self._guard.enter(opening.token, connection.peer, right, ended)
         try:
-            if len(self._connections) >= self._connections_max or self._budget.is_full:
-                message = "the server has too many connections; try again in a moment"
-                raise ResourceExhaustedError(message, reason="TOO_MANY_CONNECTIONS")
-            return Admitted(session, self._handler(opening.purpose, connection, session))
+            service = self._concerned(opening.shard)
+            return Admitted(session, service, service.opened_handler(opening.purpose, connection, session))
         except HoldfastError:
             if session is not None:
                 session.leave()
             raise
 
-    def _handler(self, purpose: str, connection: "WireConnection", session: CallerSession | None) -> WireHandler:
+    def opened_handler(self, purpose: str, connection: "WireConnection", session: CallerSession | None) -> WireHandler:
+        """Returns the handler of another connection; raises the error with which it is refused."""
+        if len(self._connections) >= self._connections_max or self._budget.is_full:
+            message = "the server has too many connections; try again in a moment"
+            raise ResourceExhaustedError(message, reason="TOO_MANY_CONNECTIONS")
         if purpose == CALLS:
             return Conversation(self._table, connection, connection.peer, session)
         if self._shards is not None:
@@ -240,6 +242,8 @@ class Admitted(msgspec.Struct, frozen=True):
     """An admitted caller."""
 
     session: CallerSession | None
+    #: The service that the connection concerns.
+    service: WireService
     handler: WireHandler
 
 
@@ -334,13 +338,12 @@ class WireConnection(FramedProtocol):
             return
         try:
             self._check_tls()
-            service = self._service.concerned(opening.shard)
-            admitted = service.admitted(self, opening, self._ended)
+            admitted = self._service.admitted(self, opening, self._ended)
         except HoldfastError as error:
             self._refuse(error)
             return
         self._service.passed_on(self)
-        self._shards, self._service = self._service.shards, service
+        self._shards, self._service = self._service.shards, admitted.service
         self._session, self._handler = admitted.session, admitted.handler
         self._keep_alive()
         counts = message_counts()

@@ -236,7 +236,7 @@ class ClusterMember:
 
     def _act(self, view: ClusterView) -> None:
         plan, record = LeadershipPlan(view, self._lease_ms), self.record
-        for shard in plan.to_take(record):
+        for shard in plan.to_take(record) if record.state == SERVING else ():
             self._take(shard)
         move = plan.to_hand_over(record)
         is_moving = any(lead.move for lead in self._leads.values())
@@ -303,7 +303,7 @@ class ClusterMember:
         self._check_drained()
 
     def _check_drained(self) -> None:
-        if self._when_drained is not None and not self._leads:
+        if self._when_drained is not None and not self._leads and not self._unsure:
             done, self._when_drained = self._when_drained, None
             done()
 

@@ -14,11 +14,13 @@ from contextlib import closing
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.condition import Condition
 from holdfast.core.ledger import LedgerConfig
 from holdfast.core.owner import Ownership
 from holdfast.errors import HoldfastError
+from holdfast.journal.errors import LeadershipLostError
 from holdfast.journal.port import JournalConfig
 from holdfast.ledger.asyncio_shell import AsyncioScheduler, SyncingThread
 from holdfast.ledger.coordinator import Coordinator
@@ -76,6 +78,8 @@ class _Leading(msgspec.Struct):
     position: int = 0
     core: LedgerCore | None = None
     service: WireService | None = None
+    #: Set when its journal has failed.
+    failed: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
 
 class ShardHost:
@@ -83,7 +87,8 @@ class ShardHost:
 
     def __init__(self, shard: int, settings: Settings, database: ClusterDatabase, user: HostUser) -> None:
         self.shard = shard
-        self._settings = settings
+        #: The memory of the machine or container may change; a follower and its coordinator have the same limit.
+        self._settings = settings = replace(settings, memory_bytes=memory_for_jobs(settings))
         self._database = database
         self._user = user
         self._loop = asyncio.get_running_loop()
@@ -185,14 +190,18 @@ class ShardHost:
         core = leading.core = self._core(leading, taken)
         try:
             await asyncio.to_thread(core.open)
+            if self._leading is leading:  # otherwise the next step ends this leadership
+                self._serve(leading, core)
         except HoldfastError as error:
             self._user.give_up(self.shard, error.message)
-            return
-        if self._leading is not leading:
-            return  # the next step ends this leadership
+        except Exception:
+            self._user.give_up(self.shard, "its coordinator could not be started")
+            raise
+
+    def _serve(self, leading: _Leading, core: LedgerCore) -> None:
         coordinator = core.prepare()
         self._user.observe(self.shard, coordinator)
-        core.start()
+        core.start(is_shared=True)
         leading.service = self._user.wire_service(core)
         get_logger().info("shard_led", shard=self.shard, epoch=leading.epoch, jobs=len(core.ledger.state.jobs))
         self._user.served(self.shard)
@@ -222,8 +231,9 @@ class ShardHost:
 
     def _on_fatal(self, leading: _Leading, error: BaseException) -> None:
         """Ends a leadership whose journal has failed: nothing more can become durable under it."""
-        get_logger().warning("shard_failed", shard=self.shard, epoch=leading.epoch, message=str(error))
+        leading.failed.set()
         if self._leading is leading:
+            get_logger().warning("shard_failed", shard=self.shard, epoch=leading.epoch, message=str(error))
             self._user.give_up(self.shard, str(error))
 
     # -- the end of a leadership
@@ -256,13 +266,10 @@ class ShardHost:
             await core.abandon()
             return
         self._user.served(self.shard)
+        if not is_clean:
+            core.coordinator.commit.fail(LeadershipLostError("this node does not lead the shard any more"))
         core.dismiss()
-        stopping: Awaitable[None] = service.stop(grace_s)
-        if is_clean:
-            await asyncio.gather(core.close(), stopping)
-        else:
-            await stopping
-            await core.abandon()
+        await asyncio.gather(_closed(core, leading.failed), service.stop(grace_s))
 
     # -- the end
 
@@ -271,7 +278,7 @@ class ShardHost:
         self._is_closed = True
         self.lose()
         if self._step is not None:
-            await self._step
+            await asyncio.wait([self._step])
         await self._stop_following()
 
     async def _stop_following(self) -> None:
@@ -302,6 +309,19 @@ class ShardHost:
 
         self._step = self._loop.create_task(run())
         self._step.add_done_callback(_log_bug)
+
+
+async def _closed(core: LedgerCore, failed: asyncio.Event) -> None:
+    """Closes a ledger after its last frame; one whose journal fails is closed without it."""
+    closing, failing = asyncio.ensure_future(core.close()), asyncio.ensure_future(failed.wait())
+    await asyncio.wait([closing, failing], return_when=asyncio.FIRST_COMPLETED)
+    failing.cancel()
+    if failed.is_set() and not closing.done():
+        closing.cancel()
+        await asyncio.wait([closing])
+        await core.abandon()
+        return
+    await closing
 
 
 def _log_bug(task: "asyncio.Task[None]") -> None:
