@@ -24,15 +24,15 @@ def opener(url: str, settings: Mapping[str, object], clock: object, token: str) 
     access = access_of(url, token=token, fallback=secret_of(TOKEN, os.environ))
 
     def link() -> Link:
-        # An app that only declares jobs opens no connection.
+        # Imported here, because an app that only declares jobs opens no connection.
         if len(addresses) > 1:
-            from holdfast.client.nodes_link import DiscoveredLink  # noqa: PLC0415
+            from holdfast.client.nodes_link import DiscoveredLink  # noqa: PLC0415 - as above
 
             return DiscoveredLink(addresses, access)
-        from holdfast.client.discovered_work import DiscoveredWork  # noqa: PLC0415
-        from holdfast.client.endpoints import TcpEndpoint  # noqa: PLC0415
-        from holdfast.client.nodes_link import tell  # noqa: PLC0415
-        from holdfast.client.remote_link import RemoteLink  # noqa: PLC0415
+        from holdfast.client.discovered_work import DiscoveredWork  # noqa: PLC0415 - as above
+        from holdfast.client.endpoints import TcpEndpoint  # noqa: PLC0415 - as above
+        from holdfast.client.nodes_link import tell  # noqa: PLC0415 - as above
+        from holdfast.client.remote_link import RemoteLink  # noqa: PLC0415 - as above
 
         return RemoteLink(TcpEndpoint(addresses[0], access), DiscoveredWork(addresses, tell, access))
 

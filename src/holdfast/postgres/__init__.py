@@ -1,1 +1,1 @@
-"""What every topology on PostgreSQL uses: migrations, statements by name, and the translation of errors."""
+"""The parts of every topology on PostgreSQL: migrations, statements by name, and the translation of errors."""

@@ -63,7 +63,7 @@ class ShardParts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterParts:
-    """What all nodes share."""
+    """The parts that all nodes share."""
 
     clock: SimulatedScheduler
     settings: ClusterSettings

@@ -21,7 +21,7 @@ _RETRY_MS = 100
 
 
 class FollowerState(StrEnum):
-    """What a follower does."""
+    """The stages of a follower."""
 
     #: It reads the snapshot and the frames since then.
     STARTING = "starting"

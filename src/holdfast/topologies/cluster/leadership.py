@@ -32,7 +32,7 @@ class Handover(msgspec.Struct, frozen=True):
 
 
 class LeadershipPlan:
-    """What the nodes of one view should do. `lease_ms` is also the silence after which a node counts as gone."""
+    """The next steps of the nodes of one view. `lease_ms` is also the silence after which a node counts as gone."""
 
     def __init__(self, view: ClusterView, lease_ms: int) -> None:
         self._view = view

@@ -37,7 +37,7 @@ class ShardLeadership(msgspec.Struct, frozen=True):
 
 
 class Housekeeping(msgspec.Struct, frozen=True):
-    """What makes the snapshots of a shard and removes its old segments; `close` ends it."""
+    """The helpers that make the snapshots of a shard and remove its old segments; `close` ends them."""
 
     snapshots: SnapshotStore
     maker: Builder

@@ -28,7 +28,7 @@ _QUIET_S = 15.0
 
 
 class SignalKind(StrEnum):
-    """What has changed; the channels are named after them."""
+    """The kinds of changes; the channels are named after them."""
 
     #: Anything: signals may have been lost.
     POLL = "poll"

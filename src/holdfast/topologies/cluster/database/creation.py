@@ -20,7 +20,7 @@ SHARDS_MAX = 1024
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):
-    """What never changes about a cluster."""
+    """The id and the number of shards of a cluster, which never change."""
 
     cluster_id: bytes
     shards: int

@@ -12,7 +12,7 @@ _SQL = statements(__package__, "server_checks")
 
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says about itself, for this role and this database."""
+    """The settings and versions that a server reports, for this role and this database."""
 
     fsync: str
     full_page_writes: str
