@@ -217,7 +217,11 @@ async def test_opening_that_is_refused_is_told_why(raw: Raw, data: bytes, code: 
 
 @pytest.mark.parametrize(
     "data",
-    [opening(), opening("calls", 0, VERSION + 8), opening("calls", VERSION, VERSION, "", "program", "new", {"a": 1})],
+    [
+        opening(),
+        opening("calls", 0, VERSION + 8),
+        opening("calls", VERSION, VERSION, "", "program", -1, "new", {"a": 1}),
+    ],
     ids=["short", "several-versions", "longer"],
 )
 async def test_opening_of_another_release_is_understood(raw: Raw, data: bytes) -> None:

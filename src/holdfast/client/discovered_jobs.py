@@ -18,7 +18,7 @@ async def jobs_at(
     `names_jobs`: the router makes the ids of jobs, because the caller gives ids only to make a submit repeatable.
     """
     places = await discover(addresses, access)
-    if len(places.names) == 1:
+    if places.are_replaced and len(places.names) == 1:  # a cluster with one shard has everything that a server has
         return RemoteJobs(ReconnectingTransport(places.endpoint(places.names[0], access)), retry_policy)
     routed = UnnamedJobs if names_jobs else RoutedJobs
     return routed(places.names, access, endpoint=places.endpoint, retry_policy=retry_policy)

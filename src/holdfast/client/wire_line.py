@@ -88,7 +88,7 @@ class WireLine(FramedProtocol):
         try:
             opened = check_opened(message)
         except Exception as error:  # noqa: BLE001 - raised again in `open_line`
-            self.opened.set_exception(error)
+            self._fail(error)
         else:
             self._is_accepted = True
             self.opened.set_result(opened)
@@ -104,7 +104,12 @@ class WireLine(FramedProtocol):
         """Keeps the error as the reason of the loss."""
         self.problem = str(error)
         if not self.opened.done():
-            self.opened.set_exception(NotWireError())
+            self._fail(NotWireError())
+
+    def _fail(self, error: Exception) -> None:
+        """Ends the wait for the opening; without a log line if the owner has given it up while it connected."""
+        self.opened.set_exception(error)
+        self.opened.exception()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Notifies the owner."""
@@ -115,7 +120,7 @@ class WireLine(FramedProtocol):
             is_other = self._reader.announced_bytes > OPENED_BYTES_MAX
             error = NotWireError() if is_other else ConnectionResetError(self.problem)
             error.__cause__ = exc
-            self.opened.set_exception(error)
+            self._fail(error)
         if self._is_accepted:
             self._lost()
 
